@@ -1,0 +1,1 @@
+"""Asyncio, object-store-native access to Lance tables."""

@@ -1,0 +1,51 @@
+"""The exception tree: grouped by what the caller would do about it."""
+
+from __future__ import annotations
+
+
+class AlanceError(Exception):
+    """Anything that alance raises on purpose."""
+
+
+class NotFoundError(AlanceError, FileNotFoundError):
+    """No such dataset, version, tag, branch, fragment or object."""
+
+
+class InvalidInputError(AlanceError, ValueError):
+    """The caller's argument is wrong."""
+
+
+class CorruptFileError(AlanceError):
+    """Bytes contradict the format."""
+
+
+class UnsupportedError(AlanceError, NotImplementedError):
+    """Valid, but not read or written here."""
+
+
+class StoreError(AlanceError, OSError):
+    """The store failed: network, permission, or a server's error that outlived the retries."""
+
+
+class AccessError(StoreError, PermissionError):
+    """The store refused the credentials."""
+
+
+class ForkedError(AlanceError, RuntimeError):
+    """The process was forked after the store's runtime had started; use spawn or forkserver."""
+
+
+class AlreadyExistsError(AlanceError, FileExistsError):
+    """An object that was to be created is there already."""
+
+
+class CommitConflictError(AlanceError):
+    """A newer version rules this commit out."""
+
+
+class RetryableConflictError(CommitConflictError):
+    """Run the whole operation again on the newer version."""
+
+
+class CommitStateUnknownError(AlanceError):
+    """Whether the commit landed could not be found out before the deadline."""

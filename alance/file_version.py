@@ -1,0 +1,63 @@
+"""The versions of the Lance file format and what each may contain, as data."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from alance.errors import InvalidInputError, UnsupportedError
+
+
+class FileVersion(Enum):
+    """A version of the file format; `value` is the text that manifests carry."""
+
+    V0_1 = "0.1"
+    V2_0 = "2.0"
+    V2_1 = "2.1"
+    V2_2 = "2.2"
+    V2_3 = "2.3"
+
+    def __lt__(self, other: FileVersion) -> bool:
+        return self.value < other.value
+
+    def __le__(self, other: FileVersion) -> bool:
+        return self.value <= other.value
+
+    @classmethod
+    def parse(cls, text: str) -> FileVersion:
+        """A version from its number or alias (`legacy`, `stable`, `next`).
+
+        Raises:
+            InvalidInputError: neither a known number nor an alias.
+        """
+        name = ALIASES.get(text, text)
+        try:
+            return cls(name)
+        except ValueError:
+            known = [version.value for version in cls] + list(ALIASES)
+            raise InvalidInputError(f"file version {text!r}: expected one of {known}") from None
+
+    @classmethod
+    def from_footer(cls, major: int, minor: int) -> FileVersion:
+        """The version that a footer's two numbers stand for.
+
+        Raises:
+            UnsupportedError: numbers of a later format.
+        """
+        if (major, minor) in FOOTERS:
+            return FOOTERS[major, minor]
+        raise UnsupportedError(f"file version {major}.{minor}: not known to this alance")
+
+
+ALIASES: Final = {"legacy": "0.1", "stable": "2.2", "next": "2.3"}
+
+# A 2.0 file says 0.3; manifests and some early writers say 2.0 for the same.
+FOOTERS: Final = {
+    (0, 1): FileVersion.V0_1,
+    (0, 2): FileVersion.V0_1,
+    (0, 3): FileVersion.V2_0,
+    (2, 0): FileVersion.V2_0,
+    (2, 1): FileVersion.V2_1,
+    (2, 2): FileVersion.V2_2,
+    (2, 3): FileVersion.V2_3,
+}

@@ -1,0 +1,1 @@
+"""The format: bytes to arrays and metadata, and back. Nothing here waits."""

@@ -1,0 +1,1 @@
+"""Compressive encodings of file version 2.1 and later."""

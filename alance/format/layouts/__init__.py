@@ -1,0 +1,1 @@
+"""Structural encodings of file version 2.1 and later."""

@@ -1,0 +1,1 @@
+"""The table format as immutable data."""

@@ -1,0 +1,33 @@
+// What every kernel shares: the array types of the boundary, and checks with messages.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace alance {
+namespace nb = nanobind;
+
+// Read-only views: a memoryview, bytes or numpy array is taken without a copy.
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MutBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Raised as ValueError; the Python side turns it into CorruptFileError with the place.
+[[noreturn]] inline void corrupt(const std::string& what) { throw std::invalid_argument(what); }
+
+// Checks that [start, start + size) lies inside a buffer of `total` bytes.
+inline void check_span(int64_t start, int64_t size, int64_t total, const char* what) {
+  if (start < 0 || size < 0 || start > total || size > total - start)
+    corrupt(std::string(what) + ": bytes " + std::to_string(start) + " to " +
+            std::to_string(start) + " + " + std::to_string(size) + " of a buffer of " +
+            std::to_string(total));
+}
+
+}  // namespace alance

@@ -1,0 +1,28 @@
+// alance._kernels: the inner loops of the format, without any knowledge of the format.
+//
+// Each register_* function stands in the file of its loops. Every function checks the bounds of
+// all its buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in
+// bounds.hpp) on bytes that contradict themselves.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void register_bitpacking(nb::module_& m);
+void register_fsst(nb::module_& m);
+void register_runs(nb::module_& m);
+void register_streams(nb::module_& m);
+void register_strings(nb::module_& m);
+void register_chunks(nb::module_& m);
+void register_levels(nb::module_& m);
+void register_fullzip(nb::module_& m);
+
+NB_MODULE(_kernels, m) {
+  register_bitpacking(m);
+  register_fsst(m);
+  register_runs(m);
+  register_streams(m);
+  register_strings(m);
+  register_chunks(m);
+  register_levels(m);
+  register_fullzip(m);
+}

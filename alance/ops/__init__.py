@@ -1,0 +1,1 @@
+"""The verbs of a dataset, one a file."""

@@ -1,0 +1,1 @@
+"""Servers to test and demonstrate against."""

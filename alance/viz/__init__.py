@@ -1,0 +1,1 @@
+"""Recorded I/O as text and pictures."""
