@@ -1,0 +1,184 @@
+"""Plans over the columns of one open file: which pages hold the rows, and what they still need.
+
+What was learned of a page (its state) goes through a `States`: the session's search cache for
+takes, a scan's own for scans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from alance.errors import AlanceError
+from alance.format.layouts import page_layout
+from alance.format.plans import together
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    import numpy.typing as npt
+
+    from alance.format.container import Column, Container
+    from alance.format.layouts.base import DecodeTask, PageLayout, PageState
+    from alance.format.plans import Plan
+
+
+class States(Protocol):
+    """Where plans look for what is known of a file, and leave what they learned."""
+
+    def peek(self, key: Hashable) -> Any | None: ...  # noqa: ANN401
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...  # noqa: ANN401
+
+
+class ScanStates:
+    """Page states of one scan: reads what the cache knows, keeps what it learns to itself."""
+
+    def __init__(self, cache: States) -> None:
+        self._cache = cache
+        self._own: dict[Hashable, Any] = {}
+
+    def peek(self, key: Hashable) -> Any | None:  # noqa: ANN401
+        found = self._own.get(key)
+        return self._cache.peek(key) if found is None else found
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:  # noqa: ANN401
+        if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
+            self._own[key] = value
+        else:
+            self._cache.put(key, value, num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenColumn:
+    """A column of an open file with the layouts of its pages, which are parsed when needed."""
+
+    container: Container
+    column: Column
+    layouts: list[PageLayout | None]
+
+    @classmethod
+    def of(cls, container: Container, column: Column) -> OpenColumn:
+        return cls(container, column, [None] * len(column.pages))
+
+    @property
+    def num_rows(self) -> int:
+        return self.column.num_rows
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of all page buffers."""
+        return sum(size for page in self.column.pages for _, size in page.buffers)
+
+    def layout(self, number: int) -> PageLayout:
+        """The layout of a page.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description.
+        """
+        layout = self.layouts[number]
+        if layout is None:
+            page = self.column.pages[number]
+            try:
+                layout = page_layout(
+                    page.encoding,
+                    path=self.container.path,
+                    buffers=page.buffers,
+                    num_rows=page.num_rows,
+                    version=self.container.version,
+                )
+            except AlanceError as error:
+                self._add_place(error, number)
+                raise
+            self.layouts[number] = layout
+        return layout
+
+    def take(self, rows: npt.NDArray[np.int64], states: States) -> Plan[list[DecodeTask]]:
+        """Plan single rows.
+
+        Cost: one round where the states of their pages are known or guessed well, else two.
+
+        Args:
+            rows: sorted and unique, shape (n,), all below `num_rows`.
+        """
+        first_rows = self.column.first_rows
+        cuts = np.searchsorted(rows, first_rows)
+        plans = [
+            self._take_page(number, rows[cuts[number] : cuts[number + 1]] - first, states)
+            for number, first in enumerate(first_rows[:-1].tolist())
+            if cuts[number] < cuts[number + 1]
+        ]
+        return (yield from together(plans))
+
+    def read(self, start: int, stop: int, states: States) -> Plan[list[DecodeTask]]:
+        """Plan the rows from `start` to `stop`, in order. One round where states are known."""
+        return (
+            yield from together(
+                [
+                    self._read_page(number, first, last, states)
+                    for number, first, last in self._overlaps(start, stop)
+                ]
+            )
+        )
+
+    def load(self, start: int, stop: int, states: States) -> Plan[None]:
+        """Plan the states of the pages that hold the rows: one round, none if all are known."""
+        yield from together(
+            [self._state(number, states) for number, _, _ in self._overlaps(start, stop)]
+        )
+
+    def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(page, first row in it, last row in it, exclusive) of the pages in a range of rows."""
+        if start >= stop:
+            return
+        first_rows = self.column.first_rows
+        number = int(np.searchsorted(first_rows, start, "right")) - 1
+        while number < len(self.column.pages) and first_rows[number] < stop:
+            first, last = int(first_rows[number]), int(first_rows[number + 1])
+            if last > max(first, start):
+                yield number, max(start, first) - first, min(stop, last) - first
+            number += 1
+
+    def _key(self, number: int) -> tuple[str, str, int, int]:
+        return ("page", self.container.path, self.column.index, number)
+
+    def _state(self, number: int, states: States) -> Plan[PageState]:
+        key = self._key(number)
+        state: PageState | None = states.peek(key)
+        if state is None:
+            try:
+                state = yield from self.layout(number).load()
+            except AlanceError as error:
+                self._add_place(error, number)
+                raise
+            states.put(key, state, state.num_bytes)
+        return state
+
+    def _take_page(
+        self, number: int, rows: npt.NDArray[np.int64], states: States
+    ) -> Plan[DecodeTask]:
+        key = self._key(number)
+        state: PageState | None = states.peek(key)
+        layout = self.layout(number)
+        try:
+            if state is None:
+                state, task = yield from layout.load_and_take(rows)
+                states.put(key, state, state.num_bytes)
+                return task
+            return (yield from layout.take(state, rows))
+        except AlanceError as error:
+            self._add_place(error, number)
+            raise
+
+    def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
+        state = yield from self._state(number, states)
+        try:
+            return (yield from self.layout(number).read(state, start, stop))
+        except AlanceError as error:
+            self._add_place(error, number)
+            raise
+
+    def _add_place(self, error: AlanceError, number: int) -> None:
+        error.add_note(f"in page {number} of column {self.column.index} of {self.container.path}")

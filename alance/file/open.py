@@ -1,0 +1,97 @@
+"""Opening a data file by plan: container and columns, through the search cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.file.columns import OpenColumn, States
+from alance.format.container import TAIL_BYTES, Container, open_container
+from alance.format.plans import ByteRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.plans import Plan, T
+
+
+def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
+    """Plan the container of a file: no round where the cache has it, else one.
+
+    A file of at most 64 KiB is read whole, and its pages are served from that.
+    """
+    container: Container | None = states.peek(("file", path))
+    if container is None:
+        container = yield from open_container(path, file_bytes)
+        container = _trimmed(container)
+        states.put(("file", path), container, container.num_bytes)
+    return container
+
+
+def open_columns(
+    container: Container, indices: Sequence[int], states: States
+) -> Plan[list[OpenColumn]]:
+    """Plan columns of an open file: no round where the tail or the cache has their metadata."""
+    found: dict[int, OpenColumn] = {}
+    for index in indices:
+        known: OpenColumn | None = states.peek(("column", container.path, index))
+        if known is not None:
+            found[index] = known
+    missing = [index for index in dict.fromkeys(indices) if index not in found]
+    if missing:
+        for column in (yield from container.read_columns(missing)):
+            opened = found[column.index] = OpenColumn.of(container, column)
+            key = ("column", container.path, column.index)
+            states.put(key, opened, column.num_bytes)
+    return [found[index] for index in indices]
+
+
+def from_content(plan: Plan[T], container: Container) -> Plan[T]:
+    """The same plan, with ranges that the container's own bytes cover answered at once."""
+    try:
+        wanted = next(plan)
+        while True:
+            kept = [_covers(container, one) for one in wanted]
+            missing = [one for one, here in zip(wanted, kept, strict=True) if not here]
+            fetched = iter((yield missing) if missing else ())
+            wanted = plan.send(
+                [
+                    _slice(container, one) if here else next(fetched)
+                    for one, here in zip(wanted, kept, strict=True)
+                ]
+            )
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        plan.close()
+
+
+def _covers(container: Container, wanted: ByteRange) -> bool:
+    return wanted.start >= container.content_start and wanted.path == container.path
+
+
+def _slice(container: Container, wanted: ByteRange) -> memoryview:
+    start = container.content_start
+    return container.content[wanted.start - start : wanted.stop - start]
+
+
+def _trimmed(container: Container) -> Container:
+    """The container with no more of the file than is worth keeping, as an own copy.
+
+    A small file stays whole: its pages are then never asked for again.
+    """
+    keep_from = container.content_start
+    if container.file_bytes > TAIL_BYTES:
+        spans = [*container.columns[:, 0].tolist(), *container.buffers[:, 0].tolist()]
+        inside = [start for start in spans if start >= container.content_start]
+        keep_from = min(inside, default=container.content_start)
+    content = memoryview(bytes(container.content[keep_from - container.content_start :]))
+    return Container(
+        container.path,
+        container.file_bytes,
+        container.version,
+        container.columns,
+        container.buffers,
+        content,
+        keep_from,
+    )

@@ -1,0 +1,271 @@
+"""The container of 2.x files: footer, offset tables, column metadata, global buffers.
+
+    page buffers | global buffers | column metadata 0 ... n-1 | CMO | GBO | footer
+
+    footer, the last 40 bytes:
+      0  u64  position of column metadata 0
+      8  u64  position of the column metadata offset table (CMO): n pairs (position, size)
+     16  u64  position of the global buffer offset table (GBO): g pairs (position, size)
+     24  u32  number of global buffers, number 0 is the schema
+     28  u32  number of columns
+     32  u16  major version
+     34  u16  minor version
+     36  4    `LANC`
+
+Normally one read of the file's last bytes holds all of it.
+
+Source: file format specification, "container".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.plans import ByteRange
+from alance.format.proto import file2_pb2, file_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.plans import Plan
+
+MAGIC: Final = b"LANC"
+FOOTER: Final = struct.Struct("<QQQIIHH4s")
+TAIL_BYTES: Final = 64 << 10  # holds the metadata of about 500 pages; one GET costs no more
+COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page lies and the description of its layout, undecoded."""
+
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
+    num_rows: int  # rows, times the dimensions of structural fixed-size lists
+    encoding: bytes  # a serialized google.protobuf.Any
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The pages of one column, in row order."""
+
+    index: int
+    pages: tuple[Page, ...]
+    first_rows: npt.NDArray[np.int64]  # shape (pages + 1,): first row of each, and the total
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that this object keeps alive, for a cache's budget."""
+        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The tables of a file, and as much of its end as was read to get them."""
+
+    path: str
+    file_bytes: int
+    version: FileVersion
+    columns: npt.NDArray[np.int64]  # shape (n, 2): start and stop of each column's metadata
+    buffers: npt.NDArray[np.int64]  # shape (g, 2): start and stop of each global buffer
+    content: memoryview  # the file's bytes from `content_start` to its end
+    content_start: int
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.columns)
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
+
+    def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
+        """Plan the metadata of columns: no round if the tail held them, else one.
+
+        Raises:
+            CorruptFileError: a column that the file has not, or metadata that contradict it.
+        """
+        for index in indices:
+            if not 0 <= index < self.num_columns:
+                raise CorruptFileError(
+                    f"column {index} in {self.path}: the file has {self.num_columns} columns"
+                )
+        spans = [(int(start), int(stop)) for start, stop in self.columns[list(indices)]]
+        contents = yield from self._read(spans)
+        return [
+            parse_column(index, bytes(content), self)
+            for index, content in zip(indices, contents, strict=True)
+        ]
+
+    def read_buffer(self, index: int) -> Plan[memoryview]:
+        """Plan the content of a global buffer.
+
+        Raises:
+            CorruptFileError: the file has no such buffer.
+        """
+        if not 0 <= index < len(self.buffers):
+            raise CorruptFileError(
+                f"global buffer {index} in {self.path}: the file has {len(self.buffers)}"
+            )
+        start, stop = self.buffers[index]
+        (content,) = yield from self._read([(int(start), int(stop))])
+        return content
+
+    def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
+        """Plan the file's own schema and row count."""
+        content = yield from self.read_buffer(0)
+        try:
+            return file_pb2.FileDescriptor.FromString(bytes(content))
+        except DecodeError as error:
+            raise CorruptFileError(f"schema of {self.path}: {error}") from error
+
+    def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
+        missing = [ByteRange(self.path, *span) for span in spans if span[0] < self.content_start]
+        fetched = iter((yield missing) if missing else ())
+        return [
+            next(fetched) if start < self.content_start else self._slice(start, stop)
+            for start, stop in spans
+        ]
+
+    def _slice(self, start: int, stop: int) -> memoryview:
+        return self.content[start - self.content_start : stop - self.content_start]
+
+
+def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -> Plan[Container]:
+    """Plan the opening of a file: one round, or two where the tables outgrow the tail.
+
+    Args:
+        path: the file's location.
+        file_bytes: its exact size.
+        tail: its last bytes, where they have been read already.
+
+    Raises:
+        CorruptFileError: no 2.x file, or tables outside of it.
+        UnsupportedError: a later version.
+    """
+    if file_bytes < FOOTER.size:
+        raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
+    if tail is None:
+        start = max(0, file_bytes - TAIL_BYTES)
+        (tail,) = yield [ByteRange(path, start, file_bytes)]
+    tail_start = file_bytes - len(tail)
+    metadata, cmo, gbo, num_buffers, num_columns, major, minor, magic = FOOTER.unpack(
+        tail[-FOOTER.size :]
+    )
+    if magic != MAGIC:
+        raise CorruptFileError(f"{path}: ends in {magic!r}, expected {MAGIC!r}")
+    version = FileVersion.from_footer(major, minor)
+    if version < FileVersion.V2_0:
+        raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
+    footer_start = file_bytes - FOOTER.size
+    _check_table(path, "column metadata table", cmo, num_columns, footer_start)
+    _check_table(path, "global buffer table", gbo, num_buffers, footer_start)
+    if num_buffers == 0:
+        raise CorruptFileError(f"{path}: no global buffer, the schema is missing")
+    if metadata > cmo:
+        raise CorruptFileError(f"{path}: column metadata at {metadata}, their table at {cmo}")
+    needed = min(cmo, gbo)
+    if needed < tail_start:
+        # Tables first: they may be all that the tail misses, or far larger than needed.
+        wanted = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
+        (head,) = yield [ByteRange(path, wanted, tail_start)]
+        tail, tail_start = memoryview(bytes(head) + bytes(tail)), wanted
+    columns = _table(tail, cmo - tail_start, num_columns)
+    buffers = _table(tail, gbo - tail_start, num_buffers)
+    _check_spans(path, "column metadata", columns, footer_start, 1)
+    _check_spans(path, "global buffer", buffers, footer_start, 64)
+    return Container(path, file_bytes, version, columns, buffers, tail, tail_start)
+
+
+def parse_column(index: int, content: bytes, container: Container) -> Column:
+    """The pages of a column from its metadata, with every place checked against the file."""
+    where = f"column {index} in {container.path}"
+    try:
+        message = file2_pb2.ColumnMetadata.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+    if container.version > FileVersion.V2_0:
+        encoding = direct_encoding(message.encoding, where)
+        url = any_url(encoding, where)
+        if not url.endswith(COLUMN_ENCODING):
+            raise UnsupportedError(f"{where}: column encoding {url!r}")
+    pages = []
+    first_rows = [0]
+    for number, page in enumerate(message.pages):
+        place = f"page {number} of {where}"
+        if len(page.buffer_offsets) != len(page.buffer_sizes):
+            raise CorruptFileError(
+                f"{place}: {len(page.buffer_offsets)} offsets, {len(page.buffer_sizes)} sizes"
+            )
+        buffers = tuple(zip(page.buffer_offsets, page.buffer_sizes, strict=True))
+        for offset, size in buffers:
+            if offset + size > container.file_bytes or (
+                offset % 64 and container.version > FileVersion.V2_0
+            ):
+                raise CorruptFileError(
+                    f"{place}: buffer of {size} bytes at {offset}, "
+                    f"in a file of {container.file_bytes} bytes with buffers at multiples of 64"
+                )
+        first_rows.append(first_rows[-1] + page.length)
+        if first_rows[-1] >= 1 << 62:
+            raise CorruptFileError(f"{place}: {page.length} rows")
+        pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
+    return Column(index, tuple(pages), np.array(first_rows, np.int64))
+
+
+def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
+    """The bytes of an encoding's Any; `indirect` was never written and is refused."""
+    if encoding.WhichOneof("location") != "direct":
+        kind = encoding.WhichOneof("location")
+        raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
+    return encoding.direct.encoding
+
+
+def any_url(content: bytes, where: str) -> str:
+    """The type URL of a serialized google.protobuf.Any."""
+    try:
+        return str(Any.FromString(content).type_url)
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+
+
+def _check_table(path: str, what: str, start: int, num_entries: int, limit: int) -> None:
+    if start + 16 * num_entries > limit:
+        raise CorruptFileError(
+            f"{path}: {what} of {num_entries} entries at {start}, the footer is at {limit}"
+        )
+
+
+def _table(content: memoryview, start: int, num_entries: int) -> npt.NDArray[np.int64]:
+    """Pairs (position, size) as (start, stop); values beyond 2^62 become -1 and fail the check."""
+    raw = np.frombuffer(content, "<u8", 2 * num_entries, start).reshape(-1, 2)
+    table: npt.NDArray[np.int64] = np.where(raw < (1 << 62), raw, 0).astype(np.int64)
+    table[(raw >= (1 << 62)).any(axis=1)] = -1
+    table[:, 1] += table[:, 0]
+    return table
+
+
+def _check_spans(
+    path: str, what: str, spans: npt.NDArray[np.int64], limit: int, alignment: int
+) -> None:
+    bad = (spans[:, 0] < 0) | (spans[:, 1] > limit) | (spans[:, 0] % alignment != 0)
+    if bad.any():
+        number = int(np.argmax(bad))
+        start, stop = spans[number]
+        raise CorruptFileError(
+            f"{path}: {what} {number} at {start} to {stop}, expected a multiple of {alignment} "
+            f"and an end at or before {limit}"
+        )

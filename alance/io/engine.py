@@ -1,0 +1,42 @@
+"""What everything that reads shares: one scheduler, one search cache, one decode pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alance.io.drive import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.format.plans import Plan, T
+    from alance.io.cache import SearchCache
+    from alance.io.pool import DecodePool
+    from alance.io.registry import StoreRegistry
+    from alance.io.scheduler import Scheduler
+
+# Below this a hop to the pool (50 to 150 microseconds) costs more than decoding on the loop.
+INLINE_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The moving parts of a session, for the layers below it."""
+
+    registry: StoreRegistry
+    scheduler: Scheduler
+    cache: SearchCache
+    pool: DecodePool
+
+    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False) -> T:
+        """Drive a plan over the scheduler; `bulk` merges over wider gaps, as a scan wants."""
+        return await drive(
+            plan, lambda ranges: self.scheduler.read(ranges, reason=reason, bulk=bulk)
+        )
+
+    async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
+        """Run CPU work in the pool, or here where it is too small for a hop."""
+        if num_bytes <= INLINE_BYTES:
+            return work()
+        return await self.pool.run(work)

@@ -1,0 +1,87 @@
+"""The options of a scan, shared by every method that scans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow.compute as pc
+
+BLOB_HANDLING = ("all_binary", "blobs_descriptions", "all_descriptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOptions:
+    """How to scan; each is an argument of `to_table`, `to_batches`, `scanner`, `head`.
+
+    Attributes:
+        filter: SQL text or a pyarrow expression; rows for which it is true are kept.
+        limit: rows to give at most.
+        offset: rows to skip first, after the filter.
+        batch_size: rows of a batch at most; None: what the pages make natural (about 64 Ki).
+        with_row_id: add the column `_rowid` (uint64).
+        with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
+        scan_in_order: False gives batches as they are ready.
+        batch_readahead: batches decoded ahead of the consumer; None: one a decode thread.
+        io_buffer_bytes: bytes fetched ahead; None: the session's.
+        fragments: ids of the fragments to scan; None: all.
+        late_materialization: read the filter's columns first and of the others only the rows
+            kept; None: where that reads fewer bytes.
+        include_deleted_rows: give deleted rows, too, with a null `_rowid`; needs `with_row_id`.
+        order_by: columns to sort by, `-name` for descending; needs all rows in memory.
+        blob_handling: `blobs_descriptions` gives blob columns as position and size,
+            `all_binary` as their bytes.
+    """
+
+    filter: str | pc.Expression | None = None
+    limit: int | None = None
+    offset: int | None = None
+    batch_size: int | None = None
+    with_row_id: bool = False
+    with_row_address: bool = False
+    scan_in_order: bool = True
+    batch_readahead: int | None = None
+    io_buffer_bytes: int | None = None
+    fragments: Collection[int] | None = None
+    late_materialization: bool | None = None
+    include_deleted_rows: bool = False
+    order_by: Sequence[str] | None = None
+    blob_handling: Literal["all_binary", "blobs_descriptions", "all_descriptions"] = (
+        "blobs_descriptions"
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("limit", 0),
+            ("offset", 0),
+            ("batch_size", 1),
+            ("batch_readahead", 1),
+            ("io_buffer_bytes", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < least
+            ):
+                raise InvalidInputError(f"{name}={value!r}: expected an integer of at least {least}")
+        if self.blob_handling not in BLOB_HANDLING:
+            raise InvalidInputError(
+                f"blob_handling={self.blob_handling!r}: expected one of {', '.join(BLOB_HANDLING)}"
+            )
+        if self.include_deleted_rows and not self.with_row_id:
+            raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ScanOptions:
+        """From keyword arguments; an unknown one is named in the error."""
+        known = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise InvalidInputError(
+                    f"scan option {name!r}: not known, expected one of {', '.join(known)}"
+                )
+        return cls(**options)

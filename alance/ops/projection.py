@@ -1,0 +1,157 @@
+"""What a read gives: the fields to fetch, and how the output columns come from them.
+
+A scan names nested fields by their path and gives them flat (`s.a` is a column `s.a`); a take keeps
+their parents. Both are what pylance does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.expr import parse_projection
+from alance.file.fragment import empty_columns
+
+if TYPE_CHECKING:
+    from alance.expr import Computed
+    from alance.format.schema import Schema
+
+ROW_ID: Final = "_rowid"
+ROW_ADDRESS: Final = "_rowaddr"
+CREATED_AT: Final = "_row_created_at_version"
+UPDATED_AT: Final = "_row_last_updated_at_version"
+META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT)
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output column: a field by its path, a meta column, or a computed value."""
+
+    name: str
+    path: tuple[str, ...] = ()
+    computed: Computed | None = None
+
+    @property
+    def is_meta(self) -> bool:
+        return len(self.path) == 1 and self.path[0] in META
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column's values from a batch of the fields that were read."""
+        if self.computed is not None:
+            return self.computed.evaluate(batch)
+        array = batch.column(self.path[0])
+        if len(self.path) > 1:
+            array = pc.struct_field(array, self.path[1:])
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The output columns of a read and the fields that they need.
+
+    Attributes:
+        fields: paths of the table's fields to read, each once.
+        outputs: the output columns in order.
+        meta: the meta columns that outputs or the filter need.
+    """
+
+    fields: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    meta: frozenset[str]
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The output batch from a batch that has the fields and meta columns."""
+        if not self.outputs:
+            return empty_columns(batch.num_rows)
+        names = [output.name for output in self.outputs]
+        if list(batch.schema.names) == names and all(
+            output.computed is None and len(output.path) == 1 for output in self.outputs
+        ):
+            return batch
+        arrays, fields = [], []
+        for output in self.outputs:
+            array = output.of(batch)
+            arrays.append(array)
+            if output.computed is None and len(output.path) == 1:
+                fields.append(batch.schema.field(output.path[0]))
+            else:
+                fields.append(pa.field(output.name, array.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def project(
+    schema: Schema,
+    columns: Columns,
+    *,
+    flat: bool,
+    with_row_id: bool = False,
+    with_row_address: bool = False,
+) -> Projection:
+    """The projection that `columns` asks for.
+
+    Args:
+        schema: the table's.
+        columns: names or paths of fields; or output name -> SQL expression; None: all fields.
+        flat: nested fields become columns of their own, named by their path.
+
+    Raises:
+        InvalidInputError: an unknown column, one named twice, or a bad expression.
+    """
+    if columns is None:
+        outputs = [Output(field.name, (field.name,)) for field in schema.fields]
+    elif isinstance(columns, Mapping):
+        outputs = [_computed(schema, name, text) for name, text in columns.items()]
+    elif isinstance(columns, str):
+        raise InvalidInputError(f"columns={columns!r}: expected a list of names")
+    else:
+        outputs = _named(schema, list(columns), flat=flat)
+    for wanted, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
+        if wanted and all(output.name != name for output in outputs):
+            outputs.append(Output(name, (name,)))
+    fields: list[str] = []
+    meta: set[str] = set()
+    for output in outputs:
+        needed = output.computed.columns if output.computed else (".".join(output.path),)
+        if columns is not None and not isinstance(columns, Mapping) and not flat:
+            needed = tuple(name for name in columns if _top(name) == output.name)
+            needed = needed or (output.name,)
+        for name in needed:
+            (meta.add if name in META else fields.append)(name)
+    return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset(meta))
+
+
+def _top(path: str) -> str:
+    return path.split(".", 1)[0]
+
+
+def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
+    outputs: dict[str, Output] = {}
+    for name in columns:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"column {name!r}: expected a name")
+        if name in outputs:
+            raise InvalidInputError(f"column {name!r} is named twice")
+        if name in META and all(field.name != name for field in schema.fields):
+            outputs[name] = Output(name, (name,))
+            continue
+        schema.field(name)
+        if flat:
+            outputs[name] = Output(name, tuple(name.split(".")))
+        else:
+            outputs.setdefault(_top(name), Output(_top(name), (_top(name),)))
+    return list(outputs.values())
+
+
+def _computed(schema: Schema, name: str, text: str) -> Output:
+    arrow = schema.to_arrow()
+    for meta in META:
+        if arrow.get_field_index(meta) < 0:
+            arrow = arrow.append(pa.field(meta, pa.uint64()))
+    return Output(name, computed=parse_projection(text, arrow))

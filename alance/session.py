@@ -1,0 +1,119 @@
+"""Session: the scheduler, cache, pool and limits that the datasets of one event loop share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from alance.errors import InvalidInputError
+from alance.io.cache import SearchCache
+from alance.io.engine import Engine
+from alance.io.pool import DecodePool
+from alance.io.registry import StoreRegistry
+from alance.io.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from alance.io.cache import CacheStats
+
+CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
+IO_BUFFER_BYTES: Final = 256 << 20  # fetched and not yet decoded bytes of one scan
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
+
+
+class Session:
+    """What the reads of one event loop share. Datasets opened without one use the loop's own.
+
+    A session belongs to the loop that first uses it. Closing it cancels what is under way and
+    leaves nothing pending; `async with Session() as session:` does so at the end.
+
+    Args:
+        cache_bytes: budget of the search cache (manifests, footers, page tables, deletions).
+        max_requests: requests in flight to one store; None: what suits the kind of store.
+        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer.
+        decode_threads: threads that decode; None: one a processor, at most 8.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        max_requests: int | None = None,
+        io_buffer_bytes: int = IO_BUFFER_BYTES,
+        decode_threads: int | None = None,
+    ) -> None:
+        for name, value in (("cache_bytes", cache_bytes), ("io_buffer_bytes", io_buffer_bytes)):
+            if value < 0:
+                raise InvalidInputError(f"{name}={value}: expected a number of bytes")
+        for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
+            if limit is not None and limit < 1:
+                raise InvalidInputError(f"{name}={limit}: expected at least 1")
+        self.io_buffer_bytes = io_buffer_bytes
+        self._cache_bytes = cache_bytes
+        self._max_requests = max_requests
+        self._decode_threads = decode_threads or min(8, os.cpu_count() or 1)
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @property
+    def decode_threads(self) -> int:
+        """Threads of the decode pool."""
+        return self._decode_threads
+
+    @property
+    def engine(self) -> Engine:
+        """The moving parts, made at the first use inside a running loop."""
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise InvalidInputError("the session is closed")
+        if self._engine is None:
+            registry = StoreRegistry.shared()
+            scheduler = Scheduler(
+                registry, max_requests=self._max_requests, io_buffer_bytes=self.io_buffer_bytes
+            )
+            cache = SearchCache(self._cache_bytes)
+            self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))
+            self._loop = loop
+        elif self._loop is not loop:
+            raise InvalidInputError(
+                "the session belongs to another event loop; open the dataset in this one"
+            )
+        return self._engine
+
+    @property
+    def cache_stats(self) -> CacheStats:
+        """Hits, misses and bytes of the search cache."""
+        return self.engine.cache.stats
+
+    @classmethod
+    def of_loop(cls) -> Session:
+        """The running loop's own session, made when first asked for."""
+        loop = asyncio.get_running_loop()
+        session = _of_loop.get(loop)
+        if session is None or session._closed:
+            session = _of_loop[loop] = cls()
+        return session
+
+    async def aclose(self) -> None:
+        """Cancel what is under way, wait for it, and stop the threads. May be called twice."""
+        self._closed = True
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.scheduler.aclose()
+            await engine.pool.aclose()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
