@@ -7,16 +7,209 @@ import numpy.typing as npt
 
 # --- bitpacking.cpp ---
 
+def unpack_inline(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+    baseline: bool = False,
+) -> npt.NDArray[np.uint8]: ...
+def unpack_blocks(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+    width: int,
+    baseline: bool = False,
+) -> npt.NDArray[np.uint8]: ...
+
 # --- fsst.cpp ---
+
+def decode_fsst(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    symbols: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 
 # --- runs.cpp ---
 
+def expand_runs(
+    data: npt.NDArray[np.uint8],
+    value_starts: npt.NDArray[np.int64],
+    value_sizes: npt.NDArray[np.int64],
+    length_starts: npt.NDArray[np.int64],
+    length_sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+) -> npt.NDArray[np.uint8]: ...
+def split_runs(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+
 # --- streams.cpp ---
+
+def concat_fixed(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+) -> npt.NDArray[np.uint8]: ...
+def unsplit_bytes(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+) -> npt.NDArray[np.uint8]: ...
+def unzip_column(
+    rows: npt.NDArray[np.uint8], row_bytes: int, start: int, bits: int
+) -> npt.NDArray[np.uint8]: ...
+def decode_lz4(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 
 # --- strings.cpp ---
 
+def concat_strings_32(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
+def concat_strings_64(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+def concat_spans_32(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
+def concat_spans_64(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+def split_rows(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    parts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+def gather_fixed(
+    data: npt.NDArray[np.uint8], bytes_per_value: int, indices: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]: ...
+def gather_bits(
+    data: npt.NDArray[np.uint8], indices: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]: ...
+def gather_strings(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    indices: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
 # --- chunks.cpp ---
+
+def split_chunks(
+    data: npt.NDArray[np.uint8],
+    chunk_starts: npt.NDArray[np.int64],
+    chunk_sizes: npt.NDArray[np.int64],
+    level_buffers: int,
+    value_buffers: int,
+    large: bool,
+    entries: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> None: ...
+def check_levels(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    entries: npt.NDArray[np.int64],
+    max_rep: int,
+    max_def: int,
+    max_visible: int,
+    values: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    carries: npt.NDArray[np.uint8],
+) -> None: ...
+def row_spans(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    breaks: npt.NDArray[np.int64],
+    wanted: npt.NDArray[np.int64],
+    max_rep: int,
+    max_visible: int,
+    spans: npt.NDArray[np.int64],
+) -> None: ...
 
 # --- levels.cpp ---
 
 # --- fullzip.cpp ---
+
+def count_zipped(
+    data: npt.NDArray[np.uint8],
+    stops: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_def: int,
+    max_visible: int,
+    width: int,
+    fixed: bool,
+    counts: npt.NDArray[np.int64],
+) -> None: ...
+def unzip_fixed(
+    data: npt.NDArray[np.uint8],
+    stops: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_def: int,
+    max_visible: int,
+    width: int,
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    values: npt.NDArray[np.uint8],
+) -> None: ...
+def unzip_variable_32(
+    data: npt.NDArray[np.uint8],
+    stops: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_def: int,
+    max_visible: int,
+    width: int,
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    offsets: npt.NDArray[np.int32],
+    values: npt.NDArray[np.uint8],
+) -> None: ...
+def unzip_variable_64(
+    data: npt.NDArray[np.uint8],
+    stops: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_def: int,
+    max_visible: int,
+    width: int,
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    offsets: npt.NDArray[np.int64],
+    values: npt.NDArray[np.uint8],
+) -> None: ...
