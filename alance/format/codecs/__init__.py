@@ -1,1 +1,144 @@
-"""Compressive encodings of file version 2.1 and later."""
+"""Compressive encodings of file version 2.1 and later.
+
+A codec is found by the name of its message and by the place where it is used: values of mini-block
+pages, values of full-zip pages, or blocks (levels, dictionaries). The tables say what is legal in
+which place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from alance.errors import UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.codecs.base import (
+    BlockCodec,
+    ChunkBuffers,
+    MiniBlockCodec,
+    PerValueCodec,
+)
+from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
+from alance.format.codecs.byte_stream_split import ByteStreamSplit
+from alance.format.codecs.describe import expect, variant
+from alance.format.codecs.fixed_size_list import FixedSizeList
+from alance.format.codecs.flat import Flat
+from alance.format.codecs.fsst import Fsst
+from alance.format.codecs.gather import gather
+from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
+from alance.format.codecs.packed_struct import PackedStruct
+from alance.format.codecs.rle import Rle
+from alance.format.codecs.variable import Variable
+from alance.format.codecs.variable_packed_struct import VariablePackedStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+__all__ = [
+    "BLOCK",
+    "MINI_BLOCK",
+    "PER_VALUE",
+    "BlockCodec",
+    "ChunkBuffers",
+    "MiniBlockCodec",
+    "PerValueCodec",
+    "block_codec",
+    "gather",
+    "mini_block_codec",
+    "per_value_codec",
+]
+
+C = TypeVar("C")
+
+
+def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
+    """The codec of the values of a mini-block page.
+
+    Raises:
+        UnsupportedError: not known in files up to 2.2, or not legal in mini-blocks.
+        CorruptFileError: the description contradicts itself.
+    """
+    return _look_up(MINI_BLOCK, encoding, "mini-blocks")
+
+
+def per_value_codec(
+    encoding: pb.CompressiveEncoding, *, version: FileVersion = FileVersion.V2_2
+) -> PerValueCodec:
+    """The codec of the values of a full-zip page; errors as of `mini_block_codec`."""
+    if variant(encoding) == "variable_packed_struct" and version < FileVersion.V2_2:
+        raise UnsupportedError(f"variable_packed_struct in a file of version {version.value}")
+    return _look_up(PER_VALUE, encoding, "full-zip pages")
+
+
+def block_codec(encoding: pb.CompressiveEncoding) -> BlockCodec:
+    """The codec of levels or of a dictionary; errors as of `mini_block_codec`."""
+    return _look_up(BLOCK, encoding, "blocks")
+
+
+def _look_up(
+    table: Mapping[str, Callable[[Any], C]], encoding: pb.CompressiveEncoding, place: str
+) -> C:
+    name = variant(encoding)
+    if name not in table:
+        raise UnsupportedError(f"compression {name} in {place}: expected one of {sorted(table)}")
+    return table[name](getattr(encoding, name))
+
+
+def _general_mini_block(message: pb.General) -> MiniBlockCodec:
+    expect(message.values, COMPRESSED_IN_MINI_BLOCKS, "general")
+    return GeneralMiniBlock.from_proto(message, mini_block_codec(message.values))
+
+
+def _general_per_value(message: pb.General) -> PerValueCodec:
+    expect(message.values, ("variable",), "general values")
+    return GeneralPerValue.from_proto(message)
+
+
+def _general_block(message: pb.General) -> BlockCodec:
+    expect(message.values, COMPRESSED_IN_BLOCKS, "general block")
+    return GeneralBlock.from_proto(message, block_codec(message.values))
+
+
+def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
+    for child in message.fields:
+        expect(child.value, PER_VALUE.keys() - {"variable_packed_struct"}, "variable packed struct")
+    return VariablePackedStruct.from_proto(
+        message, [per_value_codec(child.value) for child in message.fields]
+    )
+
+
+MINI_BLOCK: Final[Mapping[str, Callable[[Any], MiniBlockCodec]]] = {
+    "flat": Flat.from_proto,
+    "variable": Variable.from_proto,
+    "inline_bitpacking": InlineBitpacking.from_proto,
+    "fsst": Fsst.from_proto,
+    "rle": Rle.from_proto,
+    "byte_stream_split": ByteStreamSplit.from_proto,
+    "general": _general_mini_block,
+    "fixed_size_list": FixedSizeList.mini_block,
+    "packed_struct": PackedStruct.from_proto,
+}
+
+PER_VALUE: Final[Mapping[str, Callable[[Any], PerValueCodec]]] = {
+    "flat": Flat.per_value,
+    "variable": Variable.from_proto,
+    "fsst": Fsst.from_proto,
+    "general": _general_per_value,
+    "fixed_size_list": FixedSizeList.per_value,
+    "packed_struct": PackedStruct.from_proto,
+    "variable_packed_struct": _variable_packed_struct,
+}
+
+BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
+    "flat": Flat.from_proto,
+    "variable": Variable.from_proto,
+    "inline_bitpacking": InlineBitpacking.from_proto,
+    "out_of_line_bitpacking": OutOfLineBitpacking.from_proto,
+    "rle": Rle.from_proto,
+    "general": _general_block,
+    "fixed_size_list": FixedSizeList.block,
+}
+
+COMPRESSED_IN_MINI_BLOCKS: Final = MINI_BLOCK.keys() - {"packed_struct"}
+COMPRESSED_IN_BLOCKS: Final = frozenset(["flat", "variable", "fixed_size_list"])

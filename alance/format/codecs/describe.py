@@ -1,0 +1,105 @@
+"""Parts of descriptions that several codecs share, checked once, when a page is opened.
+
+Source: encodings_v2_1.proto, messages Flat and CompressiveEncoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from alance.errors import CorruptFileError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+# A fixed-size value of 16 GiB: no type has a larger one, and products with counts stay in int64.
+MAX_BITS_PER_VALUE: Final = 1 << 37
+
+LATER_CODECS: Final = {14: "range (2.3)", 15: "delta (2.3)"}  # by tag of CompressiveEncoding
+
+
+class HasBits(Protocol):
+    """A message that says how many bits a value has."""
+
+    @property
+    def uncompressed_bits_per_value(self) -> int: ...
+
+
+def variant(encoding: pb.CompressiveEncoding) -> str:
+    """The name of the codec that is described.
+
+    Raises:
+        UnsupportedError: one that files up to 2.2 do not have.
+        CorruptFileError: none at all.
+    """
+    name: str | None = encoding.WhichOneof("compression")
+    if name is not None:
+        return name
+    unknown = UnknownFieldSet(encoding)
+    tags = [unknown[i].field_number for i in range(len(unknown))]
+    if not tags:
+        raise CorruptFileError("compression: a description without a codec")
+    names = ", ".join(LATER_CODECS.get(tag, f"number {tag}") for tag in tags)
+    raise UnsupportedError(f"compression {names}: not in files up to 2.2")
+
+
+def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:
+    """The name of a nested codec, which must be one of `allowed` inside `outer`.
+
+    Raises:
+        UnsupportedError: another one.
+    """
+    name = variant(encoding)
+    if name not in allowed:
+        raise UnsupportedError(f"{outer} of {name}: expected {' or '.join(sorted(allowed))}")
+    return name
+
+
+def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, field: str) -> None:
+    """Refuse a compression inside a codec that no writer makes."""
+    if message.HasField(field):
+        name = type(message).__name__
+        raise UnsupportedError(f"{name}: compressed {field} inside the codec")
+
+
+def flat_bits(message: pb.Flat) -> int:
+    """Bits of a value of Flat.
+
+    Raises:
+        CorruptFileError: a width that no value has.
+    """
+    refuse_compression(message, "data")
+    bits = message.bits_per_value
+    if not 0 < bits <= MAX_BITS_PER_VALUE:
+        raise CorruptFileError(f"flat: values of {bits} bits")
+    return bits
+
+
+def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int], outer: str) -> int:
+    """Bits of the Flat inside another codec, which must be one of `allowed`.
+
+    Raises:
+        UnsupportedError: another codec or width.
+    """
+    expect(encoding, ("flat",), outer)
+    bits = flat_bits(encoding.flat)
+    if bits not in allowed:
+        widths = " or ".join(map(str, sorted(allowed)))
+        raise UnsupportedError(f"{outer} of flat values of {bits} bits: expected {widths}")
+    return bits
+
+
+def packable_bits(message: HasBits, codec: str) -> int:
+    """Bits of a value before it was bit-packed.
+
+    Raises:
+        UnsupportedError: a width that is not packed, such as 128.
+    """
+    bits = message.uncompressed_bits_per_value
+    if bits not in (8, 16, 32, 64):
+        raise UnsupportedError(f"{codec} of values of {bits} bits: expected 8, 16, 32 or 64")
+    return bits

@@ -1,0 +1,184 @@
+"""Fixed-size-list codec: rows of a fixed number of items, perhaps lists again.
+
+The description nests from the outside in and ends in Flat. A level may store the validity of its
+items (1 is valid, least significant bit first). D is the product of all dimensions, D_k that of
+the levels 1 to k.
+
+In mini-blocks, for n rows of a chunk:
+
+    one buffer a level with validity, outermost first: n * D_k bits
+    items: n * D values, as Flat
+
+Zipped, or as a block, one row after another:
+
+    ceil(D_k / 8) bytes for each level with validity, outermost first
+    D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
+
+Source: encodings_v2_1.proto, message FixedSizeList; encoding spec, "Fixed Size List".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.blocks import (
+    Block,
+    ConstantBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    VariableWidth,
+)
+from alance.format.codecs.base import ChunkBuffers, kernel_errors
+from alance.format.codecs.describe import MAX_BITS_PER_VALUE, expect, flat_bits
+from alance.format.codecs.flat import check_fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of lists."""
+
+    dimension: int
+    has_validity: bool
+    items_per_row: int  # of all levels down to this one: the product of their dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeList:
+    """Rows of fixed-size lists, nested to any depth."""
+
+    encoded: ClassVar[Literal["fixed"]] = "fixed"
+
+    levels: tuple[Level, ...]  # outermost first
+    bits_per_item: int | None  # None: all items are null and take no bytes
+
+    @classmethod
+    def from_proto(cls, message: pb.FixedSizeList) -> FixedSizeList:
+        levels: list[Level] = []
+        items_per_row = 1
+        while True:
+            dimension = message.items_per_value
+            items_per_row *= dimension
+            if dimension == 0:
+                raise UnsupportedError("fixed-size list of 0 items")
+            if items_per_row > MAX_BITS_PER_VALUE:
+                raise CorruptFileError(f"fixed-size list of {items_per_row} items")
+            levels.append(Level(dimension, message.has_validity, items_per_row))
+            name = expect(
+                message.values, ("fixed_size_list", "flat", "constant"), "fixed-size list"
+            )
+            if name != "fixed_size_list":
+                break
+            message = message.values.fixed_size_list
+        if name == "constant":
+            if message.values.constant.HasField("value"):
+                raise UnsupportedError("fixed-size list of constant items that are not null")
+            return cls(tuple(levels), None)
+        bits_per_item = flat_bits(message.values.flat)
+        if items_per_row * bits_per_item > MAX_BITS_PER_VALUE:
+            raise CorruptFileError(
+                f"fixed-size list of {items_per_row} items of {bits_per_item} bits"
+            )
+        return cls(tuple(levels), bits_per_item)
+
+    @classmethod
+    def mini_block(cls, message: pb.FixedSizeList) -> FixedSizeList:
+        """The codec of chunks, whose items are there even if all are null."""
+        codec = cls.from_proto(message)
+        if codec.bits_per_item is None:
+            raise UnsupportedError("fixed-size list of constant items in mini-blocks")
+        return codec
+
+    @classmethod
+    def per_value(cls, message: pb.FixedSizeList) -> FixedSizeList:
+        """The codec of zipped rows, which are whole bytes."""
+        codec = cls.from_proto(message)
+        if codec._item_bits % 8:
+            raise UnsupportedError(f"fixed-size list: zipped items of {codec._item_bits} bits")
+        if codec.bits_per_value == 0:
+            raise CorruptFileError("fixed-size list: rows without bytes")
+        return codec
+
+    @classmethod
+    def block(cls, message: pb.FixedSizeList) -> FixedSizeList:
+        """The codec of dictionary items: zipped rows, end to end."""
+        return cls.per_value(message)
+
+    @property
+    def num_buffers(self) -> int:
+        return 1 + sum(level.has_validity for level in self.levels)
+
+    @property
+    def bits_per_value(self) -> int:
+        return self._item_bits + 8 * sum(self._validity_bytes())
+
+    @property
+    def _item_bits(self) -> int:
+        """Bits of the items of a row."""
+        return self.levels[-1].items_per_row * (self.bits_per_item or 0)
+
+    def _validity_bytes(self) -> list[int]:
+        """Bytes of the validity in a zipped row, of each level that has it."""
+        return [-(-level.items_per_row // 8) for level in self.levels if level.has_validity]
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> Block:
+        bits = [level.items_per_row for level in self.levels if level.has_validity]
+        with kernel_errors:
+            *validity, items = (
+                _kernels.concat_fixed(chunks.data, starts, sizes, chunks.counts, bits_per_row)
+                for starts, sizes, bits_per_row in zip(
+                    chunks.starts, chunks.sizes, [*bits, self._item_bits], strict=True
+                )
+            )
+        return self._nest(chunks.num_values, validity, items)
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> Block:
+        rows = check_fixed(values, self.bits_per_value)
+        row_bytes = self.bits_per_value // 8
+        validity: list[Bytes] = []
+        start = 0
+        with kernel_errors:
+            for level in self.levels:
+                if level.has_validity:
+                    validity.append(
+                        _kernels.unzip_column(rows.data, row_bytes, start, level.items_per_row)
+                    )
+                    start += -(-level.items_per_row // 8)
+            items = rows.data
+            if start and self._item_bits:
+                items = _kernels.unzip_column(rows.data, row_bytes, start, self._item_bits)
+        return self._nest(rows.num_values, validity, items)
+
+    def decode_blocks(self, blocks: ChunkBuffers) -> Block:
+        with kernel_errors:
+            rows = _kernels.concat_fixed(
+                blocks.data, blocks.starts[0], blocks.sizes[0], blocks.counts, self.bits_per_value
+            )
+        return self.decode_values(FixedWidth(self.bits_per_value, blocks.num_values, rows))
+
+    def _nest(self, num_rows: int, validity: Sequence[Bytes], items: Bytes) -> Block:
+        """The lists around the items."""
+        num_items = num_rows * self.levels[-1].items_per_row
+        block: Block = ConstantBlock(num_items, None)
+        if self.bits_per_item is not None:
+            block = FixedWidth(self.bits_per_item, num_items, items)
+        remaining = list(validity)
+        for level in reversed(self.levels):
+            bits = remaining.pop() if level.has_validity else None
+            block = FixedSizeListBlock(level.dimension, block, bits)
+        return block
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of the first buffer of a chunk, or of a block: no more than the rows zipped."""
+        return counts * (self.bits_per_value // 8 + 1)
