@@ -1,1 +1,83 @@
-"""Structural encodings of file version 2.1 and later."""
+"""Structural encodings of file version 2.1 and later: what a page holds and what to read of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
+from alance.format.layouts.blob import BlobPage
+from alance.format.layouts.constant import ConstantPage
+from alance.format.layouts.fullzip import FullZipPage
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.place import PagePlace
+from alance.format.proto import encodings_v2_1_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from alance.file_version import FileVersion
+    from alance.format.layouts.base import PageLayout
+
+PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
+
+
+def page_layout(
+    encoding: bytes,
+    *,
+    path: str,
+    buffers: Sequence[tuple[int, int]],
+    num_rows: int,
+    version: FileVersion,
+) -> PageLayout:
+    """The layout of a page from its description.
+
+    The description alone decides: early writers of 2.2 used chunks as of 2.1.
+
+    Args:
+        encoding: a serialized google.protobuf.Any.
+        path: location of the file.
+        buffers: (absolute offset, size) of each buffer of the page, inside the file.
+        num_rows: rows of the page.
+        version: version of the file.
+
+    Raises:
+        CorruptFileError: the description contradicts itself or the buffers.
+        UnsupportedError: a layout or codec that is not known.
+    """
+    place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
+    try:
+        message = AnyMessage.FromString(encoding)
+        if not message.type_url.endswith(PAGE_LAYOUT):
+            raise UnsupportedError(
+                f"page encoding {message.type_url!r} in a file of version {version.value}"
+            )
+        return _layout(pb.PageLayout.FromString(message.value), place)
+    except DecodeError as error:
+        raise place.corrupt(f"its description: {error}") from error
+    except AlanceError as error:
+        error.add_note(str(place.corrupt("its description")))
+        raise
+
+
+def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
+    name = message.WhichOneof("layout")
+    if name not in LAYOUTS:
+        raise UnsupportedError(f"page layout {name!r}: expected one of {sorted(LAYOUTS)}")
+    return LAYOUTS[name](getattr(message, name), place)
+
+
+def _blob(message: pb.BlobLayout, place: PagePlace) -> BlobPage:
+    if message.inner_layout.WhichOneof("layout") == "blob_layout":
+        raise CorruptFileError("blob: a page of descriptions inside a page of descriptions")
+    return BlobPage.of(message.layers, _layout(message.inner_layout, place), place)
+
+
+LAYOUTS: Final[Mapping[str, Callable[[Any, PagePlace], PageLayout]]] = {
+    "mini_block_layout": MiniBlockPage.from_proto,
+    "constant_layout": ConstantPage.from_proto,
+    "full_zip_layout": FullZipPage.from_proto,
+    "blob_layout": _blob,
+}

@@ -1,0 +1,144 @@
+"""Blob pages, version 1: where each payload lies in the file, in place of the payload.
+
+The inner page holds descriptions, pairs of u64:
+
+    position    size
+    p           > 0   bytes p to p + size of this file
+    0           0     an empty value
+    d << 16     0     null, d is the definition level by the blob's own layers
+
+Source: encodings_v2_1.proto, BlobLayout; encoding spec, "Blob Page Layout".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.blocks import FixedWidth, StructBlock
+from alance.format.layouts.base import DecodeTask, Layer, PageState, PageValues
+from alance.format.layouts.levels import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from alance.format.layouts.base import PageLayout
+    from alance.format.layouts.place import PagePlace
+    from alance.format.plans import Plan
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobTask:
+    """Descriptions of blobs."""
+
+    page: BlobPage
+    inner: DecodeTask
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the input."""
+        return self.inner.num_bytes
+
+    def decode(self) -> PageValues:
+        """The descriptions as a struct of two u64, with the nulls that they carry as levels.
+
+        Raises:
+            CorruptFileError: the inner page is corrupt, or no page of descriptions.
+        """
+        found = self.inner.decode()
+        with self.page.place.checking():
+            return PageValues(
+                layers=self.page.shape.layers,
+                rep=None,
+                definition=self._definition(found),
+                values=found.values,
+                num_rows=found.num_rows,
+            )
+
+    def _definition(self, found: PageValues) -> npt.NDArray[np.uint16] | None:
+        positions, sizes = _descriptions(found)
+        absent = (sizes == 0) & (positions != 0)
+        max_def = self.page.shape.max_def
+        codes = positions[absent]
+        if codes.size and ((codes & 0xFFFF).any() or (codes >> 16).max() > max_def):
+            raise CorruptFileError(
+                f"blob: empty value at {codes.max()}, which is no level up to {max_def}"
+            )
+        if max_def == 0:
+            return None
+        return np.where(absent, positions >> 16, 0).astype(np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPage:
+    """A page of blob descriptions; rounds and state are those of the inner page."""
+
+    place: PagePlace
+    shape: Shape
+    inner: PageLayout
+
+    @classmethod
+    def of(cls, layers: Iterable[int], inner: PageLayout, place: PagePlace) -> BlobPage:
+        """The page with these layers around a page of descriptions.
+
+        Raises:
+            CorruptFileError: layers without a meaning.
+            UnsupportedError: blobs in lists, whose levels such pages lose.
+        """
+        shape = Shape.from_proto(layers)
+        if shape.has_lists:
+            raise UnsupportedError("blob: version 1 cannot express blobs inside lists")
+        return cls(place, shape, inner)
+
+    @property
+    def num_rows(self) -> int:
+        return self.inner.num_rows
+
+    def load(self) -> Plan[PageState]:
+        """Plan the inner page's state."""
+        return (yield from self.inner.load())
+
+    def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
+        """Plan the descriptions of single rows."""
+        return BlobTask(self, (yield from self.inner.take(state, rows)))
+
+    def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
+        """Plan the descriptions of neighbouring rows."""
+        return BlobTask(self, (yield from self.inner.read(state, start, stop)))
+
+    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
+        """Plan the inner page's state and the descriptions of single rows."""
+        state, task = yield from self.inner.load_and_take(rows)
+        return state, BlobTask(self, task)
+
+    def read_page(self) -> Plan[DecodeTask]:
+        """Plan all descriptions: one round."""
+        return BlobTask(self, (yield from self.inner.read_page()))
+
+
+def _descriptions(found: PageValues) -> Int64s:
+    """Positions and sizes, shape (2, n).
+
+    Raises:
+        CorruptFileError: not all values are present pairs of u64.
+    """
+    values = found.values
+    if (
+        not isinstance(values, StructBlock)
+        or len(values.children) != 2
+        or found.layers != (Layer.ALL_VALID_ITEM,)
+    ):
+        raise CorruptFileError("blob: the inner page holds no descriptions")
+    columns = []
+    for child in values.children:
+        if not isinstance(child, FixedWidth) or child.bits_per_value != 64:
+            raise CorruptFileError("blob: positions and sizes of 64 bits expected")
+        columns.append(child.data.view("<u8"))
+    return np.stack(columns)

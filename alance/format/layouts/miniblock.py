@@ -1,0 +1,192 @@
+"""Mini-block pages: small values in chunks that are decoded as a whole.
+
+    buffer 0     chunk words
+    buffer 1     the chunks
+    buffer 2     dictionary items, where the values are indices into them
+    last buffer  repetition index, where the page has lists
+
+Chunk words, index and dictionary are the page's state; with them, rows cost one round.
+
+Source: encodings_v2_1.proto, MiniBlockLayout; encoding spec, "Mini Block Page Layout".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.codecs import block_codec, mini_block_codec
+from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
+from alance.format.layouts.levels import Shape
+from alance.format.layouts.miniblock_chunks import parse_chunks
+from alance.format.layouts.miniblock_task import ChunkForm, Dictionary, MiniBlockTask
+from alance.format.layouts.place import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from alance.format.layouts.base import PageState
+    from alance.format.layouts.miniblock_chunks import ChunkRuns, Chunks
+    from alance.format.layouts.place import PagePlace
+    from alance.format.plans import ByteRange, Plan
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+CHUNKS: Final = 1  # the buffer that holds the chunks
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBlockState:
+    """Where the chunks of a page lie, and its dictionary."""
+
+    chunks: Chunks
+    dictionary: Dictionary | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the state holds."""
+        return 200 + self.chunks.num_bytes + (self.dictionary.num_bytes if self.dictionary else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBlockPage:
+    """A page of chunks."""
+
+    place: PagePlace
+    form: ChunkForm
+    num_items: int
+    dictionary: pb.CompressiveEncoding | None
+    num_dictionary_items: int
+
+    @classmethod
+    def from_proto(cls, message: pb.MiniBlockLayout, place: PagePlace) -> MiniBlockPage:
+        """The page that a description says.
+
+        Raises:
+            CorruptFileError: the description contradicts itself or the buffers.
+            UnsupportedError: a codec that is not known, or not legal here.
+        """
+        shape = Shape.from_proto(message.layers)
+        if shape.has_lists and message.repetition_index_depth != 1:
+            depth = message.repetition_index_depth
+            if depth > 1:
+                raise UnsupportedError(f"mini-block: repetition index of depth {depth}, known is 1")
+            raise CorruptFileError("mini-block: layers have lists, but there is no index of rows")
+        if shape.has_lists and not message.HasField("rep_compression"):
+            raise CorruptFileError("mini-block: layers have lists, but there are no levels of them")
+        values = mini_block_codec(message.value_compression)
+        if values.num_buffers != message.num_buffers:
+            raise CorruptFileError(
+                f"mini-block: {message.num_buffers} value buffers, the codec has "
+                f"{values.num_buffers}"
+            )
+        has_rep = message.HasField("rep_compression")
+        has_def = message.HasField("def_compression")
+        has_dictionary = message.HasField("dictionary")
+        place.need_buffers(
+            2 + has_dictionary + (message.repetition_index_depth > 0), "a mini-block page"
+        )
+        form = ChunkForm(
+            place=place,
+            shape=shape,
+            rep=block_codec(message.rep_compression) if has_rep else None,
+            definition=block_codec(message.def_compression) if has_def else None,
+            values=values,
+            is_large=message.has_large_chunk,
+        )
+        return cls(
+            place=place,
+            form=form,
+            num_items=message.num_items,
+            dictionary=message.dictionary if has_dictionary else None,
+            num_dictionary_items=message.num_dictionary_items,
+        )
+
+    @property
+    def num_rows(self) -> int:
+        return self.place.num_rows
+
+    def load(self) -> Plan[PageState]:
+        """Plan chunk words, dictionary and repetition index: one round."""
+        buffers = yield from fetch(self._state_ranges())
+        return self._state(buffers)
+
+    def take(self, state: PageState, rows: npt.NDArray[np.int64]) -> Plan[MiniBlockTask]:
+        """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
+        assert isinstance(state, MiniBlockState)
+        runs = state.chunks.locate(rows)
+        pieces = yield from fetch(self._ranges(runs))
+        return self._task(state, pieces, runs, rows)
+
+    def read(self, state: PageState, start: int, stop: int) -> Plan[MiniBlockTask]:
+        """Plan the chunks of neighbouring rows: one round of one range."""
+        assert isinstance(state, MiniBlockState)
+        runs = state.chunks.locate_range(start, stop)
+        pieces = yield from fetch(self._ranges(runs))
+        return self._task(state, pieces, runs, range(start, stop))
+
+    def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
+        """Plan state and chunks: one round where the page is small or the guess holds, else two."""
+        size = self.place.size(CHUNKS)
+        spans = guess_spans(rows, self.num_rows, size)
+        if self.place.num_bytes <= MAX_WHOLE_BYTES:
+            spans = [(0, size)]
+        ranges = self._state_ranges()
+        guessed = [self.place.part(CHUNKS, *span) for span in spans]
+        buffers = yield from fetch([*ranges, *guessed])
+        state = self._state(buffers[: len(ranges)])
+        runs = state.chunks.locate(rows)
+        pieces = yield from fetch_missing(
+            self.place, CHUNKS, runs.spans, spans, buffers[len(ranges) :]
+        )
+        return state, self._task(state, pieces, runs, rows)
+
+    def read_page(self) -> Plan[MiniBlockTask]:
+        """Plan all buffers: one round."""
+        ranges = self._state_ranges()
+        buffers = yield from fetch([*ranges, self.place.whole(CHUNKS)])
+        state = self._state(buffers[: len(ranges)])
+        runs = state.chunks.all()
+        return self._task(state, buffers[-1:], runs, range(self.num_rows))
+
+    def _state_ranges(self) -> list[ByteRange]:
+        buffers = [0]
+        if self.dictionary is not None:
+            buffers.append(2)
+        if self.form.shape.has_lists:
+            buffers.append(3 if self.dictionary is not None else 2)
+        return [self.place.whole(buffer) for buffer in buffers]
+
+    def _state(self, buffers: Sequence[memoryview]) -> MiniBlockState:
+        try:
+            chunks = parse_chunks(
+                buffers[0],
+                buffers[-1] if self.form.shape.has_lists else None,
+                is_large=self.form.is_large,
+                num_items=self.num_items,
+                num_rows=self.num_rows,
+                chunk_bytes=self.place.size(CHUNKS),
+            )
+        except CorruptFileError as error:
+            raise self.place.corrupt(str(error)) from None
+        dictionary = None
+        if self.dictionary is not None:
+            dictionary = Dictionary(
+                block_codec(self.dictionary), bytes(buffers[1]), self.num_dictionary_items
+            )
+        return MiniBlockState(chunks, dictionary)
+
+    def _ranges(self, runs: ChunkRuns) -> list[ByteRange]:
+        return [self.place.part(CHUNKS, *span) for span in runs.spans]
+
+    def _task(
+        self,
+        state: MiniBlockState,
+        pieces: Sequence[memoryview],
+        runs: ChunkRuns,
+        rows: npt.NDArray[np.int64] | range,
+    ) -> MiniBlockTask:
+        return MiniBlockTask(self.form, state.dictionary, tuple(pieces), runs, rows)

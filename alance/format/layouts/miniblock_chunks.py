@@ -1,0 +1,234 @@
+"""Where the chunks of a mini-block page lie, and which of them hold which rows.
+
+    chunk word, u16 or u32    (bytes / 8 - 1) << 4 | log2(values); the last chunk has 0 in the low
+                              bits (or its true logarithm) and holds the values that are left
+    repetition index, u64     a pair a chunk: rows whose last entry lies in it, and its entries
+                              that belong to a row which goes on in the next chunk
+
+Without lists rows are values. With lists a chunk may begin inside a row; the entries before its
+first row are called its preamble.
+
+Source: encodings_v2_1.proto, MiniBlockLayout; encoding spec, "Mini Block Page Layout".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.layouts.place import Spans
+
+    Int64s = npt.NDArray[np.int64]
+
+MAX_CHUNK_VALUES: Final = 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """All chunks of a page; n of them."""
+
+    first_bytes: Int64s  # shape (n + 1,): where each chunk begins in its buffer, and the end
+    first_values: Int64s  # shape (n + 1,): values before each chunk, and all
+    first_rows: Int64s  # shape (n + 1,): rows that begin before each chunk, and all
+    carries: npt.NDArray[np.bool_] | None  # shape (n,): begins inside a row; None: no lists
+    closing: Int64s | None  # chunks in which the row that is open at their start ends; None: all
+
+    @property
+    def num_chunks(self) -> int:
+        return len(self.first_bytes) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the arrays hold."""
+        arrays = [self.first_bytes, self.first_values]
+        if self.carries is not None:
+            arrays.append(self.first_rows)
+        if self.closing is not None:
+            arrays.append(self.closing)
+        return sum(array.nbytes for array in arrays) + self.num_chunks
+
+    def locate(self, rows: Int64s) -> ChunkRuns:
+        """The chunks that hold rows, in runs of neighbours.
+
+        Args:
+            rows: sorted and unique, shape (m,), all in the page.
+        """
+        if len(rows) == 0:
+            return ChunkRuns(self, *np.empty((2, 0), np.int64))
+        first, last = self._first_and_last(rows, rows)
+        begins = np.flatnonzero(np.concatenate([[True], first[1:] > last[:-1] + 1]))
+        return ChunkRuns(self, first[begins], last[np.append(begins[1:], len(rows)) - 1])
+
+    def locate_range(self, start: int, stop: int) -> ChunkRuns:
+        """The chunks that hold the rows from `start` to `stop`: one run, or none if no rows."""
+        if start >= stop:
+            return ChunkRuns(self, *np.empty((2, 0), np.int64))
+        ends = np.array([start, stop - 1])
+        first, last = self._first_and_last(ends[:1], ends[1:])
+        return ChunkRuns(self, first, last)
+
+    def all(self) -> ChunkRuns:
+        """All chunks as one run."""
+        if self.num_chunks == 0:
+            return ChunkRuns(self, *np.empty((2, 0), np.int64))
+        return ChunkRuns(self, np.array([0]), np.array([self.num_chunks - 1]))
+
+    def _first_and_last(self, starts: Int64s, lasts: Int64s) -> tuple[Int64s, Int64s]:
+        """Chunks where the rows `starts` begin, and where the rows `lasts` end."""
+        first = np.searchsorted(self.first_rows[1:], starts, "right")
+        last = first if lasts is starts else np.searchsorted(self.first_rows[1:], lasts, "right")
+        if self.closing is not None and self.carries is not None:
+            # The last row that begins in a chunk may go on in the next ones.
+            is_open = lasts + 1 == self.first_rows[last + 1]
+            is_open &= np.append(self.carries, False)[last + 1]
+            if is_open.any():
+                ends = self.closing[np.searchsorted(self.closing, last + 1) % len(self.closing)]
+                last = np.where(is_open, ends, last)
+        return first, last
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRuns:
+    """Some chunks of a page, as runs of neighbours in ascending order; r of them."""
+
+    chunks: Chunks
+    first: Int64s  # shape (r,): first chunk of each run
+    last: Int64s  # shape (r,): its last chunk
+
+    @property
+    def spans(self) -> Spans:
+        """The byte range of each run."""
+        starts, stops = self.chunks.first_bytes[self.first], self.chunks.first_bytes[self.last + 1]
+        return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    @property
+    def numbers(self) -> Int64s:
+        """The numbers of all chunks of all runs."""
+        lengths = self.last - self.first + 1
+        before = np.cumsum(lengths) - lengths
+        shifts: Int64s = np.repeat(self.first - before, lengths)
+        return shifts + np.arange(len(shifts))
+
+    @property
+    def ends(self) -> Int64s:
+        """How many chunks there are up to the end of each run, shape (r,)."""
+        ends: Int64s = np.cumsum(self.last - self.first + 1)
+        return ends
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows begin in these chunks."""
+        first_rows = self.chunks.first_rows
+        return int((first_rows[self.last + 1] - first_rows[self.first]).sum())
+
+    def ordinals(self, rows: Int64s) -> Int64s:
+        """The numbers of rows, counted by the rows that begin in these chunks."""
+        first_rows = self.chunks.first_rows
+        counts = first_rows[self.last + 1] - first_rows[self.first]
+        before = np.cumsum(counts) - counts
+        runs = np.searchsorted(first_rows[self.first], rows, "right") - 1
+        ordinals: Int64s = rows - first_rows[self.first][runs] + before[runs]
+        return ordinals
+
+
+def parse_chunks(
+    words: memoryview,
+    index: memoryview | None,
+    *,
+    is_large: bool,
+    num_items: int,
+    num_rows: int,
+    chunk_bytes: int,
+) -> Chunks:
+    """The chunks of a page.
+
+    Args:
+        words: the chunk words.
+        index: the repetition index, if the page has lists.
+        is_large: chunk words have 32 bits instead of 16.
+        num_items: values of the page.
+        num_rows: rows of the page.
+        chunk_bytes: size of the buffer that holds the chunks.
+
+    Raises:
+        CorruptFileError: words or index do not fit each other or the page.
+    """
+    width = 4 if is_large else 2
+    if len(words) % width:
+        raise CorruptFileError(f"{len(words)} bytes of chunk words of {width} bytes")
+    numbers = np.frombuffer(words, f"<u{width}").astype(np.int64)
+    first_bytes = _sums(((numbers >> 4) + 1) * 8)
+    if first_bytes[-1] != chunk_bytes:
+        raise CorruptFileError(
+            f"chunks of together {first_bytes[-1]} bytes, their buffer has {chunk_bytes}"
+        )
+    first_values = _sums(_value_counts(numbers & 15, num_items))
+    if index is None:
+        if num_items != num_rows:
+            raise CorruptFileError(f"{num_items} values in {num_rows} rows without lists")
+        return Chunks(first_bytes, first_values, first_values, None, None)
+    starts, carries, partial = _parse_index(index, len(numbers), num_rows)
+    ends_here = ~(partial & (starts == 0))
+    closing = None
+    if partial.any():
+        closing = np.flatnonzero(ends_here)
+    return Chunks(first_bytes, first_values, _sums(starts), carries, closing)
+
+
+def _value_counts(logs: Int64s, num_items: int) -> Int64s:
+    """Values of each chunk from the low bits of the chunk words."""
+    if len(logs) == 0:
+        if num_items:
+            raise CorruptFileError(f"no chunks for {num_items} values")
+        return logs
+    if not logs[:-1].all():
+        number = int(np.argmin(logs[:-1]))
+        raise CorruptFileError(f"chunk {number} of {len(logs)} does not say how many values it has")
+    counts = np.left_shift(1, logs)
+    last = num_items - int(counts[:-1].sum())
+    if not 0 <= last <= MAX_CHUNK_VALUES:
+        raise CorruptFileError(
+            f"{num_items - last} values before the last of {len(logs)} chunks, {num_items} in all"
+        )
+    if logs[-1] and counts[-1] != last:
+        raise CorruptFileError(f"the last chunk has {counts[-1]} values, {last} are left for it")
+    counts[-1] = last
+    return counts
+
+
+def _parse_index(
+    index: memoryview, num_chunks: int, num_rows: int
+) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Rows that begin in each chunk, whether it begins inside a row, and whether it ends in one."""
+    if len(index) != 16 * num_chunks:
+        raise CorruptFileError(f"repetition index of {len(index)} bytes for {num_chunks} chunks")
+    pairs = np.frombuffer(index, "<u8").reshape(-1, 2)
+    # A chunk counts its entries in 16 bits, so neither number can be larger.
+    if pairs.size and pairs.max() > 0xFFFF:
+        raise CorruptFileError(f"repetition index: {pairs.max()} rows or entries in one chunk")
+    ends = pairs[:, 0].astype(np.int64)
+    if ends.sum() != num_rows:
+        raise CorruptFileError(f"repetition index: {ends.sum()} rows end, the page has {num_rows}")
+    partial = pairs[:, 1] > 0
+    if num_chunks and partial[-1]:
+        raise CorruptFileError("repetition index: a row goes on behind the last chunk")
+    carries = np.zeros(num_chunks, np.bool_)
+    carries[1:] = partial[:-1]
+    starts = ends + partial - carries
+    if num_chunks and starts.min() < 0:
+        number = int(np.argmin(starts))
+        raise CorruptFileError(f"repetition index: the row open in chunk {number} never ends")
+    return starts, carries, partial
+
+
+def _sums(counts: Int64s) -> Int64s:
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums

@@ -1,0 +1,262 @@
+"""Decoding of mini-block chunks: all chunks of a read at once, then the rows asked for.
+
+    u16              entries of the chunk; 0 if it has no levels
+    u16              size of the repetition levels, if the page has them
+    u16              size of the definition levels, if the page has them
+    u16 or u32, n x  sizes of the value buffers
+    filler to 8      then each buffer with filler to 8
+
+Source: encoding spec, "Mini Block Page Layout".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.blocks import DictionaryBlock, FixedWidth
+from alance.format.codecs.base import ChunkBuffers
+from alance.format.layouts.base import PageValues
+from alance.format.layouts.levels import Levels, Shape
+from alance.format.layouts.place import joined, levels_view
+from alance.format.layouts.selection import block_bytes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block, Bytes
+    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.layouts.miniblock_chunks import ChunkRuns
+    from alance.format.layouts.place import PagePlace
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Dictionary:
+    """The distinct values of a page, decoded when first used and then kept.
+
+    Two threads may decode at the same time; both get the same values.
+    """
+
+    codec: BlockCodec
+    content: bytes  # the encoded items; empty once they are decoded
+    num_items: int
+    _items: Block | None = field(default=None, repr=False)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the items hold, estimated before they are decoded."""
+        if self._items is not None:
+            return block_bytes(self._items)
+        # Dictionaries are stored raw, bit-packed or lz4-compressed.
+        return 4 * len(self.content)
+
+    def items(self) -> Block:
+        """The distinct values.
+
+        Raises:
+            CorruptFileError, ValueError: their encoding.
+        """
+        # In this order: once another thread has dropped the content, its items are there.
+        content = self.content
+        items = self._items
+        if items is None:
+            data = np.frombuffer(content, np.uint8)
+            items = self._items = decode_block(self.codec, data, self.num_items)
+            self.content = b""
+        return items
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkForm:
+    """How the chunks of a page are written."""
+
+    place: PagePlace
+    shape: Shape
+    rep: BlockCodec | None
+    definition: BlockCodec | None
+    values: MiniBlockCodec
+    is_large: bool  # sizes of value buffers have 32 bits instead of 16
+
+    @property
+    def num_level_buffers(self) -> int:
+        return (self.rep is not None) + (self.definition is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBlockTask:
+    """Chunks of a page, and the rows wanted of them."""
+
+    form: ChunkForm
+    dictionary: Dictionary | None
+    pieces: tuple[memoryview, ...]  # the bytes of each run of chunks
+    runs: ChunkRuns
+    rows: Int64s | range  # sorted and unique
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the input."""
+        return sum(len(piece) for piece in self.pieces)
+
+    def decode(self) -> PageValues:
+        """Decode the rows: all chunks in a few calls, whatever their number.
+
+        Raises:
+            CorruptFileError: the chunks contradict themselves, the index or the description.
+        """
+        with self.form.place.checking():
+            levels, values, entries = self._decode_chunks()
+            if self._wants_all():
+                page = levels.all_rows(values, len(self.rows))
+                return self._with_dictionary(page)
+            if isinstance(self.rows, range):
+                first = int(self.runs.ordinals(np.array(self.rows[:1], np.int64)).sum())
+                chosen = levels.choose_range(first, first + len(self.rows), entries[-1:])
+            else:
+                breaks = entries[self.runs.ends]
+                chosen = levels.choose(self.runs.ordinals(self.rows), breaks)
+            return self._with_dictionary(levels.page_values(values, len(self.rows), chosen))
+
+    def _wants_all(self) -> bool:
+        """Whether the chunks hold the wanted rows and nothing else."""
+        runs = self.runs
+        if len(self.rows) != runs.num_rows or len(runs.first) == 0:
+            return False
+        return runs.chunks.carries is None or not runs.chunks.carries[runs.first].any()
+
+    def _decode_chunks(self) -> tuple[Levels, Block, Int64s]:
+        """Levels and values of all chunks, and the number of entries before each and in all."""
+        form, chunks, numbers = self.form, self.runs.chunks, self.runs.numbers
+        counts = np.diff(chunks.first_values)[numbers]
+        buffers = self._split(numbers, counts)
+        entries = counts if form.num_level_buffers == 0 else buffers.entries
+        num_entries = int(entries.sum())
+        taken = 0
+        found: list[npt.NDArray[np.uint16] | None] = []
+        for codec, is_used in (
+            (form.rep, form.shape.has_lists),
+            (form.definition, form.shape.max_def > 0),
+        ):
+            decoded = None
+            if codec is not None:
+                decoded = decode_levels(codec, buffers.levels(taken))
+                taken += 1
+                if not is_used and decoded.any():
+                    raise CorruptFileError("mini-block: levels that the layers do not have")
+            found.append(decoded if is_used else None)
+        levels = Levels(form.shape, num_entries, found[0], found[1])
+        if form.shape.has_lists:
+            assert chunks.carries is not None
+            starts = np.diff(chunks.first_rows)[numbers]
+            levels.check(entries, values=counts, rows=starts, carries=chunks.carries[numbers])
+        else:
+            levels.check(entries, values=counts)
+        values = form.values.decode_chunks(buffers.values(taken))
+        if values.num_values != counts.sum():
+            raise CorruptFileError(
+                f"mini-block: {values.num_values} values decoded, expected {counts.sum()}"
+            )
+        return levels, values, np.concatenate([[0], np.cumsum(entries)])
+
+    def _split(self, numbers: Int64s, counts: Int64s) -> _SplitChunks:
+        """Where the buffers of all chunks lie in the joined pieces."""
+        form = self.form
+        sizes = np.diff(self.runs.chunks.first_bytes)[numbers]
+        data = joined(self.pieces)
+        num_buffers = form.num_level_buffers + form.values.num_buffers
+        split = _SplitChunks(
+            data, np.empty((2, num_buffers, len(numbers)), np.int64), np.empty_like(counts), counts
+        )
+        _kernels.split_chunks(
+            data,
+            np.cumsum(sizes) - sizes,
+            sizes,
+            form.num_level_buffers,
+            form.values.num_buffers,
+            form.is_large,
+            split.entries,
+            split.spans[0].reshape(-1),
+            split.spans[1].reshape(-1),
+        )
+        return split
+
+    def _with_dictionary(self, page: PageValues) -> PageValues:
+        """The page with its values as indices into the dictionary."""
+        if self.dictionary is None:
+            return page
+        items = self.dictionary.items()
+        stored = page.values
+        if not isinstance(stored, FixedWidth) or stored.bits_per_value not in (8, 16, 32, 64):
+            raise CorruptFileError("mini-block: dictionary indices have 8, 16, 32 or 64 bits")
+        indices = _checked(stored, items.num_values, page, self.form.shape)
+        return PageValues(
+            page.layers, page.rep, page.definition, DictionaryBlock(indices, items), page.num_rows
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _SplitChunks:
+    """Chunks taken apart into buffers."""
+
+    data: Bytes
+    spans: Int64s  # shape (2, num_buffers, num_chunks): starts, sizes
+    entries: Int64s  # shape (num_chunks,): levels in each chunk
+    counts: Int64s  # shape (num_chunks,): values in each chunk
+
+    def levels(self, buffer: int) -> ChunkBuffers:
+        span = self.spans[:, buffer : buffer + 1]
+        return ChunkBuffers(self.data, span[0], span[1], self.entries)
+
+    def values(self, first_buffer: int) -> ChunkBuffers:
+        spans = self.spans[:, first_buffer:]
+        return ChunkBuffers(self.data, spans[0], spans[1], self.counts)
+
+
+def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
+    """Decode one block of a known number of values.
+
+    Raises:
+        CorruptFileError, ValueError: its encoding.
+    """
+    if num_values >= 1 << 62:
+        raise CorruptFileError(f"a block of {num_values} values")
+    block = codec.decode_blocks(ChunkBuffers.of_one(data, num_values))
+    if block.num_values != num_values:
+        raise CorruptFileError(f"{block.num_values} values decoded, expected {num_values}")
+    return block
+
+
+def decode_levels(codec: BlockCodec, blocks: ChunkBuffers) -> npt.NDArray[np.uint16]:
+    """Levels of all blocks.
+
+    Raises:
+        CorruptFileError, ValueError: their encoding, or they do not have 16 bits.
+    """
+    block = codec.decode_blocks(blocks)
+    total = int(blocks.counts.sum())
+    if not isinstance(block, FixedWidth) or block.bits_per_value != 16:
+        raise CorruptFileError("levels of 16 bits expected")
+    if block.num_values != total:
+        raise CorruptFileError(f"{block.num_values} levels decoded, expected {total}")
+    return levels_view(block.data)
+
+
+def _checked(indices: FixedWidth, num_items: int, page: PageValues, shape: Shape) -> FixedWidth:
+    """The indices, all inside the dictionary where the value is not null; 0 for other nulls."""
+    numbers = indices.data.view(f"<u{indices.bits_per_value // 8}")
+    if len(numbers) == 0 or numbers.max() < num_items:
+        return indices
+    outside = numbers >= num_items
+    if page.definition is not None:
+        visible = page.definition[page.definition <= shape.max_visible]
+        if not (outside & (visible == 0)).any():
+            cleaned = np.where(outside, 0, numbers).astype(numbers.dtype)
+            return FixedWidth(indices.bits_per_value, indices.num_values, cleaned.view(np.uint8))
+    raise CorruptFileError(
+        f"dictionary index {numbers[outside][0]}, the dictionary has {num_items} items"
+    )

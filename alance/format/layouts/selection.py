@@ -1,0 +1,153 @@
+"""Some of the values of a block, of any kind: slices are views where they can be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+import numpy as np
+
+from alance.format.blocks import (
+    ConstantBlock,
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.codecs import gather
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block, Bytes
+
+    Selection: TypeAlias = slice | npt.NDArray[np.int64]
+
+
+def selection_size(wanted: Selection) -> int:
+    """How many values a selection takes."""
+    return wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
+
+
+def is_all(wanted: Selection, num_values: int) -> bool:
+    """Whether a selection takes every value in its order."""
+    return isinstance(wanted, slice) and wanted == slice(0, num_values)
+
+
+def selection_of_spans(
+    starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> slice | npt.NDArray[np.int64]:
+    """All positions of half-open, ascending spans: a slice if they touch, else an index array."""
+    if len(starts) == 0:
+        return slice(0, 0)
+    if np.array_equal(starts[1:], stops[:-1]):
+        return slice(int(starts[0]), int(stops[-1]))
+    lengths = stops - starts
+    before = np.cumsum(lengths) - lengths
+    shifts: npt.NDArray[np.int64] = np.repeat(starts - before, lengths)
+    return shifts + np.arange(len(shifts))
+
+
+def select(block: Block, wanted: Selection) -> Block:
+    """The values at some positions.
+
+    Args:
+        block: values of any kind.
+        wanted: a slice with `start` and `stop` inside the block, or positions, shape (n,).
+    """
+    if is_all(wanted, block.num_values):
+        return block
+    return _slice(block, wanted) if isinstance(wanted, slice) else gather(block, wanted)
+
+
+def spread(block: Block, present: npt.NDArray[np.bool_]) -> Block:
+    """The values of a block at the places where `present` is true, arbitrary ones elsewhere.
+
+    Args:
+        block: as many values as `present` has true ones.
+        present: shape (n,), n the number of values of the result.
+    """
+    ranks: npt.NDArray[np.int64] = np.cumsum(present, dtype=np.int64)
+    match block:
+        case VariableWidth():
+            # Absent values become empty strings: no byte is moved.
+            return VariableWidth(block.offsets[np.concatenate([[0], ranks])], block.data)
+        case StructBlock():
+            children = tuple(spread(child, present) for child in block.children)
+            return StructBlock(len(present), children)
+        case ConstantBlock():
+            return ConstantBlock(len(present), block.value)
+        case _ if block.num_values == 0:
+            return _zeros_like(block, len(present))
+        case _:
+            return select(block, np.maximum(ranks - 1, 0))
+
+
+def block_bytes(block: Block) -> int:
+    """Memory that a block's arrays hold."""
+    match block:
+        case FixedWidth():
+            return block.data.nbytes
+        case VariableWidth():
+            return block.offsets.nbytes + block.data.nbytes
+        case FixedSizeListBlock():
+            validity = 0 if block.validity is None else block.validity.nbytes
+            return block_bytes(block.items) + validity
+        case StructBlock():
+            return sum(block_bytes(child) for child in block.children)
+        case DictionaryBlock():
+            return block_bytes(block.indices) + block_bytes(block.items)
+        case _:
+            return 0 if block.value is None else block_bytes(block.value)
+
+
+def _slice(block: Block, wanted: slice) -> Block:
+    match block:
+        case FixedWidth(bits_per_value=bits):
+            return FixedWidth(
+                bits, wanted.stop - wanted.start, _slice_bits(block.data, bits, wanted)
+            )
+        case VariableWidth():
+            offsets = block.offsets[wanted.start : wanted.stop + 1]
+            first, last = int(offsets[0]), int(offsets[-1])
+            return VariableWidth(offsets - offsets[0] if first else offsets, block.data[first:last])
+        case FixedSizeListBlock(dimension=dimension, validity=validity):
+            if validity is not None:
+                validity = _slice_bits(validity, dimension, wanted)
+            items = slice(wanted.start * dimension, wanted.stop * dimension)
+            return FixedSizeListBlock(dimension, _slice(block.items, items), validity)
+        case StructBlock():
+            children = tuple(_slice(child, wanted) for child in block.children)
+            return StructBlock(wanted.stop - wanted.start, children)
+        case DictionaryBlock(indices=FixedWidth(bits_per_value=bits) as indices):
+            count = wanted.stop - wanted.start
+            kept = FixedWidth(bits, count, _slice_bits(indices.data, bits, wanted))
+            return DictionaryBlock(kept, block.items)
+        case ConstantBlock():
+            return ConstantBlock(wanted.stop - wanted.start, block.value)
+        case _:
+            assert_never(block)
+
+
+def _slice_bits(data: Bytes, bits: int, wanted: slice) -> Bytes:
+    """Groups of `bits` bits each, LSB first: a view where the first is at the start of a byte."""
+    first, last = wanted.start * bits, wanted.stop * bits
+    if first % 8 == 0:
+        return data[first // 8 : (last + 7) // 8]
+    kept = np.unpackbits(data[first // 8 : (last + 7) // 8], bitorder="little")
+    return np.packbits(kept[first % 8 : first % 8 + last - first], bitorder="little")
+
+
+def _zeros_like(block: Block, num_values: int) -> Block:
+    match block:
+        case FixedWidth():
+            data = np.zeros((num_values * block.bits_per_value + 7) // 8, np.uint8)
+            return FixedWidth(block.bits_per_value, num_values, data)
+        case FixedSizeListBlock():
+            items = _zeros_like(block.items, num_values * block.dimension)
+            validity = None
+            if block.validity is not None:
+                validity = np.zeros((num_values * block.dimension + 7) // 8, np.uint8)
+            return FixedSizeListBlock(block.dimension, items, validity)
+        case _:
+            raise TypeError(f"no empty values of {type(block).__name__}")
