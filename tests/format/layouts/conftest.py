@@ -87,7 +87,7 @@ def build(layout: str, buffers: list[str], num_rows: int, version: FileVersion) 
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_page() -> Callable[..., Page]:
     """`make_page(layout_hex, buffers_hex, num_rows)`."""
 
@@ -208,7 +208,7 @@ def rows_of(page: PageValues) -> list[Any]:
     return slots
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rows() -> Callable[[PageValues], list[Any]]:
     """`rows(page_values)`: the rows as nested lists of bytes."""
     return rows_of
