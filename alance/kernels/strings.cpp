@@ -9,7 +9,7 @@
 namespace alance {
 namespace {
 
-constexpr int64_t BURST = 16;  // bytes copied at once where there is room: most strings are short
+constexpr int64_t BURST = 32;  // bytes copied at once where there is room: most strings are short
 
 template <typename Offset>
 struct Strings {

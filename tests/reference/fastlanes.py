@@ -23,20 +23,9 @@ def positions(width: int) -> npt.NDArray[np.int64]:
 
 def pack(values: Sequence[int] | npt.NDArray[np.unsignedinteger], width: int, packed: int) -> bytes:
     """Pack 1024 values of `width` bits at `packed` bits each."""
-    bits = np.array([[int(v) >> bit & 1 for bit in range(packed)] for v in values], np.uint8)
-    by_lane = bits.reshape(1024, packed)[positions(width)]  # (rows, lanes, packed)
-    stream = by_lane.transpose(1, 0, 2).reshape(
-        1024 // width, packed, width
-    )  # (lanes, words, bits)
-    words = np.packbits(stream, axis=2, bitorder="little")  # (lanes, words, width / 8)
+    wide = np.array(values, np.uint64)
+    bits = (wide[:, np.newaxis] >> np.arange(packed, dtype=np.uint64) & np.uint64(1)).astype("u1")
+    by_lane = bits[positions(width)].transpose(1, 0, 2)  # (lanes, rows, bits of a code)
+    stream = by_lane.reshape(1024 // width, packed, width)  # (lanes, words, bits of a word)
+    words = np.packbits(stream, axis=2, bitorder="little")  # (lanes, words, bytes of a word)
     return words.transpose(1, 0, 2).tobytes()
-
-
-def unpack(block: bytes, width: int, packed: int) -> list[int]:
-    """The 1024 values of a packed block."""
-    words = np.frombuffer(block, np.uint8).reshape(packed, 1024 // width, width // 8)
-    stream = np.unpackbits(words.transpose(1, 0, 2), axis=2, bitorder="little")
-    codes = stream.reshape(1024 // width, width, packed).transpose(1, 0, 2)  # (rows, lanes, packed)
-    flat = np.empty((1024, packed), np.uint8)
-    flat[positions(width)] = codes
-    return [sum(int(bit) << i for i, bit in enumerate(code)) for code in flat]
