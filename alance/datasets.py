@@ -1,0 +1,268 @@
+"""`dataset()` and `Dataset`: properties, and one-line calls into the verbs of `ops`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from alance.fragment import DatasetFragment
+from alance.ops import blobs, count, opening, sample
+from alance.ops.options import ScanOptions
+from alance.ops.refs import Branches, Tags
+from alance.ops.take import take, take_addresses, take_rows
+from alance.scanner import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from alance.file_version import FileVersion
+    from alance.format.schema import Field
+    from alance.format.table.transaction import Transaction
+    from alance.ops.blobs import BlobFile
+    from alance.ops.projection import Columns
+    from alance.ops.snapshot import Snapshot
+    from alance.session import Session
+    from alance.versioning.load import VersionInfo
+
+
+async def dataset(
+    uri: str,
+    *,
+    version: int | str | None = None,
+    asof: datetime | str | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> Dataset:
+    """Open a dataset at its latest version, or the one asked for.
+
+    Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
+    manifests at once.
+
+    Args:
+        uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
+            `store`, a path inside it.
+        version: a number or a tag.
+        asof: the latest version made strictly before this time (ISO 8601 text or datetime;
+            without zone: UTC).
+        store: an obstore store to use instead of opening one.
+        storage_options: as Lance and object_store know them (`aws_access_key_id`, `endpoint`, ...).
+        session: shared scheduler, cache and limits; by default the event loop's own.
+
+    Raises:
+        NotFoundError: no dataset there, or no such version or tag.
+        UnsupportedError: the table uses a feature that this alance does not know.
+        InvalidInputError: a bad URI or option.
+    """
+    return Dataset(
+        await opening.open_snapshot(
+            uri,
+            version=version,
+            asof=asof,
+            store=store,
+            storage_options=storage_options,
+            session=session,
+        )
+    )
+
+
+class Dataset:
+    """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.uri!r}, version={self.version})"
+
+    @property
+    def uri(self) -> str:
+        """Where the dataset is, without credentials."""
+        return self._snapshot.uri
+
+    @property
+    def version(self) -> int:
+        """The number of this version."""
+        return self._snapshot.manifest.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema."""
+        return self._snapshot.schema.to_arrow()
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The top-level fields with their ids."""
+        return self._snapshot.schema.fields
+
+    @property
+    def data_storage_version(self) -> FileVersion:
+        """The file version of new data."""
+        return self._snapshot.manifest.data_storage_version
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The table's configuration."""
+        return dict(self._snapshot.manifest.config)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The table's own metadata, free for users."""
+        return dict(self._snapshot.manifest.table_metadata)
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When this version was committed, UTC."""
+        return self._snapshot.manifest.timestamp
+
+    @property
+    def branch(self) -> str | None:
+        """The branch of this version; None on main."""
+        return self._snapshot.manifest.branch
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether row ids survive updates and compaction."""
+        return self._snapshot.manifest.has_stable_row_ids
+
+    @property
+    def session(self) -> Session:
+        """The session that this dataset reads through."""
+        return self._snapshot.session
+
+    @property
+    def fragments(self) -> tuple[DatasetFragment, ...]:
+        """The fragments, in row order."""
+        snapshot = self._snapshot
+        return tuple(DatasetFragment(snapshot, handle) for handle in snapshot.handles)
+
+    def fragment(self, fragment_id: int) -> DatasetFragment:
+        """A fragment by id.
+
+        Raises:
+            NotFoundError: no such fragment in this version.
+        """
+        return DatasetFragment(self._snapshot, self._snapshot.handle(fragment_id))
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the dataset."""
+        return Tags(self._snapshot)
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of the dataset; `checkout` gives a dataset."""
+        return Branches(self._snapshot)
+
+    async def take(self, indices: object, columns: Columns = None) -> pa.Table:
+        """Rows by position, in the order asked for, repeated as asked.
+
+        Cost: one round of requests when warm (two for full-zip strings whose index is not cached).
+
+        Args:
+            indices: positions from 0; a list, numpy or Arrow array of integers.
+            columns: names, paths (`a.b` keeps its parent) or output name -> SQL expression.
+
+        Raises:
+            InvalidInputError: a position beyond the end, or an unknown column.
+        """
+        return await take(self._snapshot, indices, columns)
+
+    async def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table:
+        """Rows by row id (`_rowid`), in the order asked for.
+
+        Raises:
+            NotFoundError: a row id that no live row has.
+        """
+        return await take_rows(self._snapshot, row_ids, columns)
+
+    async def take_addresses(self, addresses: object, columns: Columns = None) -> pa.Table:
+        """Rows by address (`_rowaddr`), in the order asked for.
+
+        Raises:
+            NotFoundError: no such fragment or row, or it is deleted.
+        """
+        return await take_addresses(self._snapshot, addresses, columns)
+
+    async def take_blobs(
+        self,
+        column: str,
+        *,
+        indices: Sequence[int] | None = None,
+        row_ids: Sequence[int] | None = None,
+        addresses: Sequence[int] | None = None,
+    ) -> list[BlobFile]:
+        """The blobs of a blob column as file-like objects; nulls are left out.
+
+        Cost: as `take` of the column; each blob's bytes are read when asked for.
+        """
+        return await blobs.take_blobs(
+            self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
+        )
+
+    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:  # noqa: ANN401
+        """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
+        return Scanner(self._snapshot, columns, ScanOptions.of(options))
+
+    def to_batches(
+        self,
+        columns: Columns = None,
+        **options: Any,  # noqa: ANN401
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Scan as a stream of batches; options are the fields of `ScanOptions`."""
+        return self.scanner(columns, **options).to_batches()
+
+    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:  # noqa: ANN401
+        """Scan into memory; options are the fields of `ScanOptions`."""
+        return await self.scanner(columns, **options).to_table()
+
+    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:  # noqa: A002
+        """The number of rows, or of those for which the filter is true.
+
+        Cost: without a filter nothing is read (deletion files of unknown count apart).
+        """
+        return await count.count_rows(self._snapshot, filter)
+
+    async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
+        """The first rows."""
+        return await self.to_table(columns, limit=num_rows)
+
+    async def sample(
+        self, num_rows: int, columns: Columns = None, *, seed: int | None = None
+    ) -> pa.Table:
+        """Different rows drawn at random, in dataset order.
+
+        Raises:
+            InvalidInputError: more rows than there are.
+        """
+        return await sample.sample(self._snapshot, num_rows, columns, seed=seed)
+
+    async def versions(self) -> list[VersionInfo]:
+        """All versions, oldest first. Cost: one LIST and all manifests at once."""
+        return await opening.versions(self._snapshot)
+
+    async def latest_version(self) -> int:
+        """The number of the latest version on this branch. Cost: one LIST."""
+        return await opening.latest_version(self._snapshot)
+
+    async def checkout_version(self, version: int | str) -> Dataset:
+        """Another version, by number or tag. Cost: one GET, for a tag two.
+
+        Raises:
+            NotFoundError: no such version or tag.
+        """
+        return Dataset(await opening.checkout(self._snapshot, version))
+
+    async def checkout_latest(self) -> Dataset:
+        """The latest version on this branch; this very dataset if it is. Cost: one LIST, one GET."""
+        latest = await opening.checkout(self._snapshot, None)
+        return self if latest is self._snapshot else Dataset(latest)
+
+    async def read_transaction(self, version: int | None = None) -> Transaction | None:
+        """The transaction that made a version (this one by default); None where none was kept."""
+        return await opening.read_transaction(self._snapshot, version)

@@ -1,0 +1,347 @@
+"""Schema: the tree of fields with their ids, from protobuf and to Arrow.
+
+The format keeps the tree as a depth-first list whose entries name their parent. A pruned tree (a
+projection) keeps ids, so that it can be looked up in files.
+
+Source: file format specification, "Field" and "logical types".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.format.proto import file_pb2
+from alance.format.types import is_nested, leaf_type, logical_type, nested_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+EXTENSION_NAME: Final = "ARROW:extension:name"
+EXTENSION_METADATA: Final = "ARROW:extension:metadata"
+BLOB: Final = "lance-encoding:blob"
+BLOB_V2: Final = "lance.blob.v2"
+PACKED: Final = ("lance-encoding:packed", "packed")
+JSON: Final = "lance.json"
+
+# What a blob column holds: its description.
+BLOB_V1_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
+BLOB_V2_TYPE: Final = pa.struct(
+    [
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("position", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),
+        pa.field("blob_id", pa.uint32(), nullable=False),
+        pa.field("blob_uri", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field with its children.
+
+    Attributes:
+        id: the field's id in its table, or in its file.
+        message: the protobuf field as it came, with what this alance does not know.
+    """
+
+    name: str
+    id: int
+    parent_id: int
+    logical_type: str
+    nullable: bool
+    metadata: Mapping[str, str]
+    children: tuple[Field, ...]
+    message: file_pb2.Field = field(compare=False, repr=False)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether this struct is one column."""
+        values = [self.metadata.get(key, "") for key in PACKED]
+        return self.logical_type == "struct" and any(
+            value.lower() in ("true", "1") for value in values
+        )
+
+    @property
+    def is_blob_v1(self) -> bool:
+        """Whether this is a binary column whose bytes lie outside its pages."""
+        return BLOB in self.metadata and self.logical_type in ("large_binary", "binary", "blob")
+
+    @property
+    def is_blob_v2(self) -> bool:
+        """Whether this is a struct that stands for blobs anywhere."""
+        return self.logical_type == "struct" and (
+            self.metadata.get(EXTENSION_NAME) == BLOB_V2 or BLOB in self.metadata
+        )
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the column stores JSONB, which is given as JSON text."""
+        return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this has no child fields."""
+        return not is_nested(self.logical_type)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The Arrow type of the stored values: no extension types, descriptions for blobs."""
+        if self.is_blob_v1:
+            return BLOB_V1_TYPE
+        if self.is_blob_v2:
+            return BLOB_V2_TYPE
+        if self.is_leaf:
+            return leaf_type(self.logical_type)
+        return nested_type(
+            self.logical_type,
+            [
+                pa.field(child.name, child.arrow_type, child.nullable, child.metadata or None)
+                for child in self.children
+            ],
+        )
+
+    def to_arrow(self) -> pa.Field:
+        """The Arrow field of a read: extension types where pyarrow knows them."""
+        return self._arrow(as_stored=False)
+
+    def logical_arrow(self) -> pa.Field:
+        """The Arrow field of the table's schema: as of a read, but for blobs."""
+        return self._arrow(as_stored=True)
+
+    def _arrow(self, *, as_stored: bool) -> pa.Field:
+        metadata = dict(self.metadata)
+        if (self.is_blob_v1 or self.is_blob_v2) and not as_stored:
+            if self.is_blob_v2:
+                metadata = {"lance-encoding:packed": "true", BLOB: "true"}
+            return pa.field(self.name, self.arrow_type, self.nullable, metadata)
+        if self.is_json:
+            metadata.pop(EXTENSION_NAME, None)
+            metadata.pop(EXTENSION_METADATA, None)
+            return pa.field(self.name, pa.json_(), self.nullable, metadata or None)
+        if self.is_leaf:
+            arrow = leaf_type(self.logical_type)
+        else:
+            arrow = nested_type(
+                self.logical_type, [child._arrow(as_stored=as_stored) for child in self.children]
+            )
+        made = pa.field(self.name, arrow, self.nullable, metadata or None)
+        return _with_extension(made) if EXTENSION_NAME in metadata else made
+
+    def walk(self) -> Iterator[Field]:
+        """This field and all below it, depth-first, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def _with_extension(made: pa.Field) -> pa.Field:
+    """The field with its extension type, where pyarrow has it registered."""
+    schema = pa.schema([made])
+    return pa.ipc.read_schema(schema.serialize()).field(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The top-level fields of a table or file, and the metadata of the whole."""
+
+    fields: tuple[Field, ...]
+    metadata: Mapping[str, str]
+
+    @classmethod
+    def from_protobuf(
+        cls, fields: Iterable[file_pb2.Field], metadata: Mapping[str, bytes]
+    ) -> Schema:
+        """From the depth-first list of a manifest or file.
+
+        Raises:
+            CorruptFileError: a parent that is missing or comes later, an id used twice.
+            UnsupportedError: a logical type that this alance does not know.
+        """
+        messages = list(fields)
+        seen: set[int] = set()
+        children: dict[int, list[file_pb2.Field]] = {}
+        last_struct = -1
+        for message in messages:
+            parent = message.parent_id
+            if message.id < 0:
+                # Blob descriptions in a file's own schema: they belong to the struct before them.
+                children.setdefault(last_struct, []).append(message)
+                continue
+            if message.id in seen:
+                raise CorruptFileError(f"field {message.name!r}: id {message.id} is used twice")
+            if parent != -1 and parent not in seen:
+                raise CorruptFileError(
+                    f"field {message.name!r}: its parent {parent} does not come before it"
+                )
+            seen.add(message.id)
+            children.setdefault(parent, []).append(message)
+            if is_nested(message.logical_type):
+                last_struct = message.id
+        tree = tuple(_build(message, children, 0) for message in children.get(-1, ()))
+        texts = {key: _text(value, key) for key, value in metadata.items()}
+        return cls(tree, texts)
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> Schema:
+        """A schema with ids from 0, depth-first, for new files.
+
+        Raises:
+            UnsupportedError: a type that the format has not.
+            InvalidInputError: names used twice, or with dots at top level.
+        """
+        messages: list[file_pb2.Field] = []
+        names = [one.name for one in schema]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidInputError(f"field {name!r} is there twice")
+            if "." in name:
+                raise InvalidInputError(f"field {name!r}: top-level names have no dots")
+        for one in schema:
+            _append(messages, one, -1)
+        metadata = {key.decode(): value for key, value in (schema.metadata or {}).items()}
+        return cls.from_protobuf(messages, metadata)
+
+    def to_arrow(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return pa.schema(
+            [one.logical_arrow() for one in self.fields], metadata=dict(self.metadata) or None
+        )
+
+    def walk(self) -> Iterator[Field]:
+        """All fields, depth-first."""
+        for one in self.fields:
+            yield from one.walk()
+
+    def field_by_id(self, field_id: int) -> Field | None:
+        """A field at any depth by its id."""
+        return next((one for one in self.walk() if one.id == field_id), None)
+
+    def field(self, path: str) -> Field:
+        """A field by name or dotted path.
+
+        Raises:
+            InvalidInputError: no such field; names close ones.
+        """
+        found = next((one for one in self.fields if one.name == path), None)
+        if found is not None:
+            return found
+        candidates: Sequence[Field] = self.fields
+        for depth, name in enumerate(path.split(".")):
+            found = next((one for one in candidates if one.name == name), None)
+            if found is None:
+                close = get_close_matches(name, [one.name for one in candidates], n=3)
+                hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+                below = f" in {'.'.join(path.split('.')[:depth])!r}" if depth else ""
+                raise InvalidInputError(f"column {path!r}: no field {name!r}{below}{hint}")
+            candidates = found.children
+        assert found is not None
+        return found
+
+    def project(self, paths: Iterable[str]) -> Schema:
+        """The schema with only the fields named, and their parents.
+
+        Top-level fields come in the order in which they are first named; children keep theirs.
+
+        Raises:
+            InvalidInputError: no such field.
+        """
+        wanted: dict[str, list[list[str]]] = {}
+        for path in paths:
+            self.field(path)
+            exact = any(one.name == path for one in self.fields)
+            top, *rest = [path] if exact else path.split(".")
+            wanted.setdefault(top, []).append(rest)
+        by_name = {one.name: one for one in self.fields}
+        return Schema(
+            tuple(_prune(by_name[name], tails) for name, tails in wanted.items()), self.metadata
+        )
+
+
+def _prune(one: Field, tails: list[list[str]]) -> Field:
+    if any(not tail for tail in tails):
+        return one
+    kept = []
+    for child in one.children:
+        below = [tail[1:] for tail in tails if tail[0] == child.name]
+        if below:
+            kept.append(_prune(child, below))
+    return replace(one, children=tuple(kept))
+
+
+def _build(
+    message: file_pb2.Field, children: Mapping[int, Sequence[file_pb2.Field]], depth: int
+) -> Field:
+    if depth > 200:
+        raise CorruptFileError(f"field {message.name!r}: more than 200 levels deep")
+    metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
+    below = children.get(message.id, ()) if message.id >= 0 else ()
+    built = Field(
+        message.name,
+        message.id,
+        message.parent_id,
+        message.logical_type,
+        message.nullable,
+        metadata,
+        tuple(_build(child, children, depth + 1) for child in below),
+        message,
+    )
+    try:
+        built.arrow_type  # noqa: B018  # raises on an unknown type
+    except UnsupportedError as error:
+        error.add_note(f"in field {message.name!r}")
+        raise
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise CorruptFileError(f"field {message.name!r}: {error}") from error
+    return built
+
+
+def _text(value: bytes, where: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"metadata of {where!r}: no UTF-8: {error}") from error
+
+
+_ENCODINGS: Final = {
+    "struct": file_pb2.NONE,
+    "null": file_pb2.NONE,
+    "string": file_pb2.VAR_BINARY,
+    "large_string": file_pb2.VAR_BINARY,
+    "binary": file_pb2.VAR_BINARY,
+    "large_binary": file_pb2.VAR_BINARY,
+    "json": file_pb2.VAR_BINARY,
+}
+
+
+def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> None:
+    metadata = {key.decode(): value for key, value in (one.metadata or {}).items()}
+    arrow = one.type
+    if isinstance(arrow, pa.BaseExtensionType):
+        metadata[EXTENSION_NAME] = arrow.extension_name.encode()
+        metadata[EXTENSION_METADATA] = arrow.__arrow_ext_serialize__()
+        arrow = arrow.storage_type
+    name = logical_type(arrow)
+    message = file_pb2.Field(
+        name=one.name,
+        id=len(messages),
+        parent_id=parent_id,
+        logical_type=name,
+        nullable=one.nullable,
+        encoding=file_pb2.DICTIONARY
+        if name.startswith("dict:")
+        else _ENCODINGS.get(name, file_pb2.PLAIN),
+        extension_name=metadata.get(EXTENSION_NAME, b"").decode(),
+        metadata=metadata,
+    )
+    messages.append(message)
+    if not is_nested(name):
+        return
+    below = [arrow.field(i) for i in range(arrow.num_fields)]
+    for child in below:
+        _append(messages, child, message.id)

@@ -1,0 +1,198 @@
+"""Logical type strings of the format <-> Arrow types.
+
+A type of no children is one string: `int32`, `timestamp:us:UTC`, `fixed_size_list:float:768`.
+Lists, structs and maps keep their children as fields of their own; `nested_type` builds those.
+
+Source: file format specification, "logical types".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+SIMPLE: Final[Mapping[str, pa.DataType]] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "halffloat": pa.float16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "blob": pa.large_binary(),
+    "json": pa.large_binary(),  # JSONB
+    "date32:day": pa.date32(),
+    "date64:ms": pa.date64(),
+    "time32:s": pa.time32("s"),
+    "time32:ms": pa.time32("ms"),
+    "time64:us": pa.time64("us"),
+    "time64:ns": pa.time64("ns"),
+    "duration:s": pa.duration("s"),
+    "duration:ms": pa.duration("ms"),
+    "duration:us": pa.duration("us"),
+    "duration:ns": pa.duration("ns"),
+    "lance.bfloat16": pa.binary(2),
+}
+TIME_UNITS: Final = ("s", "ms", "us", "ns")
+NESTED: Final = ("struct", "list", "list.struct", "large_list", "large_list.struct", "map")
+
+_NAME_OF: Final = {
+    arrow: name for name, arrow in SIMPLE.items() if name not in ("blob", "json", "lance.bfloat16")
+}
+
+
+def is_nested(logical_type: str) -> bool:
+    """Whether the type's children are fields of their own."""
+    return logical_type in NESTED or (
+        logical_type.startswith("fixed_size_list:struct:") and logical_type.count(":") == 2
+    )
+
+
+def leaf_type(logical_type: str) -> pa.DataType:
+    """The Arrow type of a type without child fields.
+
+    Raises:
+        UnsupportedError: no type that this alance knows.
+    """
+    simple = SIMPLE.get(logical_type)
+    if simple is not None:
+        return simple
+    kind = logical_type.split(":", 1)[0]
+    parse = _PARSERS.get(kind)
+    try:
+        if parse is not None:
+            return parse(logical_type)
+    except (ValueError, IndexError, TypeError, pa.ArrowException, OverflowError) as error:
+        raise UnsupportedError(f"logical type {logical_type!r}: {error}") from error
+    raise UnsupportedError(f"logical type {logical_type!r}: not known to this alance")
+
+
+def nested_type(logical_type: str, children: Sequence[pa.Field]) -> pa.DataType:
+    """The Arrow type of a struct, list, map or fixed-size list of structs.
+
+    Raises:
+        UnsupportedError: a type of another number of children.
+    """
+    if logical_type == "struct":
+        return pa.struct(children)
+    if len(children) != 1:
+        raise UnsupportedError(f"{logical_type!r} with {len(children)} children, expected one")
+    (child,) = children
+    if logical_type.startswith("fixed_size_list:"):
+        return pa.list_(child, _dimension(logical_type.rsplit(":", 1)[1]))
+    if logical_type == "map":
+        if not pa.types.is_struct(child.type) or child.type.num_fields != 2:
+            raise UnsupportedError(f"map of {child.type}, expected a struct of key and value")
+        return pa.map_(child.type.field(0).with_nullable(False), child.type.field(1))
+    large = logical_type.startswith("large_list")
+    return pa.large_list(child) if large else pa.list_(child)
+
+
+def logical_type(arrow: pa.DataType) -> str:
+    """The logical type string of an Arrow type; children of nested types are not part of it.
+
+    Raises:
+        UnsupportedError: a type that the format has not.
+    """
+    name = _NAME_OF.get(arrow)
+    if name is not None:
+        return name
+    for matches, write in _WRITERS:
+        if matches(arrow):
+            return write(arrow)
+    raise UnsupportedError(f"Arrow type {arrow}: the format has no such type")
+
+
+def _dimension(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 1 << 31:
+        raise ValueError(f"dimension {value}")
+    return value
+
+
+def _timestamp(text: str) -> pa.DataType:
+    _, unit, zone = text.split(":", 2)
+    if unit not in TIME_UNITS:
+        raise ValueError(f"time unit {unit!r}")
+    return pa.timestamp(unit, None if zone == "-" else zone)
+
+
+def _decimal(text: str) -> pa.DataType:
+    _, bits, precision, scale = text.split(":")
+    make = {"128": pa.decimal128, "256": pa.decimal256}[bits]
+    return make(int(precision), int(scale))
+
+
+def _fixed_size_list(text: str) -> pa.DataType:
+    item, dimension = text.removeprefix("fixed_size_list:").rsplit(":", 1)
+    return pa.list_(leaf_type(item), _dimension(dimension))
+
+
+def _dictionary(text: str) -> pa.DataType:
+    value, index, _ordered = text.removeprefix("dict:").rsplit(":", 2)
+    return pa.dictionary(leaf_type(index), leaf_type(value))
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], pa.DataType]]] = {
+    "timestamp": _timestamp,
+    "decimal": _decimal,
+    "fixed_size_binary": lambda text: pa.binary(_dimension(text.split(":")[1])),
+    "fixed_size_list": _fixed_size_list,
+    "dict": _dictionary,
+}
+
+
+def _write_list(arrow: pa.DataType) -> str:
+    prefix = "large_list" if pa.types.is_large_list(arrow) else "list"
+    return f"{prefix}.struct" if pa.types.is_struct(arrow.value_type) else prefix
+
+
+def _write_fixed_size_list(arrow: pa.DataType) -> str:
+    item = arrow.value_type
+    if pa.types.is_struct(item):
+        return f"fixed_size_list:struct:{arrow.list_size}"
+    if pa.types.is_nested(item) and not pa.types.is_fixed_size_list(item):
+        raise UnsupportedError(f"Arrow type {arrow}: the format has no fixed-size list of {item}")
+    if arrow.value_field.metadata and (
+        arrow.value_field.metadata.get(b"ARROW:extension:name") == b"lance.bfloat16"
+    ):
+        return f"fixed_size_list:lance.bfloat16:{arrow.list_size}"
+    return f"fixed_size_list:{logical_type(item)}:{arrow.list_size}"
+
+
+def _write_dictionary(arrow: pa.DataType) -> str:
+    value = logical_type(arrow.value_type)
+    if ":" in value or pa.types.is_nested(arrow.value_type):
+        raise UnsupportedError(f"Arrow type {arrow}: the format has no dictionary of {value}")
+    return f"dict:{value}:{logical_type(arrow.index_type)}:false"
+
+
+_WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], str]]]] = (
+    (pa.types.is_timestamp, lambda arrow: f"timestamp:{arrow.unit}:{arrow.tz or '-'}"),
+    (pa.types.is_decimal128, lambda arrow: f"decimal:128:{arrow.precision}:{arrow.scale}"),
+    (pa.types.is_decimal256, lambda arrow: f"decimal:256:{arrow.precision}:{arrow.scale}"),
+    (pa.types.is_fixed_size_binary, lambda arrow: f"fixed_size_binary:{arrow.byte_width}"),
+    (pa.types.is_dictionary, _write_dictionary),
+    (pa.types.is_fixed_size_list, _write_fixed_size_list),
+    (pa.types.is_struct, lambda _: "struct"),
+    (pa.types.is_map, lambda _: "map"),
+    (lambda arrow: pa.types.is_list(arrow) or pa.types.is_large_list(arrow), _write_list),
+    (lambda arrow: arrow == pa.string_view(), lambda _: "string"),
+    (lambda arrow: arrow == pa.binary_view(), lambda _: "binary"),
+)

@@ -1,0 +1,90 @@
+"""DatasetFragment: reads of one fragment of a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alance.errors import InvalidInputError
+from alance.ops.options import ScanOptions
+from alance.ops.take import as_positions, take_located
+from alance.scanner import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from alance.format.table.fragment import Fragment
+    from alance.ops.projection import Columns
+    from alance.ops.snapshot import FragmentHandle, Snapshot
+
+
+class DatasetFragment:
+    """One fragment of a dataset's version. Row offsets count live rows from 0."""
+
+    __slots__ = ("_handle", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, handle: FragmentHandle) -> None:
+        self._snapshot = snapshot
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"DatasetFragment({self.fragment_id} of {self._snapshot.uri!r})"
+
+    @property
+    def fragment_id(self) -> int:
+        """The fragment's id, which it keeps for life."""
+        return self._handle.id
+
+    @property
+    def metadata(self) -> Fragment:
+        """Data files, deletion file and row count, as the manifest has them."""
+        return self._handle.fragment
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows stored, deleted ones included."""
+        return self._handle.num_physical_rows
+
+    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:  # noqa: A002
+        """The number of live rows, or of those for which the filter is true."""
+        return await self.scanner(filter=filter).count_rows()
+
+    async def take(self, indices: object, columns: Columns = None) -> pa.Table:
+        """Rows by their offset among the fragment's live rows, in the order asked for.
+
+        Raises:
+            InvalidInputError: an offset beyond the end.
+        """
+        offsets = as_positions(indices, "indices")
+        num_rows = await self._snapshot.live_count(self._handle)
+        if len(offsets) and offsets.max() >= num_rows:
+            raise InvalidInputError(
+                f"index {offsets.max()}: fragment {self.fragment_id} has {num_rows} rows"
+            )
+        fragments = np.full(len(offsets), self._snapshot.position(self._handle), np.int64)
+        return await take_located(self._snapshot, fragments, offsets, columns, live=True)
+
+    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:  # noqa: ANN401
+        """A scan of this fragment; options are the fields of `ScanOptions`."""
+        chosen = ScanOptions.of({**options, "fragments": [self.fragment_id]})
+        return Scanner(self._snapshot, columns, chosen)
+
+    def to_batches(
+        self,
+        columns: Columns = None,
+        **options: Any,  # noqa: ANN401
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Scan as a stream of batches."""
+        return self.scanner(columns, **options).to_batches()
+
+    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:  # noqa: ANN401
+        """Scan into memory."""
+        return await self.scanner(columns, **options).to_table()
+
+    async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
+        """The first rows."""
+        return await self.to_table(columns, limit=num_rows)

@@ -1,0 +1,165 @@
+"""From decoded rows to output rows: deletions, filter, meta columns, late columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.file.fragment import open_fragment
+from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.expr import Predicate
+    from alance.file.fragment import FragmentTask
+    from alance.format.plans import Plan
+    from alance.format.schema import Schema
+    from alance.ops.options import ScanOptions
+    from alance.ops.projection import Projection
+    from alance.ops.snapshot import FragmentHandle, Snapshot
+
+# Above this share of kept rows a range read touches hardly more bytes than single rows do.
+TAKE_BELOW: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """A scan, decided: what is read first, what late, of which fragments and rows.
+
+    Attributes:
+        first_schema: fields read of every row.
+        late_schema: fields read only of rows that the filter kept; None: there are none.
+        spans: physical rows to read by fragment id, where not all of them.
+    """
+
+    options: ScanOptions
+    projection: Projection
+    predicate: Predicate | None
+    first_schema: Schema
+    late_schema: Schema | None
+    handles: Sequence[FragmentHandle]
+    spans: dict[int, tuple[int, int]]
+    meta: frozenset[str]
+
+    def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
+        """The physical rows of a fragment that this scan reads."""
+        return self.spans.get(handle.id, (0, handle.num_physical_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """CPU half of a part: runs in the pool."""
+
+    plan: ScanPlan
+    handle: FragmentHandle
+    start: int
+
+    def run(
+        self, batch: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch | None, npt.NDArray[np.int64] | None]:
+        """The rows kept and their physical offsets (None: all); no batch where none is kept.
+
+        Without late columns the batch is already the output.
+        """
+        plan = self.plan
+        mask = None
+        if not plan.options.include_deleted_rows:
+            mask = self.handle.live_mask(self.start, self.start + batch.num_rows)
+        if plan.meta:
+            rows = np.arange(self.start, self.start + batch.num_rows, dtype=np.int64)
+            batch = with_meta(batch, self.handle, rows, plan.meta)
+        if plan.predicate is not None:
+            kept = plan.predicate.mask(batch)
+            selected = kept.fill_null(False).to_numpy(zero_copy_only=False)
+            mask = selected if mask is None else mask & selected
+        rows_kept = None
+        if mask is not None:
+            count = int(np.count_nonzero(mask))
+            if count == 0:
+                return None, None
+            if count < batch.num_rows:
+                offsets = np.flatnonzero(mask)
+                rows_kept = offsets + self.start
+                batch = select(batch, mask, offsets)
+        if batch.num_rows == 0:
+            return None, None
+        if plan.late_schema is None:
+            return plan.projection.apply(batch), rows_kept
+        return batch, rows_kept
+
+
+def select(
+    batch: pa.RecordBatch, mask: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int64]
+) -> pa.RecordBatch:
+    """The rows of a batch where the mask is true; `offsets` are their positions."""
+    if batch.num_columns == 0:
+        return batch.slice(0, len(offsets))
+    if len(offsets) * 8 < len(mask):
+        return batch.take(pa.array(offsets))
+    return batch.filter(pa.array(mask))
+
+
+def with_meta(
+    batch: pa.RecordBatch,
+    handle: FragmentHandle,
+    rows: npt.NDArray[np.int64],
+    meta: frozenset[str],
+) -> pa.RecordBatch:
+    """The batch with meta columns of its rows; `rows` are physical row offsets."""
+    arrays, fields = list(batch.columns), list(batch.schema)
+    for name in (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT):
+        if name not in meta or batch.schema.get_field_index(name) >= 0:
+            continue
+        arrays.append(handle.meta(name, rows))
+        fields.append(pa.field(name, pa.uint64()))
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=pa.schema(fields, metadata=batch.schema.metadata)
+    )
+
+
+async def finish(
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    handle: FragmentHandle,
+    batch: pa.RecordBatch,
+    rows: npt.NDArray[np.int64] | None,
+    span: tuple[int, int],
+) -> pa.RecordBatch:
+    """The output of a part from its filtered first columns: reads the late ones, one round.
+
+    Rows in small number are taken one by one; else their range is read and filtered.
+    """
+    assert plan.late_schema is not None
+    engine = snapshot.engine
+    start, stop = span
+    if rows is None:
+        rows = np.arange(start, stop, dtype=np.int64)
+    sparse = len(rows) <= TAKE_BELOW * (stop - start)
+
+    def read() -> Plan[FragmentTask]:
+        opened = yield from open_fragment(
+            plan.late_schema, handle.sources, handle.num_physical_rows, engine.cache
+        )
+        if sparse:
+            return (yield from opened.take(rows, engine.cache))
+        return (yield from opened.read(start, stop, engine.cache))
+
+    task = await engine.drive(read(), "late columns", bulk=not sparse)
+
+    def merge() -> pa.RecordBatch:
+        late = task.decode()
+        if not sparse and len(rows) < late.num_rows:
+            mask = np.zeros(stop - start, np.bool_)
+            mask[rows - start] = True
+            late = select(late, mask, rows - start)
+        arrays = [*batch.columns, *late.columns]
+        schema = pa.schema([*batch.schema, *late.schema])
+        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+    return await engine.pool.run(merge)

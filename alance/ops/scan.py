@@ -1,0 +1,204 @@
+"""Scans: fragments cut into spans of rows, fetched ahead under a budget, decoded in the pool.
+
+A *span* is what is fetched at once; its size suits the store. A *part* of it is what one pool job
+decodes. Both are row ranges of one fragment, in order. The fragments are opened in windows, the
+next window while the current one is read: footers in one round, page tables in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.file.columns import ScanStates
+from alance.file.fragment import open_fragment
+from alance.format.plans import together
+from alance.io.readahead import Job, readahead
+from alance.ops.rows import RowFilter, finish
+from alance.ops.window import RowWindow
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.format.plans import Plan
+    from alance.ops.rows import ScanPlan
+    from alance.ops.snapshot import FragmentHandle, Snapshot
+
+WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
+SPAN_BYTES_REMOTE: Final = 16 << 20  # about 1 MiB a column of 16: bandwidth over latency
+SPAN_BYTES_LOCAL: Final = 4 << 20  # latency is microseconds; small spans stay in the cache
+PART_BYTES: Final = 2 << 20  # encoded; some ms of decoding, so that threads share a span
+PART_ROWS: Final = 128 << 10
+MIN_ROWS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """A fragment ready to be scanned."""
+
+    handle: FragmentHandle
+    fragment: OpenFragment
+    states: ScanStates
+
+    def part_rows(self, batch_size: int | None) -> int:
+        """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
+        per_row = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
+        rows = int(min(PART_ROWS, max(MIN_ROWS, PART_BYTES / max(per_row, 1e-9))))
+        if batch_size is None or batch_size > rows:
+            return max(batch_size or 0, rows // MIN_ROWS * MIN_ROWS)
+        return rows // batch_size * batch_size
+
+    def span_parts(self, part_rows: int, *, remote: bool) -> int:
+        """How many parts are fetched at once."""
+        per_row = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
+        span_bytes = SPAN_BYTES_REMOTE if remote else SPAN_BYTES_LOCAL
+        return int(min(64, max(1, span_bytes // max(1.0, per_row * part_rows))))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Fetched rows `start` to `stop` of a fragment, to be decoded."""
+
+    source: OpenSource
+    start: int
+    task: FragmentTask
+
+
+async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncIterator[pa.RecordBatch]:
+    """The batches of a scan, in order unless asked otherwise.
+
+    Cost: one round of footers and one of page tables for each 64 fragments, then the pages' bytes
+    in requests of up to 16 MiB, ahead of the consumer up to the budget.
+    """
+    window = RowWindow(plan.options.offset or 0, plan.options.limit)
+    async with aclosing(_decoded(snapshot, plan)) as batches:
+        async for batch in batches:
+            for piece in window.cut(batch, plan.options.batch_size):
+                yield piece
+            if window.is_full:
+                return
+
+
+async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncIterator[pa.RecordBatch]:
+    handles = plan.handles
+    windows = [handles[start : start + WINDOW] for start in range(0, len(handles), WINDOW)]
+    opening: asyncio.Task[list[OpenSource]] | None = None
+    try:
+        for number, window in enumerate(windows):
+            opened = await (opening or _open(snapshot, plan, window))
+            opening = None
+            if number + 1 < len(windows):
+                opening = asyncio.ensure_future(_open(snapshot, plan, windows[number + 1]))
+            async with aclosing(_read_window(snapshot, plan, opened)) as batches:
+                async for batch in batches:
+                    yield batch
+    finally:
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+
+
+async def _open(
+    snapshot: Snapshot, plan: ScanPlan, handles: Sequence[FragmentHandle]
+) -> list[OpenSource]:
+    """Open fragments together: deletion vectors beside the footers, then the page tables."""
+    engine = snapshot.engine
+    all_states = [ScanStates(engine.cache) for _ in handles]
+    await snapshot.resolve_sizes(handles)
+    deletions = asyncio.gather(*(handle.deletions() for handle in handles))
+    try:
+        plans: list[Plan[OpenFragment]] = [
+            open_fragment(plan.first_schema, handle.sources, handle.num_physical_rows, states)
+            for handle, states in zip(handles, all_states, strict=True)
+        ]
+        opened = await engine.drive(together(plans), "open files")
+        await deletions
+    except BaseException:
+        deletions.cancel()
+        await asyncio.gather(deletions, return_exceptions=True)
+        raise
+    sources = [
+        OpenSource(handle, fragment, states)
+        for handle, fragment, states in zip(handles, opened, all_states, strict=True)
+    ]
+    loads = [
+        source.fragment.load(*plan.span_of(source.handle), source.states) for source in sources
+    ]
+    await engine.drive(together(loads), "page tables")
+    return sources
+
+
+async def _read_window(
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+) -> AsyncIterator[pa.RecordBatch]:
+    """Two pipelines in a row: spans fetched ahead by bytes, parts decoded ahead by number."""
+    budget = plan.options.io_buffer_bytes or snapshot.session.io_buffer_bytes
+    ahead = plan.options.batch_readahead or snapshot.session.decode_threads + 1
+    ordered = plan.options.scan_in_order
+    spans = readahead(
+        _span_jobs(snapshot, plan, sources), budget_bytes=budget, max_jobs=64, ordered=ordered
+    )
+    pending: list[asyncio.Task[pa.RecordBatch | None]] = []
+    try:
+        async with aclosing(spans):
+            async for parts in spans:
+                for part in parts:
+                    pending.append(asyncio.ensure_future(_decode(snapshot, plan, part)))
+                    if len(pending) > ahead:
+                        batch = await pending.pop(0)
+                        if batch is not None:
+                            yield batch
+            while pending:
+                batch = await pending.pop(0)
+                if batch is not None:
+                    yield batch
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _span_jobs(
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+) -> Iterator[Job[list[Part]]]:
+    for source in sources:
+        part_rows = source.part_rows(plan.options.batch_size)
+        count = source.span_parts(part_rows, remote=snapshot.is_remote)
+        per_row = source.fragment.encoded_bytes / max(1, source.fragment.num_rows)
+        first, last = plan.span_of(source.handle)
+        for start in range(first, last, part_rows * count):
+            stop = min(last, start + part_rows * count)
+            cuts = [*range(start, stop, part_rows), stop]
+            yield Job(
+                int(per_row * (stop - start)),
+                lambda source=source, cuts=cuts: _fetch(snapshot, source, cuts),  # type: ignore[misc]
+            )
+
+
+async def _fetch(snapshot: Snapshot, source: OpenSource, cuts: Sequence[int]) -> list[Part]:
+    """The bytes of a span: one round, whose ranges merge over its parts."""
+    plans = [
+        source.fragment.read(start, stop, source.states)
+        for start, stop in zip(cuts, cuts[1:], strict=False)
+    ]
+    tasks = await snapshot.engine.drive(together(plans), "scan", bulk=True)
+    return [Part(source, start, task) for start, task in zip(cuts, tasks, strict=False)]
+
+
+async def _decode(snapshot: Snapshot, plan: ScanPlan, part: Part) -> pa.RecordBatch | None:
+    """One pool job: decode, drop deleted rows, filter; then what late columns need."""
+    handle = part.source.handle
+    first = RowFilter(plan, handle, part.start)
+    engine = snapshot.engine
+    batch, rows = await engine.pool.run(lambda: first.run(part.task.decode()))
+    if batch is None:
+        return None
+    if plan.late_schema is None:
+        return batch
+    span = (part.start, part.start + part.task.num_rows)
+    return await finish(snapshot, plan, handle, batch, rows, span)

@@ -1,0 +1,204 @@
+"""The blocking face: the same names as `alance`, without `await`.
+
+    import alance.sync as alance
+    dataset = alance.dataset("s3://bucket/table")
+    rows = dataset.take([7, 42])
+
+Derived from the async classes: a verb is written, documented and tested once. All calls run on one
+background event loop in a daemon thread, so that concurrent threads share requests as concurrent
+tasks do. Scans implement the Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow
+read them directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+import alance
+from alance.errors import InvalidInputError
+
+T = TypeVar("T")
+
+
+class _Background:
+    """One event loop in a daemon thread, started at the first call; a fork starts its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Run to the end in the loop; an interrupt cancels it there.
+
+        Raises:
+            InvalidInputError: called from the background loop itself.
+        """
+        loop = self._started()
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            raise InvalidInputError("alance.sync called from its own event loop: use `await`")
+
+        async def wait() -> T:
+            return await awaitable
+
+        future = asyncio.run_coroutine_threadsafe(wait(), loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=self._loop.run_forever, name="alance-sync", daemon=True
+                )
+                thread.start()
+            return self._loop
+
+    def forget(self) -> None:
+        """After a fork: the thread is not in the child."""
+        self._lock = threading.Lock()
+        self._loop = None
+
+
+_background: Final = _Background()
+os.register_at_fork(after_in_child=_background.forget)
+
+_faces: Final[dict[type, type]] = {}
+
+
+def _wrap(value: Any) -> Any:  # noqa: ANN401
+    """Async objects as their blocking faces, lists and tuples of them too."""
+    face = _faces.get(type(value))
+    if face is not None:
+        return face(value)
+    if type(value) in (list, tuple) and any(type(one) in _faces for one in value):
+        return type(value)(_wrap(one) for one in value)
+    return value
+
+
+def _unwrap(value: Any) -> Any:  # noqa: ANN401
+    return value._inner if type(value) in _faces.values() else value
+
+
+def _iterate(batches: AsyncIterator[T]) -> Iterator[T]:
+    """A blocking iterator over an async one, which is closed when this one is."""
+    try:
+        while True:
+            try:
+                yield _background.run(batches.__anext__())
+            except StopAsyncIteration:
+                return
+    finally:
+        close = getattr(batches, "aclose", None)
+        if close is not None:
+            _background.run(close())
+
+
+def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if is_method:
+            args = (args[0]._inner, *args[1:])
+        arguments = [_unwrap(one) for one in args]
+        named = {name: _unwrap(one) for name, one in kwargs.items()}
+
+        async def start() -> Any:  # noqa: ANN401
+            result = function(*arguments, **named)
+            return await result if inspect.isawaitable(result) else result
+
+        result = _background.run(start())
+        return _iterate(result) if isinstance(result, AsyncIterator) else _wrap(result)
+
+    return call
+
+
+def _read_only(name: str, original: property) -> property:
+    async def read(inner: Any) -> Any:  # noqa: ANN401
+        return getattr(inner, name)
+
+    return property(
+        lambda self: _wrap(_background.run(read(self._inner))), doc=original.__doc__
+    )
+
+
+def _face(async_class: type) -> type:
+    """A class with the same public names, each blocking."""
+
+    def __init__(self: Any, inner: Any) -> None:  # noqa: ANN401, N807
+        self._inner = inner
+
+    def __repr__(self: Any) -> str:  # noqa: ANN401, N807
+        return f"alance.sync.{self._inner!r}"
+
+    members: dict[str, Any] = {
+        "__slots__": ("_inner",),
+        "__init__": __init__,
+        "__repr__": __repr__,
+        "__doc__": async_class.__doc__,
+        "__module__": __name__,
+    }
+    for name, member in vars(async_class).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            members[name] = _read_only(name, member)
+        elif inspect.isfunction(member):
+            members[name] = _blocking(member, is_method=True)
+    if "to_batches" in members:
+        members["to_reader"] = _to_reader
+        members["__arrow_c_stream__"] = _arrow_c_stream
+    face = type(async_class.__name__, (), members)
+    _faces[async_class] = face
+    return face
+
+
+def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401
+    """The scan as a pyarrow reader; batches are read when asked for."""
+    scanner = self if hasattr(self, "projected_schema") else self.scanner(columns, **options)
+    return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())
+
+
+def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:  # noqa: ANN401
+    """The scan by the Arrow PyCapsule stream protocol."""
+    return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+Dataset = _face(alance.Dataset)
+DatasetFragment = _face(alance.DatasetFragment)
+Scanner = _face(alance.Scanner)
+FileReader = _face(alance.FileReader)
+BlobFile = _face(alance.BlobFile)
+Tags = _face(alance.Tags)
+Branches = _face(alance.Branches)
+
+dataset = _blocking(alance.dataset, is_method=False)
+trace = alance.trace
+ScanOptions = alance.ScanOptions
+
+__all__ = [
+    "BlobFile",
+    "Branches",
+    "Dataset",
+    "DatasetFragment",
+    "FileReader",
+    "ScanOptions",
+    "Scanner",
+    "Tags",
+    "dataset",
+    "trace",
+]
