@@ -149,5 +149,14 @@ def _zeros_like(block: Block, num_values: int) -> Block:
             if block.validity is not None:
                 validity = np.zeros((num_values * block.dimension + 7) // 8, np.uint8)
             return FixedSizeListBlock(block.dimension, items, validity)
+        case DictionaryBlock(indices=indices, items=items):
+            return DictionaryBlock(
+                FixedWidth(
+                    indices.bits_per_value,
+                    num_values,
+                    np.zeros(num_values * indices.bits_per_value // 8, np.uint8),
+                ),
+                items,
+            )
         case _:
-            raise TypeError(f"no empty values of {type(block).__name__}")
+            return spread(block, np.zeros(num_values, np.bool_))
