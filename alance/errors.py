@@ -24,7 +24,19 @@ class UnsupportedError(AlanceError, NotImplementedError):
 
 
 class StoreError(AlanceError, OSError):
-    """The store failed: network, permission, or a server's error that outlived the retries."""
+    """The store failed: network, permission, or a server's error that outlived the retries.
+
+    Attributes:
+        retryable: the same call may succeed later (5xx, 429, resets, timeouts).
+        status: status of the HTTP answer, where there was one.
+    """
+
+    def __init__(
+        self, message: str = "", *, retryable: bool = False, status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.status = status
 
 
 class AccessError(StoreError, PermissionError):

@@ -1,0 +1,141 @@
+"""Futures that stand for requests: repeated on failure, or joined. No tasks, only callbacks.
+
+A task costs 6 to 13 microseconds and a tick of the loop; these cost one callback. Cancelling
+drops the requests underneath at once, not in the next tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.io.resilience import Retries
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def failed(error: Exception, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+    """A future that has failed already."""
+    future: asyncio.Future[T] = loop.create_future()
+    future.set_exception(error)
+    return future
+
+
+class Retried(asyncio.Future[T], Generic[T, R]):
+    """The outcome of a call that is repeated while its failures are transient.
+
+    Args:
+        start: begins one attempt.
+        finish: makes the result out of what the attempt gave; may raise.
+        translate: a failure of the attempt, as it is shown to the caller.
+        retries: the rule.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], asyncio.Future[R]],
+        finish: Callable[[R], T],
+        translate: Callable[[BaseException], Exception],
+        retries: Retries,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(loop=loop)
+        self._start = start
+        self._finish = finish
+        self._translate = translate
+        self._retries = retries
+        self._count = 0
+        self._attempt: asyncio.Future[R] | asyncio.TimerHandle | None = None
+        self._begin()
+
+    def cancel(self, msg: object = None) -> bool:
+        """Drop the attempt that is under way, or the pause before the next one."""
+        if self.done():
+            return False
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._attempt = None
+        return super().cancel(msg)
+
+    def _begin(self) -> None:
+        try:
+            attempt = self._start()
+        except Exception as error:  # an argument that the store refuses
+            self._attempt = None
+            self.set_exception(self._translate(error))
+            return
+        self._attempt = attempt
+        attempt.add_done_callback(self._ended)
+
+    def _ended(self, attempt: asyncio.Future[R]) -> None:
+        if attempt.cancelled():
+            self.cancel()
+            return
+        error = attempt.exception()
+        if self.done():
+            return
+        self._attempt = None
+        if error is None:
+            try:
+                result = self._finish(attempt.result())
+            except Exception as failed:
+                failure: Exception = failed
+            else:
+                self._retries.succeeded()
+                self.set_result(result)
+                return
+        else:
+            failure = self._translate(error)
+        pause = self._retries.pause(failure, self._count)
+        if pause is None:
+            self.set_exception(failure)
+        else:
+            self._count += 1
+            self._attempt = self.get_loop().call_later(pause, self._begin)
+
+
+class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
+    """The items of several futures, in their order. The first failure drops the rest."""
+
+    def __init__(
+        self, parts: Sequence[asyncio.Future[Sequence[T]]], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self._parts = parts
+        self._missing = len(parts)
+        if not parts:
+            self.set_result([])
+        for part in parts:
+            part.add_done_callback(self._ended)
+
+    def cancel(self, msg: object = None) -> bool:
+        """Drop all parts."""
+        if self.done():
+            return False
+        self._drop()
+        return super().cancel(msg)
+
+    def _drop(self) -> None:
+        parts, self._parts = self._parts, ()
+        for part in parts:
+            part.cancel()
+
+    def _ended(self, part: asyncio.Future[Sequence[T]]) -> None:
+        if part.cancelled():
+            self.cancel()
+            return
+        error = part.exception()
+        if self.done():
+            return
+        if error is not None:
+            self.set_exception(error)
+            self._drop()
+            return
+        self._missing -= 1
+        if not self._missing:
+            parts, self._parts = self._parts, ()
+            self.set_result([item for part in parts for item in part.result()])

@@ -1,0 +1,128 @@
+"""The beginning and end of obstore's runtime, which is one a process and never stops by itself.
+
+Three rules, each for a way in which processes were seen to die or hang:
+
+1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
+   (SIGABRT; 5 to 68 % of short programs). So at exit what is under way is cancelled, and the
+   threads get a moment to finish.
+2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So the
+   child of a process that had used the runtime gets a `ForkedError` instead.
+3. A loop that is closed while requests are pending makes the runtime print errors. So whoever
+   owns requests cancels and awaits them (`Scheduler.aclose`).
+
+Nothing is started or registered by importing this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from weakref import WeakSet
+
+from alance.errors import ForkedError
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+# 1 ms left 5 % of the programs aborting, 5 ms none; a loaded machine may need more.
+EXIT_PAUSE_S: Final = 0.025
+DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
+
+
+class Forkable(Protocol):
+    """What holds threads or locks, and makes them anew in a forked child."""
+
+    def after_fork(self) -> None: ...
+
+
+class _Process:
+    """What this process has done so far."""
+
+    def __init__(self) -> None:
+        self.used = False
+        self.forked = False
+        self.hooked = False
+        self.lock = threading.Lock()
+        self.live: WeakSet[asyncio.Future[object]] = WeakSet()
+        self.forkables: WeakSet[Forkable] = WeakSet()
+
+
+_process: Final = _Process()
+
+
+def enter() -> None:
+    """To be called before every call of obstore that does I/O.
+
+    Raises:
+        ForkedError: the runtime had been used before this process was forked.
+    """
+    if _process.forked:
+        raise ForkedError(
+            "this process was forked from one that had already used an object store, whose "
+            "runtime does not survive a fork; use the spawn or forkserver start method of "
+            "multiprocessing, or open the dataset in the child only"
+        )
+    if not _process.used:
+        _hook()
+        with _process.lock:
+            if not _process.used:
+                _process.used = True
+                atexit.register(_at_exit)
+
+
+def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
+    """Remember a future of obstore, so that it is cancelled if the process exits before it."""
+    _process.live.add(cast("asyncio.Future[object]", future))
+    return future
+
+
+def on_fork(holder: Forkable) -> None:
+    """Have `holder.after_fork()` called in forked children, as long as it lives."""
+    _hook()
+    _process.forkables.add(holder)
+
+
+def was_used() -> bool:
+    """Whether obstore was used in this process."""
+    return _process.used
+
+
+def _hook() -> None:
+    with _process.lock:
+        if not _process.hooked:
+            _process.hooked = True
+            os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    _process.lock = threading.Lock()
+    if _process.used:
+        _process.used = False
+        _process.forked = True
+        atexit.unregister(_at_exit)
+    _process.live = WeakSet()
+    for holder in list(_process.forkables):
+        holder.after_fork()
+
+
+def _at_exit() -> None:
+    deadline = time.monotonic() + DRAIN_S
+    waiting = []
+    for future in list(_process.live):
+        loop = future.get_loop()
+        if not future.done() and loop.is_running():
+            try:
+                loop.call_soon_threadsafe(future.cancel)
+            except RuntimeError:  # the loop was closed in the meantime
+                continue
+            waiting.append(future)
+    while time.monotonic() < deadline and any(
+        not future.done() and future.get_loop().is_running() for future in waiting
+    ):
+        time.sleep(0.001)
+    time.sleep(EXIT_PAUSE_S)  # releases the GIL

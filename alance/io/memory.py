@@ -1,0 +1,130 @@
+"""Objects in the memory of this process: for tests, examples and small temporary tables."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from alance.errors import AlreadyExistsError, NotFoundError
+from alance.io import lifecycle
+from alance.io.profile import MEMORY, StoreProfile
+from alance.io.store import ObjectMeta, check_spans, short_read
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.io.store import Body, Names, Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: memoryview
+    meta: ObjectMeta
+
+
+class MemoryStore:
+    """A dict of objects. Nothing waits: futures are done when they are returned.
+
+    A forked child has a copy of what was there.
+    """
+
+    def __init__(self, root: str = "memory:///", profile: StoreProfile = MEMORY) -> None:
+        self.root = root
+        self.profile = profile
+        self._objects: dict[str, _Object] = {}
+        self._tags = itertools.count(1)
+        self._lock = threading.Lock()
+        lifecycle.on_fork(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew: another thread may have held it."""
+        self._lock = threading.Lock()
+
+    def _object(self, path: str) -> _Object:
+        found = self._objects.get(path)
+        if found is None:
+            raise NotFoundError(f"{self.root}{path}: no such object")
+        return found
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
+        """The ranges, as slices of the object."""
+        where = self.root + path
+        check_spans(where, ranges)
+        if not ranges:
+            return []
+        body = self._object(path).body
+        num_bytes = len(body)
+        for start, stop in ranges:
+            if stop > num_bytes:
+                raise short_read(where, (start, stop), max(0, num_bytes - start))
+        return [body[start:stop] for start, stop in ranges]
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges, in a future that is done."""
+        future = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(self.read_now(path, ranges))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes`, and the object's size."""
+        body = self._object(path).body
+        return body[max(0, len(body) - num_bytes) :], len(body)
+
+    async def get(self, path: str) -> memoryview:
+        """The whole object."""
+        return self._object(path).body
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object."""
+        return len(self._object(path).body)
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Keep a copy of `body`."""
+        content = memoryview(bytes(body))
+        meta = ObjectMeta(path, len(content), datetime.now(UTC), f'"{next(self._tags)}"')
+        with self._lock:
+            if if_absent and path in self._objects:
+                raise AlreadyExistsError(f"{self.root}{path}: exists already")
+            self._objects[path] = _Object(content, meta)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Forget objects; those missing are no error."""
+        for path in paths:
+            self._objects.pop(path, None)
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy an object over `target`."""
+        await self.put(target, self._object(source).body)
+
+    def _under(self, prefix: str) -> Names:
+        folder = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        with self._lock:
+            return sorted(path for path in self._objects if path.startswith(folder))
+
+    async def list_dirs(self, prefix: str) -> Names:
+        """Paths of the folders directly under `prefix`, sorted."""
+        depth = len(prefix.strip("/").split("/")) if prefix.strip("/") else 0
+        folders = {
+            tuple(path.split("/")[: depth + 1])
+            for path in self._under(prefix)
+            if path.count("/") > depth
+        }
+        return sorted("/".join(folder) for folder in folders)
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Objects under the folder `prefix`, sorted."""
+        for path in self._under(prefix):
+            found = self._objects.get(path)
+            if found is not None and (start_after is None or path > start_after):
+                yield found.meta

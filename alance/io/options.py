@@ -1,0 +1,270 @@
+"""Storage options: the strings that Lance, object_store and obstore users know, sorted out.
+
+One flat mapping holds the store's configuration, the HTTP client's and the retries'. Keys are
+taken in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.io.profile import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of one store, in canonical names; hashable, and printed without any value."""
+
+    config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    max_retries: int | None = None  # of obstore, a request
+    retry_timeout_s: float | None = None  # of obstore, a request with its retries
+    outer_retries: int | None = None  # of alance, on top
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the options of store and client, for messages."""
+        return tuple(key for key, _ in (*self.config, *self.client))
+
+
+def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOptions:
+    """Sort out the storage options for a kind of store.
+
+    Local files, memory and plain HTTP servers have no configuration of their own: options that
+    any other kind knows are accepted and ignored there, so that one mapping serves all URIs.
+
+    Raises:
+        InvalidInputError: a key that is not known, or a value that is none.
+    """
+    config: dict[str, str] = {}
+    client: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    retries: dict[str, float] = {}
+    for key, value in (options or {}).items():
+        if not isinstance(key, str):
+            raise InvalidInputError(f"storage option {key!r}: expected a text as key")
+        name = _canonical(kind, key.lower())
+        if name == "default_headers":
+            headers.update(_headers(key, value))
+        elif name in _RETRY:
+            retries[name] = _number(key, value)
+        elif name in _CLIENT:
+            _enter(client, name, key, value)
+        elif kind in _CONFIG and name in _CONFIG[kind]:
+            _enter(config, name, key, value)
+        elif kind in _CONFIG or not any(
+            _canonical(other, key.lower()) in known for other, known in _CONFIG.items()
+        ):
+            raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
+    outer = retries.get("download_retry_count")
+    inner = retries.get("client_max_retries")
+    return StoreOptions(
+        config=tuple(sorted(config.items())),
+        client=tuple(sorted(client.items())),
+        headers=tuple(sorted(headers.items())),
+        max_retries=None if inner is None else int(inner),
+        retry_timeout_s=retries.get("client_retry_timeout"),
+        outer_retries=None if outer is None else int(outer),
+    )
+
+
+def _canonical(kind: Kind, key: str) -> str:
+    for prefix in _PREFIXES.get(kind, ()):
+        if key.startswith(prefix):
+            key = key[len(prefix) :]
+            break
+    return _ALIASES.get(kind, {}).get(key) or _COMMON_ALIASES.get(key, key)
+
+
+def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
+    """Store an option's value as text; numbers of seconds get their unit."""
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, timedelta):
+        text = f"{round(value.total_seconds() * 1000)}ms"
+    elif isinstance(value, int | float) and name in _DURATIONS:
+        text = f"{round(value * 1000)}ms"
+    elif isinstance(value, str | int | float):
+        text = str(value)
+        if name in _DURATIONS and text.isdecimal():
+            text += "s"
+    else:
+        raise InvalidInputError(
+            f"storage option {key!r}: expected a text, found {type(value).__name__}"
+        )
+    if into.setdefault(name, text) != text:
+        raise InvalidInputError(f"storage option {key!r}: given twice, with different values")
+
+
+def _number(key: str, value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise InvalidInputError(f"storage option {key!r}: expected a number, zero or greater")
+    return number
+
+
+def _headers(key: str, value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(
+        isinstance(item, str) for pair in value.items() for item in pair
+    ):
+        raise InvalidInputError(f"storage option {key!r}: expected a dict of texts")
+    return value
+
+
+_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "s3": ("aws_",),
+    "gcs": ("google_", "gcs_"),
+    "azure": ("azure_storage_", "azure_"),
+}
+
+_COMMON_ALIASES: Final[Mapping[str, str]] = {
+    "request_timeout": "timeout",
+    "max_retries": "client_max_retries",
+    "retry_timeout": "client_retry_timeout",
+}
+
+_ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
+    "s3": {
+        "token": "session_token",
+        "endpoint_url": "endpoint",
+        "sts_endpoint": "endpoint_url_sts",
+        "endpoint_url_s3": "aws_endpoint_url_s3",
+        "aws_endpoint_url_s3": "aws_endpoint_url_s3",
+        "metadata_endpoint_url": "metadata_endpoint",
+        "sse_kms_key_arn": "sse_kms_key_id",
+    },
+    "gcs": {
+        "service_account_path": "service_account",
+        "storage_token": "bearer_token",
+        "token": "bearer_token",
+    },
+    "azure": {
+        "access_key": "account_key",
+        "master_key": "account_key",
+        "authority_id": "tenant_id",
+        "sas_token": "sas_key",
+        "bearer_token": "token",
+        "identity_endpoint": "msi_endpoint",
+    },
+}
+
+_CONFIG: Final[Mapping[Kind, frozenset[str]]] = {
+    "s3": frozenset(
+        {
+            "access_key_id",
+            "aws_endpoint_url_s3",
+            "checksum_algorithm",
+            "conditional_put",
+            "container_authorization_token_file",
+            "container_credentials_full_uri",
+            "container_credentials_relative_uri",
+            "copy_if_not_exists",
+            "default_region",
+            "disable_bulk_delete",
+            "disable_tagging",
+            "endpoint",
+            "endpoint_url_sts",
+            "imdsv1_fallback",
+            "metadata_endpoint",
+            "region",
+            "request_payer",
+            "role_arn",
+            "role_session_name",
+            "s3_express",
+            "secret_access_key",
+            "server_side_encryption",
+            "session_token",
+            "skip_signature",
+            "sse_bucket_key_enabled",
+            "sse_customer_key_base64",
+            "sse_kms_key_id",
+            "unsigned_payload",
+            "virtual_hosted_style_request",
+            "web_identity_token_file",
+        }
+    ),
+    "gcs": frozenset(
+        {
+            "application_credentials",
+            "base_url",
+            "bearer_token",
+            "service_account",
+            "service_account_key",
+            "skip_signature",
+        }
+    ),
+    "azure": frozenset(
+        {
+            "account_key",
+            "account_name",
+            "authority_host",
+            "client_id",
+            "client_secret",
+            "disable_tagging",
+            "endpoint",
+            "fabric_cluster_identifier",
+            "fabric_session_token",
+            "fabric_token_service_url",
+            "fabric_workload_host",
+            "federated_token_file",
+            "msi_endpoint",
+            "msi_resource_id",
+            "object_id",
+            "sas_key",
+            "skip_signature",
+            "tenant_id",
+            "token",
+            "use_azure_cli",
+            "use_emulator",
+            "use_fabric_endpoint",
+        }
+    ),
+}
+
+_CLIENT: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+
+_DURATIONS: Final = frozenset(
+    {
+        "connect_timeout",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "pool_idle_timeout",
+        "read_timeout",
+        "timeout",
+    }
+)
+
+_RETRY: Final = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})

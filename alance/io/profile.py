@@ -1,0 +1,133 @@
+"""What suits each kind of store: its abilities, and the numbers that reads are planned by.
+
+The numbers were measured against servers on one machine and by simulated latencies; the reason
+stands beside each. A store may be given another profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProfile:
+    """Abilities of a kind of store, and how to plan reads from it.
+
+    Attributes:
+        kind: the kind of store.
+        take_gap: bytes that may be read in vain to save a request of a take.
+        scan_gap: the same for scans and metadata, where neighbours are wanted soon anyway.
+        max_request_bytes: larger reads are split into requests of this size.
+        max_requests: requests in flight.
+        group_size: small ranges that one call to the store may hold.
+        group_range_bytes: a range up to this size is small.
+        has_suffix_ranges: the last bytes of an object of unknown size cost one request.
+        lists_in_order: listings are sorted by name and can start after one.
+    """
+
+    kind: Kind
+    take_gap: int
+    scan_gap: int
+    max_request_bytes: int
+    max_requests: int
+    group_size: int
+    group_range_bytes: int
+    has_suffix_ranges: bool = True
+    lists_in_order: bool = True
+
+
+MEMORY: Final = StoreProfile(
+    kind="memory",
+    take_gap=0,  # a read is a slice: nothing to save
+    scan_gap=0,
+    max_request_bytes=1 << 40,  # never split
+    max_requests=1 << 16,  # done before the call returns
+    group_size=1024,
+    group_range_bytes=1 << 40,
+)
+
+LOCAL: Final = StoreProfile(
+    kind="local",
+    take_gap=16 * KIB,  # a hot pread is 3 us, the memory bus 7 GB/s: they break even at 20 KiB
+    scan_gap=64 * KIB,  # cold disks read ahead by more than this
+    max_request_bytes=8 * MIB,  # 4 to 16 reads of 8 MiB saturate a disk
+    max_requests=16,  # pool jobs; 32 were not faster
+    group_size=64,  # a hop to the pool is 50 to 150 us, a read in it 3 us
+    group_range_bytes=64 * KIB,
+)
+
+_REMOTE_TAKE_GAP: Final = 128 * KIB  # a request costs the CPU of 80 to 180 KiB of body
+_REMOTE_SCAN_GAP: Final = MIB  # 30 ms to the first byte x 60 MB/s of a stream is 1.8 MB
+_REMOTE_REQUEST: Final = 8 * MIB  # 8 to 16 MiB once the connections are busy; GETs are billed
+_REMOTE_REQUESTS: Final = 128  # beyond it S3 gains little, and GCS and Azure lose
+_GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
+_GROUP_RANGE: Final = 32 * KIB  # a larger body costs more than the crossing that a group saves
+
+S3: Final = StoreProfile(
+    kind="s3",
+    take_gap=_REMOTE_TAKE_GAP,
+    scan_gap=_REMOTE_SCAN_GAP,
+    max_request_bytes=_REMOTE_REQUEST,
+    max_requests=_REMOTE_REQUESTS,
+    group_size=_GROUP,
+    group_range_bytes=_GROUP_RANGE,
+)
+
+S3_EXPRESS: Final = StoreProfile(
+    kind="s3",
+    take_gap=_REMOTE_TAKE_GAP,
+    scan_gap=_REMOTE_SCAN_GAP,
+    max_request_bytes=_REMOTE_REQUEST,
+    max_requests=_REMOTE_REQUESTS,
+    group_size=_GROUP,
+    group_range_bytes=_GROUP_RANGE,
+    lists_in_order=False,  # directory buckets: neither order nor start-after
+)
+
+GCS: Final = StoreProfile(
+    kind="gcs",
+    take_gap=_REMOTE_TAKE_GAP,
+    scan_gap=_REMOTE_SCAN_GAP,
+    max_request_bytes=_REMOTE_REQUEST,
+    max_requests=_REMOTE_REQUESTS,
+    group_size=_GROUP,
+    group_range_bytes=_GROUP_RANGE,
+)
+
+AZURE: Final = StoreProfile(
+    kind="azure",
+    take_gap=_REMOTE_TAKE_GAP,
+    scan_gap=_REMOTE_SCAN_GAP,
+    max_request_bytes=_REMOTE_REQUEST,
+    max_requests=_REMOTE_REQUESTS,
+    group_size=_GROUP,
+    group_range_bytes=_GROUP_RANGE,
+    has_suffix_ranges=False,  # not in its protocol: the size must be known or asked for
+)
+
+HTTP: Final = StoreProfile(
+    kind="http",
+    take_gap=_REMOTE_TAKE_GAP,
+    scan_gap=_REMOTE_SCAN_GAP,
+    max_request_bytes=_REMOTE_REQUEST,
+    max_requests=32,  # one plain server is behind it, not a cloud
+    group_size=_GROUP,
+    group_range_bytes=_GROUP_RANGE,
+    lists_in_order=False,  # WebDAV, where the server lists at all
+)
+
+OBSTORE_MEMORY: Final = StoreProfile(
+    kind="memory",
+    take_gap=4 * KIB,  # a crossing for each group, and a copy of nothing
+    scan_gap=64 * KIB,
+    max_request_bytes=1 << 40,
+    max_requests=64,
+    group_size=_GROUP,
+    group_range_bytes=1 << 40,
+)

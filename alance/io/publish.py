@@ -1,0 +1,190 @@
+"""Local files written at once and for good: after a crash they are whole or not there.
+
+The content goes to a temporary file in the same folder, is synced, and gets its name by one
+atomic step; then the folder is synced. All functions block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import logging
+import os
+import re
+import shutil
+import stat
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from alance.io.store import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from alance.io.store import Body
+
+_log: Final = logging.getLogger(__name__)
+
+TEMPORARY: Final = ".tmp-"
+# Temporary files of ours, and those of the Rust writers (name#1).
+_UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_RENAME: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+_RENAME_NOREPLACE: Final = 1
+_AT_FDCWD: Final = -100
+
+
+def write(path: str, body: Body, *, if_absent: bool) -> None:
+    """Write a file.
+
+    Raises:
+        FileExistsError: `if_absent`, and there is one.
+    """
+    content = memoryview(body).cast("B")
+
+    def fill(fd: int) -> None:
+        done = 0
+        while done < len(content):
+            done += os.write(fd, content[done:])
+
+    _publish(path, fill, if_absent=if_absent)
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file over `target`."""
+
+    def fill(fd: int) -> None:
+        with open(source, "rb") as reader, open(fd, "wb", closefd=False) as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+
+    _publish(target, fill, if_absent=False)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(path)
+
+
+def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+    """The finished files under a folder, at any depth, sorted as object stores sort keys.
+
+    Args:
+        top: the folder.
+        prefix: its path inside the store, empty or ending in "/".
+        start_after: leave out paths that are not greater.
+    """
+    try:
+        with os.scandir(top) as entries:
+            # As keys sort: a folder by its name and the "/" that follows in the keys under it.
+            found = sorted(
+                (prefix + entry.name + "/" * entry.is_dir(follow_symlinks=False), entry.path)
+                for entry in entries
+                if not _UNFINISHED.search(entry.name)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for key, path in found:
+        if key.endswith("/"):
+            if start_after is None or key > start_after or start_after.startswith(key):
+                yield from walk(path, key, start_after)
+        elif start_after is None or key > start_after:
+            with contextlib.suppress(FileNotFoundError):
+                about = os.stat(path)
+                if stat.S_ISREG(about.st_mode):
+                    yield _meta(key, about)
+
+
+def folders(top: str) -> list[str]:
+    """Names of the folders in a folder, sorted; none where it is missing."""
+    try:
+        with os.scandir(top) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _meta(key: str, about: os.stat_result) -> ObjectMeta:
+    modified = datetime.fromtimestamp(about.st_mtime, UTC)
+    tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+    return ObjectMeta(key, about.st_size, modified, tag)
+
+
+def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
+    folder = os.path.dirname(path)
+    _make_folders(folder)
+    temporary = os.path.join(folder, TEMPORARY + uuid.uuid4().hex)
+    try:
+        _write_new(temporary, fill)
+        if not if_absent:
+            os.replace(temporary, path)
+        elif not _link_new(temporary, path) and not _rename_new(temporary, path):
+            _log.warning("%s: no atomic create here; a crash may leave a torn file", folder)
+            _write_new(path, fill)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_folder(folder)
+
+
+def _write_new(path: str, fill: Callable[[int], None]) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        fill(fd)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _link_new(temporary: str, path: str) -> bool:
+    """Give the file a second name; False where the file system has no hard links."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may have lost the answer to a first try of its own.
+        if not os.path.samestat(os.stat(temporary), os.stat(path)):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _rename_new(temporary: str, path: str) -> bool:
+    """Rename without replacing; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    source, target = os.fsencode(temporary), os.fsencode(path)
+    if rename(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_RENAME:
+        return False
+    raise OSError(code, os.strerror(code), path)
+
+
+def _make_folders(folder: str) -> None:
+    """Make a folder and those above it, each synced into the one above."""
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems need no sync
+            raise
+    finally:
+        os.close(fd)

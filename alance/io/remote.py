@@ -1,0 +1,292 @@
+"""Object stores over the network, through obstore.
+
+The functions of obstore (not the methods of its stores) return futures that have started: no
+task is needed for a request, and cancelling the future closes its connection. Each crossing
+costs 65 to 135 us whatever it carries, so small ranges cross in groups of ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import obstore
+
+from alance.errors import CorruptFileError, NotFoundError, StoreError, UnsupportedError
+from alance.io import lifecycle
+from alance.io.futures import Joined, Retried, failed
+from alance.io.resilience import Retries
+from alance.io.store import ObjectMeta, check_spans, short_read, translate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+
+    from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
+
+    from alance.io.profile import StoreProfile
+    from alance.io.store import Body, Names, Span
+
+    ObjectStore: TypeAlias = S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore
+
+T = TypeVar("T")
+
+LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
+SINGLE_PUT_BYTES: Final = 64 << 20  # beyond it multipart, which leaves orphans when cancelled
+_NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
+
+
+class RemoteStore:
+    """A bucket or container behind any store object of obstore.
+
+    Args:
+        root: the store's root, unique in the process.
+        objects: the store object; its own retries come first.
+        profile: what suits the kind of store.
+        retries: on top of the store object's.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        objects: ObjectStore,
+        profile: StoreProfile,
+        retries: Retries | None = None,
+    ) -> None:
+        self.root = root
+        self.profile = profile
+        self._objects = objects
+        self._retries = Retries() if retries is None else retries
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.root!r})"
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The store object of obstore."""
+        return self._objects
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """None: a network always waits."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges; small ones that follow each other cross to the runtime together."""
+        loop = asyncio.get_running_loop()
+        try:
+            check_spans(self.root + path, ranges)
+        except CorruptFileError as error:
+            return failed(error, loop)
+        calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
+        return calls[0] if len(calls) == 1 else Joined(calls, loop)
+
+    def _groups(self, ranges: Sequence[Span]) -> list[list[Span]]:
+        groups: list[list[Span]] = []
+        room = 0
+        for span in ranges:
+            small = span[1] - span[0] <= self.profile.group_range_bytes
+            if not small or not room:
+                groups.append([])
+                room = self.profile.group_size if small else 1
+            groups[-1].append(span)
+            room -= 1
+        return groups
+
+    def _get_group(
+        self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[Sequence[memoryview]]:
+        where = self.root + path
+        asked = [span for span in ranges if span[0] != span[1]]  # HTTP knows no empty range
+
+        def start_one() -> asyncio.Future[obstore.Bytes]:
+            lifecycle.enter()
+            begin, end = asked[0]
+            return _watch(obstore.get_range_async(self._objects, path, start=begin, end=end))
+
+        def start_all() -> asyncio.Future[Sequence[obstore.Bytes]]:
+            lifecycle.enter()
+            begins, ends = [span[0] for span in asked], [span[1] for span in asked]
+            return _watch(
+                obstore.get_ranges_async(self._objects, path, starts=begins, ends=ends, coalesce=0)
+            )
+
+        def finish(bodies: Sequence[obstore.Bytes]) -> Sequence[memoryview]:
+            views = [memoryview(body) for body in bodies]
+            for span, view in zip(asked, views, strict=True):
+                if len(view) != span[1] - span[0]:
+                    raise short_read(where, span, len(view))
+            if len(asked) == len(ranges):
+                return views
+            found = iter(views)
+            return [next(found) if start != stop else memoryview(b"") for start, stop in ranges]
+
+        failure = partial(translate, where=where)
+        if not asked:
+            return Joined([], loop) if not ranges else _done([memoryview(b"")] * len(ranges), loop)
+        if len(asked) == 1:
+            return Retried(start_one, lambda body: finish([body]), failure, self._retries, loop)
+        return Retried(start_all, finish, failure, self._retries, loop)
+
+    async def _run(self, path: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        def enter() -> Awaitable[T]:
+            lifecycle.enter()
+            return attempt()
+
+        return await self._retries.run(enter, partial(translate, where=self.root + path))
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes`, and the object's size.
+
+        Costs one GET; before it a HEAD where the size is not known and the store has no suffix
+        ranges (Azure).
+        """
+        if size is None and self.profile.has_suffix_ranges:
+            try:
+                return await self._get_suffix(path, num_bytes)
+            except CorruptFileError:  # an empty object has no suffix
+                size = await self.size(path)
+                if size:
+                    raise
+        elif size is None:
+            size = await self.size(path)
+        (tail,) = await self.get_ranges(path, [(max(0, size - num_bytes), size)])
+        return tail, size
+
+    async def _get_suffix(self, path: str, num_bytes: int) -> tuple[memoryview, int]:
+        if not num_bytes:
+            return memoryview(b""), await self.size(path)
+
+        async def attempt() -> tuple[memoryview, int]:
+            result = await _watch(
+                obstore.get_async(self._objects, path, options={"range": {"suffix": num_bytes}})
+            )
+            return memoryview(await _watch(result.bytes_async())), result.meta["size"]
+
+        tail, size = await self._run(path, attempt)
+        if len(tail) != min(num_bytes, size):
+            raise short_read(self.root + path, (max(0, size - num_bytes), size), len(tail))
+        return tail, size
+
+    async def get(self, path: str) -> memoryview:
+        """The whole object."""
+
+        async def attempt() -> memoryview:
+            result = await _watch(obstore.get_async(self._objects, path))
+            return memoryview(await _watch(result.bytes_async()))
+
+        return await self._run(path, attempt)
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object; costs a HEAD."""
+        meta = await self._run(path, lambda: _watch(obstore.head_async(self._objects, path)))
+        return meta["size"]
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Write an object. Tried again on transient failures, but not with `if_absent`: whether
+        the first try landed must be known before a second one.
+        """
+        content = memoryview(body).cast("B")
+
+        def attempt() -> asyncio.Future[obstore.PutResult]:
+            lifecycle.enter()
+            return _watch(
+                obstore.put_async(
+                    self._objects,
+                    path,
+                    content,
+                    mode="create" if if_absent else "overwrite",
+                    use_multipart=not if_absent and len(content) > SINGLE_PUT_BYTES,
+                )
+            )
+
+        if not if_absent:
+            await self._run(path, attempt)
+            return
+        try:
+            await attempt()
+        except Exception as error:
+            failure = translate(error, self.root + path)
+            raise failure from failure.__cause__
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects; those missing are no error."""
+        names = [*paths]
+        if not names:
+            return
+        try:
+            await self._run(names[0], lambda: _watch(obstore.delete_async(self._objects, names)))
+        except NotFoundError:
+            # One was missing: the rest may or may not have been reached.
+            if len(names) > 1:
+                for name in names:
+                    await self.delete([name])
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy an object over `target`, without its bytes coming here."""
+        await self._run(source, lambda: _watch(obstore.copy_async(self._objects, source, target)))
+
+    async def list_dirs(self, prefix: str) -> Names:
+        """Paths of the folders directly under `prefix`, sorted."""
+        folder = prefix.strip("/")
+        found = await self._run(
+            folder,
+            lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
+        )
+        return sorted(found["common_prefixes"])
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Objects under the folder `prefix`. A page that fails is asked for again."""
+        folder = prefix.strip("/") or None
+        ordered = self.profile.lists_in_order
+        last = start_after
+        seen: set[str] = set()  # where a listing that failed can only start again
+        stream = None
+
+        async def attempt() -> Sequence[obstore.ObjectMeta]:
+            nonlocal stream
+            if stream is None:
+                stream = obstore.list(
+                    self._objects, folder, offset=last if ordered else None, chunk_size=LIST_CHUNK
+                )
+            try:
+                return await _watch(stream.__anext__())
+            except StopAsyncIteration:
+                return ()
+            except Exception:
+                stream = None
+                raise
+
+        while True:
+            try:
+                chunk = await self._run(prefix, attempt)
+            except StoreError as error:
+                if self.profile.kind == "http" and error.status in _NO_LISTING:
+                    raise UnsupportedError(
+                        f"{self.root}{prefix}: this server does not list its files; name the "
+                        f"version to open"
+                    ) from error
+                raise
+            if not chunk:
+                return
+            for found in chunk:
+                path = found["path"]
+                if path in seen or (start_after is not None and path <= start_after):
+                    continue
+                if not ordered:
+                    seen.add(path)
+                yield ObjectMeta(path, found["size"], found["last_modified"], found["e_tag"])
+            last = chunk[-1]["path"]
+
+
+def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
+    """The future that a function of obstore gives (its stubs call it a coroutine)."""
+    return lifecycle.watch(asyncio.ensure_future(call))
+
+
+def _done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = loop.create_future()
+    future.set_result(result)
+    return future

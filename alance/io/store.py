@@ -1,0 +1,194 @@
+"""What a store of objects gives, and its failures in alance's own terms.
+
+A path is relative to the store: `/` between its segments, none at either end. Where a message or
+a trace names an object, it gives its location: the store's root followed by the path.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from obstore import exceptions as obstore_errors
+
+from alance.errors import (
+    AccessError,
+    AlanceError,
+    AlreadyExistsError,
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from alance.io.profile import StoreProfile
+
+Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
+Body: TypeAlias = bytes | bytearray | memoryview
+Names: TypeAlias = list[str]  # `list` itself is a method of the stores
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """What a listing says of an object."""
+
+    path: str  # inside the store
+    num_bytes: int
+    last_modified: datetime | None
+    e_tag: str | None
+
+
+class Store(Protocol):
+    """A store of objects. May be used from several event loops at once."""
+
+    root: str  # unique in the process, ends in "/"
+    profile: StoreProfile
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """Start reading ranges of an object, each by a request of its own.
+
+        The buffers come in the order of `ranges`, read-only. Cancelling the future drops the
+        requests.
+
+        Raises:
+            CorruptFileError: (in the future) the object ends before a range does.
+        """
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
+        """The ranges, where they can be had without waiting; else None."""
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes` (the whole object where it is smaller), and the object's size.
+
+        Args:
+            size: the object's size where it is known; saves a request on some stores.
+        """
+
+    async def get(self, path: str) -> memoryview:
+        """The whole object."""
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object."""
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Write a whole object at once: readers see all of it or nothing.
+
+        A store whose answer got lost may report our own object as `AlreadyExistsError`, and S3
+        reports a concurrent write so: read the object back to learn who won. A cancelled or
+        failed call may have written or not.
+
+        Raises:
+            AlreadyExistsError: `if_absent`, and there is such an object.
+        """
+
+    async def list_dirs(self, prefix: str) -> Names:
+        """Paths of the folders directly under the folder `prefix`, sorted."""
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects; those missing are no error."""
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy an object over `target`, whether there is one or not."""
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
+        """Objects under the folder `prefix`, at any depth.
+
+        Pages are fetched as they are needed: stopping after the first object costs one LIST.
+        Sorted by path where the profile says `lists_in_order`. A missing folder is empty.
+
+        Args:
+            start_after: leave out objects whose path is not greater than this one.
+        """
+
+
+def check_spans(where: str, ranges: Sequence[Span]) -> None:
+    """Refuse ranges that no object can have."""
+    for start, stop in ranges:
+        if not 0 <= start <= stop:
+            raise CorruptFileError(f"{where}: bytes {start} to {stop} are no range")
+
+
+def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
+    """The error of a read that met the object's end."""
+    start, stop = span
+    return CorruptFileError(
+        f"{where}: wanted bytes {start} to {stop}, the object ends {stop - start - num_bytes} "
+        f"bytes before"
+    )
+
+
+# obstore tells the status and the kind of a failure in the text of its errors only.
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_TRANSPORT: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
+_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+# What may hold a secret: the query of a URL (signatures, tokens) and its user information.
+_QUERY: Final = re.compile(r"(\w+://[^\s?\"'<>]*)\?[^\s\"'<>,)]*")
+_USER: Final = re.compile(r"(\w+://)[^\s/@\"'<>]+@")
+
+_TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
+
+
+def translate(error: BaseException, where: str) -> Exception:
+    """A failure of obstore or the operating system as an error of ours.
+
+    The one place where failures are classified. The original becomes the cause, unless its text
+    may hold a secret.
+
+    Args:
+        where: location of the object, for the message.
+    """
+    if isinstance(error, AlanceError):
+        return error
+    text = str(error)
+    clean = _USER.sub(r"\1…@", _QUERY.sub(r"\1?…", text))
+    summary = " ".join(clean.partition("\n\nDebug source:")[0].split())[:400]
+    failure = _translated(error, where, text, summary)
+    failure.__cause__ = error if clean == text else None
+    return failure
+
+
+def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:
+    found = _STATUS.search(text)
+    status = int(found[1]) if found else None
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            code = _CODE.search(text)
+            missing = "bucket" if code and code[1] == "NoSuchBucket" else "object"
+            return NotFoundError(f"{where}: no such {missing}")
+        case IsADirectoryError():
+            return NotFoundError(f"{where}: is a folder, not an object")
+        case obstore_errors.PermissionDeniedError() | obstore_errors.UnauthenticatedError():
+            return AccessError(f"{where}: {summary}", status=status)
+        case PermissionError():
+            return AccessError(f"{where}: {error.strerror or summary}")
+        # Azure may answer either to a conditional put.
+        case obstore_errors.AlreadyExistsError() | obstore_errors.PreconditionError():
+            return AlreadyExistsError(f"{where}: exists already")
+        case FileExistsError():
+            return AlreadyExistsError(f"{where}: exists already")
+        case obstore_errors.NotSupportedError() | NotImplementedError():
+            return UnsupportedError(f"{where}: the store cannot do this: {summary}")
+        case obstore_errors.InvalidPathError() | ValueError():
+            return InvalidInputError(f"{where}: {summary}")
+        case OSError():
+            return StoreError(f"{where}: {error.strerror or summary}")
+        case _ if status == 416 or "Wanted range starting at" in text:
+            return CorruptFileError(f"{where}: a range starts beyond the object's end")
+        case _ if status in (401, 403):
+            return AccessError(f"{where}: {summary}", status=status)
+    transport = _TRANSPORT.search(text)
+    transient = status in _TRANSIENT_STATUS or (
+        transport is not None and transport[1] in _TRANSIENT_TRANSPORT
+    )
+    kind = f" ({transport[1].lower()})" if transport else ""
+    return StoreError(f"{where}: {summary}{kind}", retryable=transient, status=status)

@@ -1,0 +1,78 @@
+"""Stores to test against: memory, local files, and servers of the lab."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from obstore import store as obstore_stores
+
+from alance.io.registry import StoreRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from alance.testing.lab import Lab
+
+    from alance.io.store import Store
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Lab]:
+    with pytest.importorskip("alance.testing.lab").Lab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(s3: Lab) -> Iterator[Lab]:
+    """The lab's server, with fine weather before and after the test."""
+    s3.calm()
+    yield s3
+    s3.calm()
+
+
+@dataclass
+class Place:
+    """A store and an empty folder in it."""
+
+    store: Store
+    folder: str
+
+    def path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+
+def lab_options(lab: Lab, **more: object) -> dict[str, object]:
+    """Storage options for the lab, with pauses and limits short enough for tests."""
+    return {**lab.lance_options(), "client_max_retries": 0, "read_timeout": "500ms", **more}
+
+
+@pytest.fixture
+def bucket(lab: Lab) -> Place:
+    """A folder in the lab's bucket."""
+    store, folder = StoreRegistry().open(
+        f"s3://lab/io-{next(_numbers)}", storage_options=lab_options(lab)
+    )
+    return Place(store, folder)
+
+
+@pytest.fixture(params=["memory", "local", "s3", "obstore-memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A folder in each kind of store."""
+    registry = StoreRegistry()
+    match request.param:
+        case "memory":
+            return Place(*registry.open("memory://tests/a folder"))
+        case "local":
+            return Place(*registry.open(tmp_path / "a folder"))
+        case "s3":
+            bucket: Place = request.getfixturevalue("bucket")
+            return bucket
+        case _:
+            given = obstore_stores.MemoryStore()
+            return Place(*registry.open("a folder", store=given))

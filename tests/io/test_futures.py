@@ -1,0 +1,166 @@
+"""Futures that stand for requests."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from alance.errors import StoreError
+from alance.io.futures import Joined, Retried
+from alance.io.resilience import Retries
+
+
+def fast(max_retries: int = 3) -> Retries:
+    return Retries(max_retries=max_retries, first_pause_s=0.001)
+
+
+class Calls:
+    """Attempts that end as told."""
+
+    def __init__(self, *outcomes: object) -> None:
+        self.outcomes = outcomes
+        self.started: list[asyncio.Future[object]] = []
+
+    def __call__(self) -> asyncio.Future[object]:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        outcome = self.outcomes[len(self.started)]
+        self.started.append(future)
+        if isinstance(outcome, Exception):
+            future.get_loop().call_soon(future.set_exception, outcome)
+        elif outcome is not None:
+            future.get_loop().call_soon(future.set_result, outcome)
+        return future
+
+    def retried(self, retries: Retries | None = None) -> Retried[object, object]:
+        def translate(error: BaseException) -> Exception:
+            return StoreError(str(error), retryable=isinstance(error, ConnectionError))
+
+        def finish(result: object) -> object:
+            if result == "short":
+                raise StoreError("short")
+            return result
+
+        loop = asyncio.get_running_loop()
+        return Retried(self, finish, translate, retries or fast(), loop)
+
+
+async def test_it_gives_the_result_of_the_first_attempt_that_succeeds() -> None:
+    calls = Calls(ConnectionError(), ConnectionError(), "body")
+    assert await calls.retried() == "body"
+    assert len(calls.started) == 3
+
+
+async def test_it_gives_up_after_the_last_retry() -> None:
+    calls = Calls(*[ConnectionError(f"{n}") for n in range(3)])
+    with pytest.raises(StoreError, match="2"):
+        await calls.retried(fast(2))
+
+
+async def test_a_lasting_failure_is_not_tried_again() -> None:
+    calls = Calls(ValueError("no"), "never")
+    with pytest.raises(StoreError, match="no"):
+        await calls.retried()
+    assert len(calls.started) == 1
+
+
+async def test_a_result_may_be_refused() -> None:
+    with pytest.raises(StoreError, match="short"):
+        await Calls("short").retried()
+
+
+async def test_a_start_that_raises_fails_the_future() -> None:
+    def start() -> asyncio.Future[object]:
+        raise ValueError("bad path")
+
+    future: Retried[object, object] = Retried(
+        start, lambda x: x, lambda e: StoreError(str(e)), fast(), asyncio.get_running_loop()
+    )
+    with pytest.raises(StoreError, match="bad path"):
+        await future
+
+
+async def test_cancelling_drops_the_attempt_at_once() -> None:
+    calls = Calls(None)
+    future = calls.retried()
+    assert future.cancel()
+    assert calls.started[0].cancelled()
+    assert not future.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await future
+
+
+async def test_cancelling_in_the_pause_begins_no_further_attempt() -> None:
+    calls = Calls(ConnectionError(), "never")
+    future = calls.retried(Retries(first_pause_s=0.02, uniform=lambda low, high: high))
+    await asyncio.sleep(0.005)
+    assert not future.done()
+    future.cancel()
+    await asyncio.sleep(0.04)
+    assert len(calls.started) == 1
+
+
+async def test_a_cancelled_task_cancels_the_attempt() -> None:
+    calls = Calls(None)
+
+    async def wait() -> object:
+        return await calls.retried()
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert calls.started[0].cancelled()
+
+
+def parts(number: int) -> list[asyncio.Future[list[int]]]:
+    loop = asyncio.get_running_loop()
+    return [loop.create_future() for _ in range(number)]
+
+
+async def test_joined_items_keep_their_order() -> None:
+    futures = parts(3)
+    joined = Joined(futures, asyncio.get_running_loop())
+    for future, items in zip(reversed(futures), count(), strict=False):
+        future.set_result([items, items])
+    assert await joined == [2, 2, 1, 1, 0, 0]
+    assert await Joined([], asyncio.get_running_loop()) == []
+
+
+async def test_the_first_failure_drops_the_other_parts() -> None:
+    futures = parts(3)
+    joined = Joined(futures, asyncio.get_running_loop())
+    futures[0].set_result([1])
+    futures[1].set_exception(StoreError("broken"))
+    with pytest.raises(StoreError, match="broken"):
+        await joined
+    assert futures[2].cancelled()
+
+
+async def test_two_failures_are_both_looked_at() -> None:
+    futures = parts(2)
+    joined = Joined(futures, asyncio.get_running_loop())
+    futures[0].set_exception(StoreError("first"))
+    futures[1].set_exception(StoreError("second"))
+    with pytest.raises(StoreError, match="first"):
+        await joined
+
+
+async def test_cancelling_drops_all_parts() -> None:
+    futures = parts(3)
+    joined = Joined(futures, asyncio.get_running_loop())
+    joined.cancel()
+    assert all(future.cancelled() for future in futures)
+    with pytest.raises(asyncio.CancelledError):
+        await joined
+
+
+async def test_a_part_cancelled_elsewhere_cancels_the_whole() -> None:
+    futures = parts(2)
+    joined = Joined(futures, asyncio.get_running_loop())
+    futures[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await joined
+    assert futures[1].cancelled()
