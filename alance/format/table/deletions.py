@@ -1,0 +1,118 @@
+"""Deletion vectors: which rows of a fragment are deleted.
+
+Two forms: an Arrow IPC file of one batch with one column `row_id` (uint32, not nullable), and a
+portable 32-bit roaring bitmap. Both hold physical row offsets, all that were deleted so far.
+
+Source: table format specification, "Deletion files".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Deleted rows of a fragment: physical row offsets, sorted and unique."""
+
+    rows: npt.NDArray[np.int64]  # shape (n,)
+    num_physical_rows: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes held."""
+        return self.rows.nbytes + 100
+
+    @property
+    def num_live_rows(self) -> int:
+        """Rows that are not deleted."""
+        return self.num_physical_rows - len(self.rows)
+
+    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
+        """Which physical rows of a range are live; None: all of them."""
+        first, last = np.searchsorted(self.rows, (start, stop))
+        if first == last:
+            return None
+        mask = np.ones(stop - start, np.bool_)
+        mask[self.rows[first:last] - start] = False
+        return mask
+
+    def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of some physical rows are deleted."""
+        places = np.searchsorted(self.rows, rows)
+        places[places == len(self.rows)] = 0
+        return self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
+
+    def to_physical(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Physical row offsets of the n-th live rows.
+
+        Deleted row i has `rows[i] - i` live rows before it, so as many deleted rows come before
+        live row n as have at most n.
+        """
+        live_before = self.rows - np.arange(len(self.rows))
+        return offsets + np.searchsorted(live_before, offsets, "right")
+
+
+def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
+    """A deletion vector from an Arrow IPC file.
+
+    Raises:
+        CorruptFileError: not one batch of one column as told, or rows beyond the fragment.
+    """
+    try:
+        with pa.ipc.open_file(pa.py_buffer(content)) as reader:
+            if reader.num_record_batches != 1:
+                raise CorruptFileError(
+                    f"deletion file: {reader.num_record_batches} batches, expected one"
+                )
+            if reader.schema.names != ["row_id"] or not reader.schema.field(0).equals(ROW_ID_FIELD):
+                raise CorruptFileError(
+                    f"deletion file: schema {reader.schema}, expected {ROW_ID_FIELD}"
+                )
+            batch = reader.get_batch(0)
+            batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFileError(f"deletion file: {error}") from error
+    column = batch.column(0)
+    if column.null_count:
+        raise CorruptFileError(f"deletion file: {column.null_count} nulls")
+    return _checked(np.asarray(column).astype(np.int64), num_physical_rows)
+
+
+def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
+    """A deletion vector from a portable roaring bitmap.
+
+    Raises:
+        CorruptFileError: no bitmap, or rows beyond the fragment.
+    """
+    try:
+        bitmap = BitMap.deserialize(bytes(content))
+        if len(bitmap) and bitmap.max() >= num_physical_rows:
+            raise CorruptFileError(
+                f"deletion file: row {bitmap.max()}, the fragment has {num_physical_rows}"
+            )
+        rows = np.asarray(bitmap.to_array(), dtype=np.int64)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise CorruptFileError(f"deletion file: no roaring bitmap: {error}") from error
+    return _checked(rows, num_physical_rows)
+
+
+def _checked(rows: npt.NDArray[np.int64], num_physical_rows: int) -> DeletionVector:
+    unique = np.unique(rows)
+    if len(unique) and unique[-1] >= num_physical_rows:
+        raise CorruptFileError(
+            f"deletion file: row {unique[-1]}, the fragment has {num_physical_rows}"
+        )
+    return DeletionVector(unique, num_physical_rows)

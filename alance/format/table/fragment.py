@@ -1,0 +1,165 @@
+"""Fragments: data files side by side, a deletion file, row ids; and where their files are.
+
+Source: table format specification, "DataFragment, DataFile" and "Base paths".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError
+from alance.file_version import FileVersion
+from alance.format.proto import table_pb2
+from alance.format.table.naming import DATA, DELETIONS, deletion_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Negative field ids of a data file: -2 is a tombstone, these are hidden lineage columns.
+ROW_ID_FIELD: Final = -3
+CREATED_AT_FIELD: Final = -4
+UPDATED_AT_FIELD: Final = -5
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file: its path, and the column of each field that it holds."""
+
+    path: str
+    columns: Mapping[int, int]  # field id -> column index, tombstones left out
+    version: FileVersion
+    num_bytes: int  # 0: unknown
+    base_id: int | None
+
+    @classmethod
+    def from_protobuf(cls, message: table_pb2.DataFile) -> DataFile:
+        """From the manifest's record.
+
+        Raises:
+            CorruptFileError: fields and columns of different number, or a field named twice.
+        """
+        fields, indices = list(message.fields), list(message.column_indices)
+        version = FileVersion.from_footer(message.file_major_version, message.file_minor_version)
+        if version is FileVersion.V0_1 and not indices:
+            indices = list(range(len(fields)))
+        if len(fields) != len(indices):
+            raise CorruptFileError(
+                f"data file {message.path!r}: {len(fields)} fields, {len(indices)} columns"
+            )
+        columns = {
+            field: index
+            for field, index in zip(fields, indices, strict=True)
+            if index >= 0 and (field >= 0 or field <= ROW_ID_FIELD)
+        }
+        return cls(
+            message.path,
+            columns,
+            version,
+            message.file_size_bytes,
+            message.base_id if message.HasField("base_id") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """Which file has a fragment's deleted rows."""
+
+    is_bitmap: bool
+    read_version: int
+    id: int
+    num_deleted_rows: int  # 0: unknown
+    base_id: int | None
+
+    def name(self, fragment_id: int) -> str:
+        """The file's name inside `_deletions/`."""
+        return deletion_name(fragment_id, self.read_version, self.id, is_bitmap=self.is_bitmap)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A fragment as the manifest has it.
+
+    Attributes:
+        physical_rows: rows stored, deleted ones included; 0: unknown.
+        message: the protobuf record as it came, with what this alance does not know.
+    """
+
+    id: int
+    files: tuple[DataFile, ...]
+    deletion_file: DeletionFile | None
+    physical_rows: int
+    message: table_pb2.DataFragment
+
+    @classmethod
+    def from_protobuf(cls, message: table_pb2.DataFragment) -> Fragment:
+        """From the manifest's record.
+
+        Raises:
+            CorruptFileError: an id of more than 32 bits, or a bad data file record.
+        """
+        if message.id >> 32:
+            raise CorruptFileError(f"fragment id {message.id}: expected at most 32 bits")
+        deletion = None
+        if message.HasField("deletion_file"):
+            record = message.deletion_file
+            deletion = DeletionFile(
+                record.file_type == table_pb2.DeletionFile.BITMAP,
+                record.read_version,
+                record.id,
+                record.num_deleted_rows,
+                record.base_id if record.HasField("base_id") else None,
+            )
+        return cls(
+            message.id,
+            tuple(DataFile.from_protobuf(one) for one in message.files),
+            deletion,
+            message.physical_rows,
+            message,
+        )
+
+    @property
+    def num_rows(self) -> int | None:
+        """Live rows; None where the manifest does not know."""
+        if self.deletion_file is None:
+            return self.physical_rows
+        if self.deletion_file.num_deleted_rows == 0:
+            return None
+        return self.physical_rows - self.deletion_file.num_deleted_rows
+
+
+@dataclass(frozen=True, slots=True)
+class BasePath:
+    """A place outside of the table's root where some of its files are."""
+
+    id: int
+    name: str | None
+    is_dataset_root: bool
+    path: str  # absolute URI or path
+
+
+def inside(path: str, what: str) -> str:
+    """A relative path that stays below its folder.
+
+    Raises:
+        CorruptFileError: an absolute path, one with `..`, or an empty one.
+    """
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path:
+        raise CorruptFileError(f"{what} {path!r}: expected a relative path")
+    if any(part in ("", ".", "..") for part in parts):
+        raise CorruptFileError(f"{what} {path!r}: leaves the folder of its table")
+    return path
+
+
+def data_path(file: DataFile, base: BasePath | None) -> str:
+    """The path of a data file below its base: in `data/`, unless the base is no dataset."""
+    path = inside(file.path, "data file")
+    return path if base is not None and not base.is_dataset_root else f"{DATA}/{path}"
+
+
+def deletion_path(fragment: Fragment, base: BasePath | None) -> str:
+    """The path of a fragment's deletion file below its base."""
+    assert fragment.deletion_file is not None
+    name = fragment.deletion_file.name(fragment.id)
+    return name if base is not None and not base.is_dataset_root else f"{DELETIONS}/{name}"

@@ -1,0 +1,105 @@
+"""Names of the objects of a dataset: manifests (V1, V2, detached), deletion files, transactions.
+
+    V2        {2^64 - 1 - version, 20 digits}.manifest     newest sorts first
+    V1        {version}.manifest
+    detached  d{version}.manifest                          version has its top bit set
+
+Source: table format specification, "Names, detached versions, hint".
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VERSIONS: Final = "_versions"
+TRANSACTIONS: Final = "_transactions"
+DELETIONS: Final = "_deletions"
+INDICES: Final = "_indices"
+DATA: Final = "data"
+TAGS: Final = "_refs/tags"
+BRANCHES: Final = "_refs/branches"
+TREE: Final = "tree"
+
+_MAX: Final = (1 << 64) - 1
+_V2: Final = re.compile(r"([0-9]{20})\.manifest")
+_V1: Final = re.compile(r"(0|[1-9][0-9]{0,19})\.manifest")
+_DETACHED: Final = re.compile(r"d([0-9]{19,20})\.manifest")
+
+
+class NamingScheme(Enum):
+    """How a dataset names its manifests; a dataset keeps its scheme."""
+
+    V1 = 1
+    V2 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestName:
+    """What the name of a manifest says."""
+
+    version: int
+    scheme: NamingScheme
+    is_detached: bool = False
+
+
+def manifest_name(version: int, scheme: NamingScheme) -> str:
+    """The file name of a version's manifest inside `_versions/`.
+
+    Raises:
+        InvalidInputError: no 64-bit number.
+    """
+    if not 0 <= version <= _MAX:
+        raise InvalidInputError(f"version {version}: expected 0 to {_MAX}")
+    if version >> 63:
+        return f"d{version}.manifest"
+    if scheme is NamingScheme.V2:
+        return f"{_MAX - version:020d}.manifest"
+    return f"{version}.manifest"
+
+
+def parse_manifest_name(name: str) -> ManifestName | None:
+    """What a name in `_versions/` says; None for anything that is no manifest."""
+    if match := _V2.fullmatch(name):
+        version = _MAX - int(match[1])
+        return ManifestName(version, NamingScheme.V2) if 0 <= version < 1 << 63 else None
+    if match := _DETACHED.fullmatch(name):
+        version = int(match[1])
+        if version >> 63 == 1:
+            return ManifestName(version, NamingScheme.V2, is_detached=True)
+        return None
+    if match := _V1.fullmatch(name):
+        version = int(match[1])
+        return ManifestName(version, NamingScheme.V1) if version < 1 << 63 else None
+    return None
+
+
+def attached(names: Iterable[str]) -> dict[str, ManifestName]:
+    """The names that are manifests of attached versions, parsed."""
+    parsed = ((name, parse_manifest_name(name)) for name in names)
+    return {name: found for name, found in parsed if found is not None and not found.is_detached}
+
+
+def transaction_name(read_version: int, transaction_uuid: str) -> str:
+    """The file name of a transaction inside `_transactions/`."""
+    return f"{read_version}-{transaction_uuid}.txn"
+
+
+def deletion_name(fragment_id: int, read_version: int, file_id: int, *, is_bitmap: bool) -> str:
+    """The file name of a deletion vector inside `_deletions/`."""
+    return f"{fragment_id}-{read_version}-{file_id}.{'bin' if is_bitmap else 'arrow'}"
+
+
+def data_file_name(unique: uuid.UUID | None = None) -> str:
+    """A name for a new data file: leading binary digits spread keys over a store's partitions."""
+    content = (unique or uuid.uuid4()).bytes
+    digits = "".join(f"{byte:08b}" for byte in content[:3])
+    return f"{digits}{content[3:].hex()}.lance"
