@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 
 from alance.errors import CorruptFileError
+from alance.format.table.roaring import parse_roaring
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -97,15 +97,7 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
     Raises:
         CorruptFileError: no bitmap, or rows beyond the fragment.
     """
-    try:
-        bitmap = BitMap.deserialize(bytes(content))
-        if len(bitmap) and bitmap.max() >= num_physical_rows:
-            raise CorruptFileError(
-                f"deletion file: row {bitmap.max()}, the fragment has {num_physical_rows}"
-            )
-        rows = np.asarray(bitmap.to_array(), dtype=np.int64)
-    except (ValueError, OverflowError, MemoryError) as error:
-        raise CorruptFileError(f"deletion file: no roaring bitmap: {error}") from error
+    rows = parse_roaring(content)
     return _checked(rows, num_physical_rows)
 
 

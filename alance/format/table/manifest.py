@@ -149,7 +149,7 @@ def _transaction(
 ) -> transaction_pb2.Transaction | None:
     # Slot 21 up to 13.x, slot 23 since.
     for slot in ("transaction_section", "legacy_transaction_section"):
-        if message.HasField(slot):  # type: ignore[arg-type]  # one of two literals
+        if message.HasField(slot):
             return _section(content, getattr(message, slot), transaction_pb2.Transaction)
     return None
 

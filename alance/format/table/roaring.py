@@ -1,0 +1,92 @@
+"""Roaring bitmaps from bytes that nobody has checked.
+
+pyroaring trusts the cardinalities that a bitmap states, so that spoiled bytes could write outside
+of its arrays; here every container is checked against its bytes before it is used.
+
+    u32 cookie: 12346, then u32 number of containers; or 12347 | (number - 1) << 16, then a bit for
+    each container: whether it holds runs
+    containers x (u16 key, u16 cardinality - 1)
+    containers x u32 position, unless there are runs and fewer than 4 containers
+    container: cardinality x u16 sorted; over 4096 values 8192 bytes of bits; runs: u16 number,
+    then (u16 first, u16 length - 1) each
+
+Source: the Roaring bitmap serialization format, 32 bit, portable.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from alance.errors import CorruptFileError
+
+NO_RUNS: Final = 12346
+WITH_RUNS: Final = 12347
+ARRAY_MAX: Final = 4096
+OFFSETS_FROM: Final = 4  # containers; a smaller bitmap with runs has no table of positions
+
+
+def parse_roaring(content: memoryview) -> npt.NDArray[np.int64]:
+    """The values of a bitmap, ascending.
+
+    Raises:
+        CorruptFileError: bytes that are no roaring bitmap.
+    """
+    try:
+        return _parse(content)
+    except (struct.error, ValueError) as error:
+        raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
+
+
+def _parse(content: memoryview) -> npt.NDArray[np.int64]:
+    (cookie,) = struct.unpack_from("<I", content)
+    position = 4
+    if cookie & 0xFFFF == WITH_RUNS:
+        number = (cookie >> 16) + 1
+        flags = np.frombuffer(content, np.uint8, (number + 7) // 8, position)
+        has_runs = np.unpackbits(flags, count=number, bitorder="little").astype(np.bool_)
+        position += len(flags)
+    elif cookie == NO_RUNS:
+        (number,) = struct.unpack_from("<I", content, position)
+        position += 4
+        if number > 1 << 16:
+            raise ValueError(f"{number} containers, at most {1 << 16} are possible")
+        has_runs = np.zeros(number, np.bool_)
+    else:
+        raise ValueError(f"cookie {cookie}, expected {NO_RUNS} or {WITH_RUNS}")
+    heads = np.frombuffer(content, "<u2", 2 * number, position).reshape(-1, 2).astype(np.int64)
+    position += 4 * number
+    if (np.diff(heads[:, 0]) <= 0).any():
+        raise ValueError("keys do not ascend")
+    if cookie == NO_RUNS or number >= OFFSETS_FROM:
+        position += 4 * number  # positions: containers follow each other anyway
+    parts = []
+    for (key, cardinality), runs in zip(heads.tolist(), has_runs.tolist(), strict=True):
+        if runs:
+            values, position = _runs(content, position)
+        elif cardinality + 1 > ARRAY_MAX:
+            bits = np.frombuffer(content, np.uint8, 8192, position)
+            values = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+            position += 8192
+        else:
+            values = np.frombuffer(content, "<u2", cardinality + 1, position).astype(np.int64)
+            position += 2 * (cardinality + 1)
+        if len(values) != cardinality + 1 or (np.diff(values) <= 0).any():
+            raise ValueError(f"container {key}: {len(values)} values, told {cardinality + 1}")
+        parts.append(values + (key << 16))
+    return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
+
+
+def _runs(content: memoryview, position: int) -> tuple[npt.NDArray[np.int64], int]:
+    (number,) = struct.unpack_from("<H", content, position)
+    pairs = np.frombuffer(content, "<u2", 2 * number, position + 2).reshape(-1, 2).astype(np.int64)
+    first, length = pairs[:, 0], pairs[:, 1] + 1
+    stop = first + length
+    if (stop > 1 << 16).any() or (first[1:] < stop[:-1]).any():
+        raise ValueError("runs overlap or leave their container")
+    ends = np.cumsum(length)
+    values = np.arange(ends[-1] if number else 0) + np.repeat(first - (ends - length), length)
+    return values, position + 2 + 4 * number
