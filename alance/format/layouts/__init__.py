@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageLayout
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
+MAX_ROWS: Final = 1 << 62  # sums of rows and bytes stay inside 64 bits
 
 
 def page_layout(
@@ -49,6 +50,8 @@ def page_layout(
     """
     place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
     try:
+        if num_rows >= MAX_ROWS:
+            raise CorruptFileError(f"a page of {num_rows} rows")
         message = AnyMessage.FromString(encoding)
         if not message.type_url.endswith(PAGE_LAYOUT):
             raise UnsupportedError(

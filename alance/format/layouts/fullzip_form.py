@@ -21,7 +21,7 @@ from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs import per_value_codec
 from alance.format.layouts.levels import NO_LEVELS, Levels, Shape
-from alance.format.layouts.place import joined
+from alance.format.layouts.place import joined, unpinned
 from alance.format.layouts.selection import spread
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class FullZipTask:
                 self._check_sizes(num_rows, stops)
             if self.form.row_bytes is not None and self.form.control_bytes == 0:
                 # Without control words the rows are a plain array.
+                if len(self.pieces) == 1:
+                    data = unpinned(self.pieces[0])
                 values: Block = FixedWidth(8 * self.form.width, num_rows, data)
                 self._check_counts(num_rows, num_rows)
                 levels = Levels(self.form.shape, num_rows, None, None)

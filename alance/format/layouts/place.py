@@ -97,6 +97,15 @@ def joined(pieces: Sequence[memoryview]) -> Bytes:
     return np.frombuffer(content, np.uint8)
 
 
+def unpinned(piece: memoryview) -> Bytes:
+    """The bytes of a piece: a view, or a copy if the view would keep far more bytes alive.
+
+    A piece may be a small part of one request that served many.
+    """
+    data = np.frombuffer(piece, np.uint8)
+    return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
+
+
 def levels_view(data: Bytes) -> npt.NDArray[np.uint16]:
     """Bytes as u16 levels: a view where they are aligned, else a copy."""
     levels = data.view("<u2")
