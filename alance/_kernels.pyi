@@ -213,3 +213,27 @@ def unzip_variable_64(
     offsets: npt.NDArray[np.int64],
     values: npt.NDArray[np.uint8],
 ) -> None: ...
+
+# --- levels.cpp ---
+
+def list_layer(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    child_max: int,
+    slot_max: int,
+    empty_level: int,
+) -> tuple[
+    npt.NDArray[np.int64],
+    npt.NDArray[np.uint8],
+    int,
+    npt.NDArray[np.uint16],
+    npt.NDArray[np.uint16],
+]: ...
+
+# --- utf8.cpp ---
+
+def first_bad_utf8(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    valid: npt.NDArray[np.uint8],
+) -> int: ...

@@ -1,0 +1,234 @@
+"""Decoded blocks to Arrow arrays: buffers are handed over, not copied, where they fit.
+
+Whatever Arrow takes on trust (widths, offsets, dictionary indices, UTF-8) is checked here, because
+the bytes come from files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.blocks import (
+    ConstantBlock,
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.codecs import gather
+from alance.format.codecs.base import kernel_errors
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block
+
+    Mask = npt.NDArray[np.bool_]
+
+NOTHING: Final = np.empty(0, np.uint8)
+MAX_OFFSET: Final = (1 << 31) - 1
+
+
+def bitmap(valid: Mask | None) -> pa.Buffer | None:
+    """Validity as Arrow keeps it: LSB-first bits, none where all are valid."""
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """A block as an array of a storage type (no extension type).
+
+    Args:
+        block: one value a slot; those of nulls are arbitrary.
+        valid: shape (n,); None: all slots are valid.
+
+    Raises:
+        CorruptFileError: the block does not fit the type, or holds what the type forbids.
+        UnsupportedError: strings or lists of more than 2^31 - 1 bytes in 32-bit offsets.
+    """
+    if isinstance(block, ConstantBlock):
+        return _constant(block, arrow, valid)
+    if pa.types.is_dictionary(arrow):
+        return _dictionary(block, arrow, valid)
+    if isinstance(block, DictionaryBlock):
+        return array_of(_expanded(block, valid), arrow, valid)
+    if pa.types.is_struct(arrow):
+        return _struct(block, arrow, valid)
+    if pa.types.is_fixed_size_list(arrow):
+        return _fixed_size_list(block, arrow, valid)
+    if is_variable(arrow):
+        return _variable(block, arrow, valid)
+    return _fixed(block, arrow, valid)
+
+
+def is_variable(arrow: pa.DataType) -> bool:
+    """Whether values are strings of bytes with offsets."""
+    return bool(
+        pa.types.is_string(arrow)
+        or pa.types.is_binary(arrow)
+        or pa.types.is_large_string(arrow)
+        or pa.types.is_large_binary(arrow)
+    )
+
+
+def narrow(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], *, large: bool) -> pa.Buffer:
+    """Offsets in the width that a type has.
+
+    Raises:
+        UnsupportedError: they do not fit.
+    """
+    if not large and offsets.dtype == np.int64 and int(offsets[-1]) > MAX_OFFSET:
+        raise UnsupportedError(
+            f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
+        )
+    return pa.py_buffer(offsets.astype(np.int64 if large else np.int32, copy=False))
+
+
+def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
+    kind = type(block).__name__
+    width = f" of {block.bits_per_value} bits" if isinstance(block, FixedWidth) else ""
+    return CorruptFileError(f"a page of {kind}{width} values for type {arrow}")
+
+
+def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    try:
+        width = arrow.bit_width
+    except ValueError:
+        width = -1
+    if not isinstance(block, FixedWidth) or block.bits_per_value != width:
+        raise _misfit(block, arrow)
+    data = block.data
+    if len(data) * 8 < block.num_values * width:
+        raise CorruptFileError(f"{block.num_values} values of {width} bits in {len(data)} bytes")
+    if width > 8 and data.ctypes.data % min(width // 8, 8):
+        data = data.copy()
+    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid), pa.py_buffer(data)])
+
+
+def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, VariableWidth):
+        raise _misfit(block, arrow)
+    large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        some = NOTHING if valid is None else valid.view(np.uint8)
+        with kernel_errors:
+            bad = _kernels.first_bad_utf8(block.offsets, block.data, some)
+        if bad >= 0:
+            raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
+    elif int(block.offsets[-1]) > len(block.data):
+        raise CorruptFileError(f"strings of {block.offsets[-1]} bytes in {len(block.data)}")
+    buffers = [bitmap(valid), narrow(block.offsets, large=large), pa.py_buffer(block.data)]
+    return pa.Array.from_buffers(arrow, block.num_values, buffers)
+
+
+def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """A packed struct or a description of blobs: its children have no nulls of their own."""
+    if not isinstance(block, StructBlock) or len(block.children) != arrow.num_fields:
+        raise _misfit(block, arrow)
+    children = []
+    for number, child in enumerate(block.children):
+        one = arrow.field(number)
+        found = array_of(child, _storage(one.type), None)
+        if len(found) != block.num_values:
+            raise CorruptFileError(f"child {one.name!r} of a struct has another length")
+        children.append(wrapped(found, one.type))
+    return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid)], children=children)
+
+
+def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, FixedSizeListBlock) or block.dimension != arrow.list_size:
+        raise _misfit(block, arrow)
+    count = block.num_values * block.dimension
+    item_type = _storage(arrow.value_type)
+    items = array_of(block.items, item_type, None)
+    if len(items) != count:
+        raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
+    if block.validity is not None:
+        if len(block.validity) * 8 < count:
+            raise CorruptFileError(f"validity of {count} items in {len(block.validity)} bytes")
+        buffers = [pa.py_buffer(block.validity), *items.buffers()[1:]]
+        nested = [items.values] if pa.types.is_fixed_size_list(item_type) else []
+        own = buffers[: 1 if nested else len(buffers)]
+        items = pa.Array.from_buffers(item_type, count, own, children=nested)
+    return pa.Array.from_buffers(
+        arrow, block.num_values, [bitmap(valid)], children=[wrapped(items, arrow.value_type)]
+    )
+
+
+def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not isinstance(block, DictionaryBlock):
+        plain = array_of(block, arrow.value_type, valid).dictionary_encode()
+        return _cast_indices(plain.indices, plain.dictionary, arrow)
+    indices = _indices(block, valid)
+    if valid is not None:
+        indices = np.where(valid, indices, 0)
+    return _cast_indices(
+        pa.array(indices, mask=None if valid is None else ~valid),
+        array_of(block.items, arrow.value_type, None),
+        arrow,
+    )
+
+
+def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.Array:
+    if len(items) == 0 and indices.null_count < len(indices):
+        raise CorruptFileError("indices into an empty dictionary")
+    try:
+        narrowed = indices.cast(arrow.index_type)
+        if len(items) == 0:
+            narrowed = pa.nulls(len(indices), arrow.index_type)
+        return pa.DictionaryArray.from_arrays(narrowed, items, ordered=arrow.ordered, safe=True)
+    except pa.ArrowException as error:
+        raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
+
+
+def _indices(block: DictionaryBlock, valid: Mask | None) -> npt.NDArray[np.int64]:
+    """The indices, checked where their slots are valid."""
+    width = block.indices.bits_per_value
+    if width not in (8, 16, 32, 64):
+        raise CorruptFileError(f"dictionary indices of {width} bits")
+    raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
+    used = raw if valid is None else raw[valid]
+    if len(used) and int(used.max()) >= block.items.num_values:
+        raise CorruptFileError(
+            f"dictionary index {used.max()}, the dictionary has {block.items.num_values} values"
+        )
+    return raw.astype(np.int64)
+
+
+def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
+    """The values that the indices mean; those of nulls are arbitrary."""
+    indices = _indices(block, valid)
+    if block.items.num_values == 0:
+        return ConstantBlock(len(indices), None)
+    if valid is not None:
+        indices = np.where(valid, indices, 0)
+    return gather(block.items, indices)
+
+
+def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if block.value is None:
+        return pa.nulls(block.num_values, arrow)
+    value = block.value
+    if pa.types.is_boolean(arrow) and isinstance(value, FixedWidth):
+        # One byte, where other pages have a bit.
+        value = FixedWidth(1, 1, np.bitwise_and(value.data[:1], np.uint8(1)))
+    if pa.types.is_null(arrow):
+        return pa.nulls(block.num_values)
+    repeated = gather(value, np.zeros(block.num_values, np.int64))
+    return array_of(repeated, arrow, valid)
+
+
+def _storage(arrow: pa.DataType) -> pa.DataType:
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
+
+
+def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """An array of a storage type as one of its extension type, where the type is one."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, array)
+    return array

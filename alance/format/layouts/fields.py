@@ -1,0 +1,273 @@
+"""Fields from the leaves up: which columns a field has, and its Arrow array from their pages.
+
+Every leaf's pages carry all structure from the row down to the leaf. The tree is built from the
+outside in: structs and lists take their structure from the first leaf below them that is there,
+and what the others say of the same lists must agree.
+
+Source: file format specification, "Columns" and "Nested types".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.blocks import ConstantBlock, VariableWidth
+from alance.format.jsonb import json_text
+from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
+from alance.format.layouts.repdef import Items, Lists, joined, unravel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.repdef import Structure
+    from alance.format.schema import Field
+
+    Mask = npt.NDArray[np.bool_]
+
+EMPTY_STRUCT: Final = pa.struct([])
+_STRUCTURAL_LIST: Final = "fixed_size_list:struct:"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafColumn:
+    """A field that has a column of its own; `rows` of the table are `rows * multiplier` of it."""
+
+    field: Field
+    multiplier: int  # product of the dimensions of the structural fixed-size lists above
+
+
+def leaf_columns(field: Field) -> list[LeafColumn]:
+    """The fields at or below `field` that have a column, depth-first.
+
+    Raises:
+        CorruptFileError: dimensions whose product is beyond any file.
+    """
+    return list(_leaf_columns(field, 1))
+
+
+def owns_column(field: Field) -> bool:
+    """Whether a field is one column: a leaf, packed or empty struct, or blobs."""
+    if field.is_blob_v1 or field.is_blob_v2 or field.is_packed:
+        return True
+    if field.logical_type == "struct":
+        return not field.children
+    return field.is_leaf and not _dimension(field)
+
+
+def _leaf_columns(field: Field, multiplier: int) -> Iterator[LeafColumn]:
+    if owns_column(field):
+        yield LeafColumn(field, multiplier)
+        return
+    multiplier *= _dimension(field) or 1
+    if multiplier > 1 << 31:
+        raise CorruptFileError(f"field {field.name!r}: {multiplier} slots a row")
+    for child in field.children:
+        yield from _leaf_columns(child, multiplier)
+
+
+def _dimension(field: Field) -> int | None:
+    """The dimension of a fixed-size list of structs; None for any other field."""
+    if not field.logical_type.startswith(_STRUCTURAL_LIST):
+        return None
+    return int(field.logical_type.removeprefix(_STRUCTURAL_LIST))
+
+
+def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows: int) -> pa.Array:
+    """The array of a field, of the type that `field.to_arrow()` says.
+
+    Args:
+        leaves: pages of each leaf by field id, in row order; a field without pages is null.
+        num_rows: rows of the result.
+
+    Raises:
+        CorruptFileError: pages that contradict the schema, each other, or the number of rows.
+    """
+    arrow = field.to_arrow().type
+    if num_rows == 0:
+        return pa.array([], arrow)
+    found: dict[int, _Leaf] = {}
+    for leaf in leaf_columns(field):
+        pages = leaves.get(leaf.field.id)
+        if pages is not None:
+            try:
+                found[leaf.field.id] = _open_leaf(leaf, pages)
+            except CorruptFileError as error:
+                error.add_note(f"in field {leaf.field.name!r}")
+                raise
+    return _build(field, arrow, found, 0, num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A leaf's pages, unravelled."""
+
+    pages: Sequence[PageValues]
+    structure: Structure  # of all pages
+    own: Sequence[Items]  # the innermost layer of each page
+
+
+def _open_leaf(leaf: LeafColumn, pages: Sequence[PageValues]) -> _Leaf:
+    is_empty_struct = leaf.field.logical_type == "struct" and not (
+        leaf.field.children or leaf.field.is_blob_v2
+    )
+    parts = [unravel(page, own_nulls=not is_empty_struct) for page in pages]
+    if not parts:
+        raise CorruptFileError("no page has the rows")
+    own = []
+    for part in parts:
+        last = part[-1]
+        if not isinstance(last, Items):
+            raise CorruptFileError("the innermost layer of a page is a list")
+        own.append(last)
+    return _Leaf(pages, joined(parts), own)
+
+
+def _build(
+    field: Field, arrow: pa.DataType, leaves: Mapping[int, _Leaf], depth: int, num_slots: int
+) -> pa.Array:
+    """The array of a field whose layer is the `depth`-th from the outside."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return wrapped(_build(field, arrow.storage_type, leaves, depth, num_slots), arrow)
+    below = [leaf for leaf in leaf_columns(field) if leaf.field.id in leaves]
+    if not below:
+        return pa.nulls(num_slots, arrow)
+    if owns_column(field):
+        return _leaf_array(field, arrow, leaves[field.id], depth, num_slots)
+    if arrow.id == pa.lib.Type_STRUCT:
+        valid = _item_mask(below, leaves, depth, num_slots)
+        return _struct(field, arrow, leaves, depth, num_slots, valid)
+    if dimension := _dimension(field):
+        valid = _item_mask(below, leaves, depth, num_slots)
+        items = _build(
+            field.children[0], arrow.value_type, leaves, depth + 1, num_slots * dimension
+        )
+        return pa.Array.from_buffers(arrow, num_slots, [bitmap(valid)], children=[items])
+    if any(leaf.multiplier > 1 for leaf in leaf_columns(field)):
+        raise UnsupportedError(f"field {field.name!r}: fixed-size lists of structs inside lists")
+    lists = _lists(field, below, leaves, depth, num_slots)
+    child_slots = int(lists.offsets[-1])
+    child = field.children[0]
+    if arrow.id == pa.lib.Type_MAP:
+        entries = pa.struct([arrow.key_field, arrow.item_field])
+        items = _build(child, entries, leaves, depth + 1, child_slots)
+        if items.null_count or items.field(0).null_count:
+            raise CorruptFileError(f"map {field.name!r}: null entries or keys")
+    else:
+        items = _build(child, arrow.value_type, leaves, depth + 1, child_slots)
+    large = arrow.id == pa.lib.Type_LARGE_LIST
+    buffers = [bitmap(lists.valid), narrow(lists.offsets, large=large)]
+    return pa.Array.from_buffers(arrow, num_slots, buffers, children=[items])
+
+
+def _struct(
+    field: Field,
+    arrow: pa.DataType,
+    leaves: Mapping[int, _Leaf],
+    depth: int,
+    num_slots: int,
+    valid: Mask | None,
+) -> pa.Array:
+    children = [
+        _build(child, arrow.field(number).type, leaves, depth + 1, num_slots)
+        for number, child in enumerate(field.children)
+    ]
+    return pa.Array.from_buffers(arrow, num_slots, [bitmap(valid)], children=children)
+
+
+def _layer(leaf: LeafColumn, leaves: Mapping[int, _Leaf], depth: int) -> Items | Lists:
+    structure = leaves[leaf.field.id].structure
+    if depth >= len(structure):
+        raise CorruptFileError(
+            f"field {leaf.field.name!r}: pages of {len(structure)} layers, the schema has more"
+        )
+    return structure[depth]
+
+
+def _item_mask(
+    below: Sequence[LeafColumn], leaves: Mapping[int, _Leaf], depth: int, num_slots: int
+) -> Mask | None:
+    """The validity of a struct or structural fixed-size list, from the first leaf below."""
+    layer = _layer(below[0], leaves, depth)
+    if not isinstance(layer, Items):
+        raise CorruptFileError(f"field {below[0].field.name!r}: a list where the schema has none")
+    stride, rest = divmod(layer.num_slots, num_slots) if num_slots else (1, layer.num_slots)
+    if rest or below[0].multiplier % stride:
+        raise CorruptFileError(
+            f"field {below[0].field.name!r}: {layer.num_slots} slots, expected {num_slots}"
+        )
+    return None if layer.valid is None else layer.valid[::stride]
+
+
+def _lists(
+    field: Field,
+    below: Sequence[LeafColumn],
+    leaves: Mapping[int, _Leaf],
+    depth: int,
+    num_slots: int,
+) -> Lists:
+    """The lists of a field, which all leaves below must agree on."""
+    first: Lists | None = None
+    for leaf in below:
+        layer = _layer(leaf, leaves, depth)
+        if not isinstance(layer, Lists) or layer.num_slots != num_slots:
+            raise CorruptFileError(
+                f"field {leaf.field.name!r}: {layer.num_slots} slots of "
+                f"{type(layer).__name__.lower()}, expected {num_slots} of lists"
+            )
+        if first is None:
+            first = layer
+        elif not np.array_equal(first.offsets, layer.offsets):
+            raise CorruptFileError(f"field {field.name!r}: its leaves disagree on its lists")
+    assert first is not None
+    return first
+
+
+def _leaf_array(
+    field: Field, arrow: pa.DataType, leaf: _Leaf, depth: int, num_slots: int
+) -> pa.Array:
+    found = leaf.structure[-1]
+    if len(leaf.structure) != depth + 1 or found.num_slots != num_slots:
+        raise CorruptFileError(
+            f"field {field.name!r}: {found.num_slots} slots in {len(leaf.structure)} layers, "
+            f"expected {num_slots} in {depth + 1}"
+        )
+    pieces = []
+    for page, own in zip(leaf.pages, leaf.own, strict=True):
+        if page.values.num_values != own.num_slots:
+            raise CorruptFileError(
+                f"field {field.name!r}: {page.values.num_values} values for {own.num_slots} slots"
+            )
+        pieces.append(_page_array(field, arrow, page, own.valid))
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return pa.concat_arrays(pieces)
+    except pa.ArrowException as error:
+        raise UnsupportedError(f"field {field.name!r}: {error}; read fewer rows at once") from error
+
+
+def _page_array(field: Field, arrow: pa.DataType, page: PageValues, valid: Mask | None) -> pa.Array:
+    values = page.values
+    if isinstance(values, ConstantBlock) and values.value is None and arrow != EMPTY_STRUCT:
+        return pa.nulls(values.num_values, arrow)
+    if field.is_json:
+        stored = array_of(values, pa.large_binary(), valid)
+        return array_of(json_text(_strings(stored), valid), arrow, valid)
+    if arrow == EMPTY_STRUCT:
+        return pa.Array.from_buffers(arrow, values.num_values, [bitmap(valid)])
+    return array_of(values, arrow, valid)
+
+
+def _strings(array: pa.Array) -> VariableWidth:
+    """The offsets and bytes of a large binary array that begins at its first slot."""
+    _, offsets, data = array.buffers()
+    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return VariableWidth(np.frombuffer(offsets, np.int64, len(array) + 1), content)

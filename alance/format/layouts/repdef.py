@@ -1,0 +1,172 @@
+"""Levels back to structure: the offsets and validity at each depth of a page.
+
+A page's layers go from the leaf outwards. Definition levels are numbered in the same order, so
+that for each layer a threshold tells which entries have a slot there:
+
+    base      levels of the layers further in: an entry at most there is present at this layer
+    slot_max  base + levels of this layer and of the item layers up to the next list:
+              an entry above has no slot here, a list further out is empty or null
+
+Source: encodings_v2_1.proto, RepDefLayer; encoding spec, "Repetition and Definition Levels".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.codecs.base import kernel_errors
+from alance.format.layouts.base import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.layouts.base import PageValues
+
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The slots of a leaf, struct or structural fixed-size list."""
+
+    num_slots: int
+    valid: Mask | None  # shape (num_slots,); None: all valid
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The slots of a list or map."""
+
+    offsets: npt.NDArray[np.int64]  # shape (num_slots + 1,), from 0
+    valid: Mask | None  # shape (num_slots,); None: all valid
+
+    @property
+    def num_slots(self) -> int:
+        return len(self.offsets) - 1
+
+
+Structure = tuple["Items | Lists", ...]  # outermost first, the leaf last
+
+
+def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
+    """The structure that a page's levels say.
+
+    Args:
+        page: levels of whole rows.
+        own_nulls: False: the leaf itself has no nulls, whatever its layer says (empty structs).
+
+    Raises:
+        CorruptFileError: the levels contradict the layers.
+    """
+    definition = page.definition
+    if page.rep is None:
+        num_slots = page.values.num_values if definition is None else len(definition)
+        return tuple(reversed(_items(page.layers, num_slots, definition, own_nulls=own_nulls)))
+    found: list[Items | Lists] = []
+    rep, base, first = page.rep, 0, 0
+    left = np.empty(0, np.uint16) if definition is None else definition
+    for number, layer in enumerate([*page.layers, Layer.ALL_VALID_LIST]):
+        if not layer.is_list:
+            continue
+        group = page.layers[first:number]
+        slot_max = base + sum(one.num_levels for one in group)
+        if group:
+            levels = None
+            num_slots = len(rep)
+            if len(left):
+                levels = left[left <= slot_max] if int(left.max()) > slot_max else left
+                num_slots = len(levels)
+            found += _items(group, num_slots, levels, base, own_nulls=own_nulls or bool(found))
+        base = slot_max
+        if number == len(page.layers):
+            break
+        outer = _until_list(page.layers[number + 1 :])
+        slot_max = base + layer.num_levels + sum(one.num_levels for one in outer)
+        with kernel_errors:
+            offsets, valid, num_nulls, rep, left = _kernels.list_layer(
+                rep, left, base, slot_max, _empty_level(layer, base)
+            )
+        found.append(Lists(offsets, valid.view(np.bool_) if num_nulls else None))
+        base += layer.num_levels
+        first = number + 1
+    return tuple(reversed(found))
+
+
+def joined(parts: Sequence[Structure]) -> Structure:
+    """The structures of neighbouring pages as one.
+
+    Raises:
+        CorruptFileError: they are of different depth or kind.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    shapes = {tuple(type(one) for one in part) for part in parts}
+    if len(shapes) != 1:
+        raise CorruptFileError("pages of one column have layers of different kinds")
+    return tuple(_join(layers) for layers in zip(*parts, strict=True))
+
+
+def join_masks(masks: Sequence[Mask | None], counts: Sequence[int]) -> Mask | None:
+    """Validity of neighbouring slots as one; None where all are valid."""
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones(count, np.bool_) if mask is None else mask
+            for mask, count in zip(masks, counts, strict=True)
+        ]
+    )
+
+
+def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
+    valid = join_masks([one.valid for one in layers], [one.num_slots for one in layers])
+    if isinstance(layers[0], Items):
+        return Items(sum(one.num_slots for one in layers), valid)
+    pieces, total = [np.zeros(1, np.int64)], 0
+    for one in layers:
+        assert isinstance(one, Lists)
+        pieces.append(one.offsets[1:] + total)
+        total += int(one.offsets[-1])
+    return Lists(np.concatenate(pieces), valid)
+
+
+def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
+    """The item layers before the next list."""
+    for number, layer in enumerate(layers):
+        if layer.is_list:
+            return layers[:number]
+    return layers
+
+
+def _items(
+    layers: Sequence[Layer],
+    num_slots: int,
+    levels: npt.NDArray[np.uint16] | None,
+    base: int = 0,
+    *,
+    own_nulls: bool,
+) -> list[Items | Lists]:
+    """Neighbouring item layers, from the inside out: all have the same slots."""
+    found: list[Items | Lists] = []
+    highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
+    for number, layer in enumerate(layers):
+        # A slot is null where its level is above the layers further in: null here or further out.
+        present = base if own_nulls or number else base + layer.num_levels
+        valid = levels <= present if levels is not None and highest > present else None
+        found.append(Items(num_slots, valid))
+        base += layer.num_levels
+    return found
+
+
+def _empty_level(layer: Layer, base: int) -> int:
+    """The definition level of an empty list; -1: the layer has none."""
+    if layer is Layer.EMPTYABLE_LIST:
+        return base + 1
+    return base + 2 if layer is Layer.NULL_AND_EMPTY_LIST else -1
