@@ -1,7 +1,5 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -49,7 +47,9 @@ def split_runs(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+) -> tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]
+]: ...
 
 # --- streams.cpp ---
 

@@ -205,23 +205,23 @@ class Dataset:
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
         )
 
-    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:  # noqa: ANN401
+    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
         return Scanner(self._snapshot, columns, ScanOptions.of(options))
 
     def to_batches(
         self,
         columns: Columns = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Scan as a stream of batches; options are the fields of `ScanOptions`."""
         return self.scanner(columns, **options).to_batches()
 
-    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:  # noqa: ANN401
+    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:
         """Scan into memory; options are the fields of `ScanOptions`."""
         return await self.scanner(columns, **options).to_table()
 
-    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:  # noqa: A002
+    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:
         """The number of rows, or of those for which the filter is true.
 
         Cost: without a filter nothing is read (deletion files of unknown count apart).
@@ -259,7 +259,7 @@ class Dataset:
         return Dataset(await opening.checkout(self._snapshot, version))
 
     async def checkout_latest(self) -> Dataset:
-        """The latest version on this branch; this very dataset if it is. Cost: one LIST, one GET."""
+        """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
         latest = await opening.checkout(self._snapshot, None)
         return self if latest is self._snapshot else Dataset(latest)
 

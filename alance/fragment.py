@@ -49,7 +49,7 @@ class DatasetFragment:
         """Rows stored, deleted ones included."""
         return self._handle.num_physical_rows
 
-    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:  # noqa: A002
+    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:
         """The number of live rows, or of those for which the filter is true."""
         return await self.scanner(filter=filter).count_rows()
 
@@ -68,7 +68,7 @@ class DatasetFragment:
         fragments = np.full(len(offsets), self._snapshot.position(self._handle), np.int64)
         return await take_located(self._snapshot, fragments, offsets, columns, live=True)
 
-    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:  # noqa: ANN401
+    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:
         """A scan of this fragment; options are the fields of `ScanOptions`."""
         chosen = ScanOptions.of({**options, "fragments": [self.fragment_id]})
         return Scanner(self._snapshot, columns, chosen)
@@ -76,12 +76,12 @@ class DatasetFragment:
     def to_batches(
         self,
         columns: Columns = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Scan as a stream of batches."""
         return self.scanner(columns, **options).to_batches()
 
-    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:  # noqa: ANN401
+    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:
         """Scan into memory."""
         return await self.scanner(columns, **options).to_table()
 

@@ -81,7 +81,7 @@ os.register_at_fork(after_in_child=_background.forget)
 _faces: Final[dict[type, type]] = {}
 
 
-def _wrap(value: Any) -> Any:  # noqa: ANN401
+def _wrap(value: Any) -> Any:
     """Async objects as their blocking faces, lists and tuples of them too."""
     face = _faces.get(type(value))
     if face is not None:
@@ -91,7 +91,7 @@ def _wrap(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _unwrap(value: Any) -> Any:  # noqa: ANN401
+def _unwrap(value: Any) -> Any:
     return value._inner if type(value) in _faces.values() else value
 
 
@@ -111,13 +111,13 @@ def _iterate(batches: AsyncIterator[T]) -> Iterator[T]:
 
 def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[..., Any]:
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(*args: Any, **kwargs: Any) -> Any:
         if is_method:
             args = (args[0]._inner, *args[1:])
         arguments = [_unwrap(one) for one in args]
         named = {name: _unwrap(one) for name, one in kwargs.items()}
 
-        async def start() -> Any:  # noqa: ANN401
+        async def start() -> Any:
             result = function(*arguments, **named)
             return await result if inspect.isawaitable(result) else result
 
@@ -128,21 +128,19 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
 
 
 def _read_only(name: str, original: property) -> property:
-    async def read(inner: Any) -> Any:  # noqa: ANN401
+    async def read(inner: Any) -> Any:
         return getattr(inner, name)
 
-    return property(
-        lambda self: _wrap(_background.run(read(self._inner))), doc=original.__doc__
-    )
+    return property(lambda self: _wrap(_background.run(read(self._inner))), doc=original.__doc__)
 
 
 def _face(async_class: type) -> type:
     """A class with the same public names, each blocking."""
 
-    def __init__(self: Any, inner: Any) -> None:  # noqa: ANN401, N807
+    def __init__(self: Any, inner: Any) -> None:
         self._inner = inner
 
-    def __repr__(self: Any) -> str:  # noqa: ANN401, N807
+    def __repr__(self: Any) -> str:
         return f"alance.sync.{self._inner!r}"
 
     members: dict[str, Any] = {
@@ -167,13 +165,13 @@ def _face(async_class: type) -> type:
     return face
 
 
-def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401
+def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:
     """The scan as a pyarrow reader; batches are read when asked for."""
     scanner = self if hasattr(self, "projected_schema") else self.scanner(columns, **options)
     return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())
 
 
-def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:  # noqa: ANN401
+def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:
     """The scan by the Arrow PyCapsule stream protocol."""
     return self.to_reader().__arrow_c_stream__(requested_schema)
 

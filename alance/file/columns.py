@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class States(Protocol):
     """Where plans look for what is known of a file, and leave what they learned."""
 
-    def peek(self, key: Hashable) -> Any | None: ...  # noqa: ANN401
+    def peek(self, key: Hashable) -> Any | None: ...
 
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...  # noqa: ANN401
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
 
 
 class ScanStates:
@@ -40,11 +40,11 @@ class ScanStates:
         self._cache = cache
         self._own: dict[Hashable, Any] = {}
 
-    def peek(self, key: Hashable) -> Any | None:  # noqa: ANN401
+    def peek(self, key: Hashable) -> Any | None:
         found = self._own.get(key)
         return self._cache.peek(key) if found is None else found
 
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:  # noqa: ANN401
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
             self._own[key] = value
         else:

@@ -109,9 +109,7 @@ class OpenFragment:
         """Plan the physical rows from `start` to `stop`."""
         plans = [
             from_content(
-                one.column.read(
-                    start * one.leaf.multiplier, stop * one.leaf.multiplier, states
-                ),
+                one.column.read(start * one.leaf.multiplier, stop * one.leaf.multiplier, states),
                 one.column.container,
             )
             for one in self.leaves
@@ -134,9 +132,7 @@ class OpenFragment:
         )
 
     def _by_field(self, tasks: Sequence[list[DecodeTask]]) -> dict[int, list[DecodeTask]]:
-        return {
-            one.leaf.field.id: found for one, found in zip(self.leaves, tasks, strict=True)
-        }
+        return {one.leaf.field.id: found for one, found in zip(self.leaves, tasks, strict=True)}
 
     @staticmethod
     def _take_leaf(

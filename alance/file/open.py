@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from alance.file.columns import OpenColumn, States
 from alance.format.container import TAIL_BYTES, Container, open_container
-from alance.format.plans import ByteRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.plans import Plan, T
+    from alance.format.plans import ByteRange, Plan, T
 
 
 def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:

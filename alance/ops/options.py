@@ -67,7 +67,9 @@ class ScanOptions:
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int) or value < least
             ):
-                raise InvalidInputError(f"{name}={value!r}: expected an integer of at least {least}")
+                raise InvalidInputError(
+                    f"{name}={value!r}: expected an integer of at least {least}"
+                )
         if self.blob_handling not in BLOB_HANDLING:
             raise InvalidInputError(
                 f"blob_handling={self.blob_handling!r}: expected one of {', '.join(BLOB_HANDLING)}"

@@ -35,9 +35,7 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     arrow = pa.schema(
         [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     )
-    empty = pa.RecordBatch.from_arrays(
-        [pa.array([], field.type) for field in arrow], schema=arrow
-    )
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow)
     for name in projection.meta:
         empty = empty.append_column(name, pa.array([], pa.uint64()))
     schema = projection.apply(empty).schema
@@ -55,7 +53,9 @@ async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     schema = output_schema(snapshot, columns, options)
     keys = []
     for name in options.order_by or ():
-        column, direction = (name[1:], "descending") if name.startswith("-") else (name, "ascending")
+        column, direction = (
+            (name[1:], "descending") if name.startswith("-") else (name, "ascending")
+        )
         if schema.get_field_index(column) < 0:
             raise InvalidInputError(f"order_by {name!r}: no such column in the output")
         keys.append((column, direction))

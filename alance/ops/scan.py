@@ -8,6 +8,7 @@ next window while the current one is read: footers in one round, page tables in 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -183,8 +184,7 @@ def _span_jobs(
 async def _fetch(snapshot: Snapshot, source: OpenSource, cuts: Sequence[int]) -> list[Part]:
     """The bytes of a span: one round, whose ranges merge over its parts."""
     plans = [
-        source.fragment.read(start, stop, source.states)
-        for start, stop in zip(cuts, cuts[1:], strict=False)
+        source.fragment.read(start, stop, source.states) for start, stop in itertools.pairwise(cuts)
     ]
     tasks = await snapshot.engine.drive(together(plans), "scan", bulk=True)
     return [Part(source, start, task) for start, task in zip(cuts, tasks, strict=False)]

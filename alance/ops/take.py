@@ -156,7 +156,8 @@ def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:
     beyond = rows[rows >= handle.num_physical_rows]
     if len(beyond):
         raise NotFoundError(
-            f"row offset {beyond[0]} in fragment {handle.id}: it has {handle.num_physical_rows} rows"
+            f"row offset {beyond[0]} in fragment {handle.id}: "
+            f"it has {handle.num_physical_rows} rows"
         )
     gone = rows[~handle.is_live(rows)]
     if len(gone):

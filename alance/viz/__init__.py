@@ -1,1 +1,0 @@
-"""Recorded I/O as text and pictures."""
