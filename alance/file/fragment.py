@@ -80,6 +80,16 @@ class FragmentTask:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def fixed_bytes(arrow: pa.DataType) -> float:
+    """Bytes of a value of a fixed-width type; 0 for others."""
+    if pa.types.is_fixed_size_list(arrow):
+        return arrow.list_size * fixed_bytes(arrow.value_type)
+    try:
+        return float(arrow.bit_width) / 8
+    except ValueError:
+        return 0.0
+
+
 def empty_columns(num_rows: int) -> pa.RecordBatch:
     """A batch of no columns that still knows its number of rows."""
     struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
@@ -98,6 +108,18 @@ class OpenFragment:
     def encoded_bytes(self) -> int:
         """Bytes of all pages of the projection."""
         return sum(leaf.column.encoded_bytes for leaf in self.leaves)
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
+        rows = max(1, self.num_rows)
+        return sum(
+            max(
+                one.column.encoded_bytes / rows,
+                one.leaf.multiplier * fixed_bytes(one.leaf.field.arrow_type),
+            )
+            for one in self.leaves
+        )
 
     def take(self, rows: npt.NDArray[np.int64], states: States) -> Plan[FragmentTask]:
         """Plan single rows; `rows` are physical row offsets, sorted and unique."""

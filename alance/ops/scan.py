@@ -34,6 +34,7 @@ WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of r
 SPAN_BYTES_REMOTE: Final = 16 << 20  # about 1 MiB a column of 16: bandwidth over latency
 SPAN_BYTES_LOCAL: Final = 4 << 20  # latency is microseconds; small spans stay in the cache
 PART_BYTES: Final = 2 << 20  # encoded; some ms of decoding, so that threads share a span
+PART_DECODED_BYTES: Final = 16 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
 
@@ -48,10 +49,18 @@ class OpenSource:
 
     def part_rows(self, batch_size: int | None) -> int:
         """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
-        per_row = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
-        rows = int(min(PART_ROWS, max(MIN_ROWS, PART_BYTES / max(per_row, 1e-9))))
+        encoded = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
+        decoded = self.fragment.row_bytes
+        least = min(MIN_ROWS, max(1, int(PART_DECODED_BYTES / max(decoded, 1e-9))))
+        rows = int(
+            min(
+                PART_ROWS,
+                max(MIN_ROWS, PART_BYTES / max(encoded, 1e-9)),
+                max(least, PART_DECODED_BYTES / max(decoded, 1e-9)),
+            )
+        )
         if batch_size is None or batch_size > rows:
-            return max(batch_size or 0, rows // MIN_ROWS * MIN_ROWS)
+            return max(batch_size or 0, rows // least * least)
         return rows // batch_size * batch_size
 
     def span_parts(self, part_rows: int, *, remote: bool) -> int:

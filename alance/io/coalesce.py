@@ -1,0 +1,86 @@
+"""Byte ranges of one object to few requests: sorted, de-duplicated, merged over small gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesced:
+    """Spans of bytes that cover ranges, and which span covers each of them.
+
+    A span is larger than the limit only where a single range is.
+    """
+
+    spans: list[tuple[int, int]]  # ascending by start
+    owners: list[int]  # of each range, in the order given: the span that covers it
+
+
+def coalesce(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coalesced:
+    """Merge ranges of one object.
+
+    Args:
+        ranges: start and stop of each, none empty, in any order, overlapping or not.
+        gap: bytes between two ranges that may be read in vain to save a request.
+        max_bytes: size that merging must not go beyond.
+    """
+    if len(ranges) == 1:
+        return Coalesced([ranges[0]], [0])
+    bounds = np.array(ranges, np.int64)
+    order = np.lexsort((-bounds[:, 1], bounds[:, 0]))
+    starts, stops = bounds[order, 0], bounds[order, 1]
+    reach = np.maximum.accumulate(stops)
+    is_first = np.ones(len(order), np.bool_)
+    np.greater(starts[1:], reach[:-1] + gap, out=is_first[1:])
+    firsts = np.flatnonzero(is_first)
+    lasts = np.append(firsts[1:], len(order)) - 1
+    too_long = reach[lasts] - starts[firsts] > max_bytes
+    if too_long.any():
+        for first, last in zip(firsts[too_long], lasts[too_long], strict=True):
+            _cut(is_first, starts, stops, int(first), int(last), max_bytes)
+        firsts = np.flatnonzero(is_first)
+        lasts = np.append(firsts[1:], len(order)) - 1
+    ends = np.maximum.reduceat(stops, firsts)
+    owners = np.empty(len(order), np.int64)
+    owners[order] = np.cumsum(is_first) - 1
+    spans = list(zip(starts[firsts].tolist(), ends.tolist(), strict=True))
+    return Coalesced(spans, owners.tolist())
+
+
+def _cut(
+    is_first: npt.NDArray[np.bool_],
+    starts: Int64s,
+    stops: Int64s,
+    first: int,
+    last: int,
+    max_bytes: int,
+) -> None:
+    """Begin new spans inside a group, so that none grows beyond the limit by merging."""
+    begin, end = int(starts[first]), int(stops[first])
+    for position in range(first + 1, last + 1):
+        start, stop = int(starts[position]), int(stops[position])
+        if stop > end:
+            if stop - begin > max_bytes:
+                is_first[position] = True
+                begin = start
+            end = stop
+
+
+def split(start: int, stop: int, max_bytes: int) -> list[tuple[int, int]]:
+    """A span in pieces of about equal size, none above `max_bytes`."""
+    count = -(-(stop - start) // max_bytes)
+    if count <= 1:
+        return [(start, stop)]
+    cuts = [start + (stop - start) * number // count for number in range(count + 1)]
+    return list(pairwise(cuts))

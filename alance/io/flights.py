@@ -1,0 +1,265 @@
+"""Reads that wait, the requests that serve them, and how many of those are under way.
+
+A `Read` is what a caller awaits: the buffers of its ranges. A `Flight` is one request, which may
+serve ranges of several reads. A `Lane` sends the flights of one store, first come first served,
+under its limits. There are no tasks here, only futures and callbacks: a cancelled read withdraws
+its interest at once, and a flight that nobody waits for is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from alance.io import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.io.store import Store
+
+Part: TypeAlias = "tuple[Flight, int, int]"  # a flight, and bytes of the object inside it
+
+
+class Read(asyncio.Future["Sequence[memoryview]"]):
+    """The buffers of some ranges, in the order asked for."""
+
+    def __init__(
+        self,
+        num_ranges: int,
+        reason: str,
+        recorder: trace.Recorder | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(loop=loop)
+        self.reason = reason
+        self.recorder = recorder
+        self.buffers: list[memoryview | None] = [None] * num_ranges
+        self._parts: list[tuple[int, list[Part]]] = []
+        self._missing: set[Flight] = set()
+
+    def cancel(self, msg: object = None) -> bool:
+        """Withdraw from the flights that are still under way."""
+        if self.done():
+            return False
+        self._withdraw()
+        return super().cancel(msg)
+
+    def expect(self, number: int, parts: list[Part]) -> None:
+        """Range `number` is the bytes of these parts, one after the other."""
+        self._parts.append((number, parts))
+        for flight, _, _ in parts:
+            if flight.buffer is None:
+                self._missing.add(flight)
+                flight.readers.add(self)
+
+    def landed(self, flight: Flight) -> None:
+        """One of the flights is there."""
+        self._missing.discard(flight)
+        self.finish_if_complete()
+
+    def failed(self, error: BaseException) -> None:
+        """One of the flights failed: so does the read."""
+        if not self.done():
+            self._withdraw()
+            self.set_exception(error)
+
+    def finish_if_complete(self) -> None:
+        """Give the buffers if nothing is missing."""
+        if self._missing or self.done():
+            return
+        for number, parts in self._parts:
+            pieces = [flight.slice(start, stop) for flight, start, stop in parts]
+            self.buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        self._parts.clear()
+        self.set_result(self.buffers)  # type: ignore[arg-type]  # none is missing
+
+    def _withdraw(self) -> None:
+        missing, self._missing = self._missing, set()
+        self._parts.clear()
+        for flight in missing:
+            flight.readers.discard(self)
+            if not flight.readers:
+                flight.lane.drop(flight)
+
+
+class Flight:
+    """One request for a span of an object's bytes."""
+
+    __slots__ = ("begun", "buffer", "call", "lane", "path", "readers", "start", "stop")
+
+    def __init__(self, lane: Lane, path: str, start: int, stop: int) -> None:
+        self.lane = lane
+        self.path = path
+        self.start = start
+        self.stop = stop
+        self.readers: set[Read] = set()
+        self.buffer: memoryview | None = None
+        self.call: Call | None = None  # None: waiting in the lane
+        self.begun = 0.0
+
+    @property
+    def num_bytes(self) -> int:
+        return self.stop - self.start
+
+    def slice(self, start: int, stop: int) -> memoryview:
+        """Bytes `start` to `stop` of the object."""
+        assert self.buffer is not None
+        return self.buffer[start - self.start : stop - self.start]
+
+    def record(self, num_bytes: int, *, ok: bool = True) -> None:
+        """Note the request in the traces of its readers."""
+        readers = list(self.readers)
+        trace.record(
+            [read.recorder for read in readers],
+            "get",
+            self.lane.store.root + self.path,
+            (self.start, self.stop),
+            [read.reason for read in readers],
+            self.begun,
+            num_bytes=num_bytes,
+            ok=ok,
+        )
+
+
+class Call:
+    """Flights to one object that go to the store together."""
+
+    __slots__ = ("flights", "future", "num_bytes")
+
+    def __init__(self, flights: list[Flight]) -> None:
+        self.flights = flights
+        self.num_bytes = sum(flight.num_bytes for flight in flights)
+        self.future: asyncio.Future[Sequence[memoryview]] | None = None
+
+
+class Lane:
+    """The flights of one store: waiting, or under way up to the limits.
+
+    Args:
+        max_requests: requests under way.
+        max_bytes: bytes under way; one call is let through whatever its size.
+    """
+
+    def __init__(self, store: Store, max_requests: int, max_bytes: int) -> None:
+        self.store = store
+        self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
+        self.calls: set[Call] = set()
+        self._waiting: deque[Flight] = deque()
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._num_requests = 0
+        self._num_bytes = 0
+
+    def find(self, path: str, start: int, stop: int) -> Flight | None:
+        """A flight that will bring these bytes."""
+        flights = self.air.get(path)
+        if not flights:
+            return None
+        exact = flights.get((start, stop))
+        if exact is not None:
+            return exact
+        if len(flights) > 64:  # a scan; its ranges are its own
+            return None
+        for flight in flights.values():
+            if flight.start <= start and stop <= flight.stop:
+                return flight
+        return None
+
+    def book(self, path: str, start: int, stop: int) -> Flight:
+        """A new flight, at the end of the queue."""
+        flight = Flight(self, path, start, stop)
+        self.air.setdefault(path, {})[start, stop] = flight
+        self._waiting.append(flight)
+        return flight
+
+    def send(self) -> None:
+        """Send what the limits let through."""
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            if not first.readers:
+                waiting.popleft()
+                continue
+            if self.calls and (
+                self._num_requests >= self._max_requests
+                or self._num_bytes + first.num_bytes > self._max_bytes
+            ):
+                return
+            self._start(Call(self._group()))
+
+    def drop(self, flight: Flight) -> None:
+        """Nobody waits for a flight any more."""
+        self._landed(flight)
+        call = flight.call
+        if call is None or call.future is None:
+            return  # still in the queue, which passes over it
+        if not any(one.readers for one in call.flights):
+            call.future.cancel()
+
+    def _group(self) -> list[Flight]:
+        """The next flights that fit into one call: small ones of one object."""
+        profile, waiting = self.store.profile, self._waiting
+        group = [waiting.popleft()]
+        room = min(profile.group_size, self._max_requests - self._num_requests)
+        while (
+            waiting
+            and len(group) < room
+            and group[0].num_bytes <= profile.group_range_bytes
+            and waiting[0].path == group[0].path
+            and waiting[0].num_bytes <= profile.group_range_bytes
+        ):
+            flight = waiting.popleft()
+            if flight.readers:
+                group.append(flight)
+        return group
+
+    def _start(self, call: Call) -> None:
+        self.calls.add(call)
+        self._num_requests += len(call.flights)
+        self._num_bytes += call.num_bytes
+        begun = trace.now()
+        for flight in call.flights:
+            flight.call = call
+            flight.begun = begun
+        spans = [(flight.start, flight.stop) for flight in call.flights]
+        future = call.future = self.store.get_ranges(call.flights[0].path, spans)
+        future.add_done_callback(lambda done: self._ended(call, done))
+
+    def _ended(self, call: Call, done: asyncio.Future[Sequence[memoryview]]) -> None:
+        self.calls.discard(call)
+        self._num_requests -= len(call.flights)
+        self._num_bytes -= call.num_bytes
+        for flight in call.flights:
+            self._landed(flight)
+        if done.cancelled():
+            self._fail(call, asyncio.CancelledError())
+        elif (error := done.exception()) is not None:
+            self._fail(call, error)
+        else:
+            for flight, buffer in zip(call.flights, done.result(), strict=True):
+                flight.buffer = buffer
+                flight.record(len(buffer))
+                readers, flight.readers = flight.readers, set()
+                for read in readers:
+                    read.landed(flight)
+        self.send()
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        for flight in call.flights:
+            flight.record(0, ok=False)
+            readers, flight.readers = flight.readers, set()
+            for read in readers:
+                if isinstance(error, asyncio.CancelledError):
+                    read.cancel()
+                else:
+                    read.failed(error)
+
+    def _landed(self, flight: Flight) -> None:
+        """The flight takes no more readers."""
+        flights = self.air.get(flight.path)
+        if flights is not None and flights.get((flight.start, flight.stop)) is flight:
+            del flights[flight.start, flight.stop]
+            if not flights:
+                del self.air[flight.path]

@@ -1,0 +1,64 @@
+"""Work started ahead of the consumer, under a budget of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T]):
+    """Something to fetch: the memory it will hold, and how to begin."""
+
+    num_bytes: int
+    start: Callable[[], Awaitable[T]]
+
+
+async def readahead(
+    jobs: Iterable[Job[T]], *, budget_bytes: int, max_jobs: int, ordered: bool = True
+) -> AsyncGenerator[T, None]:
+    """The results of jobs, which are begun before they are asked for.
+
+    Jobs are admitted whole and in their order, one at least, so that admission cannot deadlock. A
+    result is charged to the budget until the consumer asks for the one after it. Closing the
+    generator, or a failure, cancels what was begun and waits for it.
+
+    Args:
+        jobs: consumed as they are admitted.
+        budget_bytes: sum of `num_bytes` of the jobs begun and not yet consumed.
+        max_jobs: jobs begun and not yet consumed.
+        ordered: False gives results as they are ready.
+    """
+    source = iter(jobs)
+    waiting: Job[T] | None = next(source, None)
+    begun: deque[tuple[asyncio.Future[T], int]] = deque()
+    held = 0
+    try:
+        while waiting is not None or begun:
+            while waiting is not None and (
+                not begun or (held + waiting.num_bytes <= budget_bytes and len(begun) < max_jobs)
+            ):
+                begun.append((asyncio.ensure_future(waiting.start()), waiting.num_bytes))
+                held += waiting.num_bytes
+                waiting = next(source, None)
+            position = 0
+            if not ordered:
+                await asyncio.wait([one for one, _ in begun], return_when="FIRST_COMPLETED")
+                position = next(n for n, (one, _) in enumerate(begun) if one.done())
+            future, num_bytes = begun[position]
+            result = await future
+            del begun[position]
+            yield result
+            del result, future
+            held -= num_bytes
+    finally:
+        for future, _ in begun:
+            future.cancel()
+        await asyncio.gather(*(future for future, _ in begun), return_exceptions=True)
