@@ -3,8 +3,8 @@
     pip install pylance==14.0.2 tpchgen-cli
     python tests/golden/lineitem.py
 
-Three appends of 5000 rows (three fragments, four versions), then some rows of two fragments deleted;
-the tag `loaded` is on the version before.
+Three appends of 5000 rows (three fragments, four versions), then some rows of two fragments
+deleted; the tag `loaded` is on the version before.
 """
 
 from __future__ import annotations
