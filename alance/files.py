@@ -10,7 +10,8 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
-from alance.file.open import open_file
+from alance.file.open import from_tail, open_file
+from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.ops.take import as_positions, in_order
@@ -68,7 +69,9 @@ class FileReader:
         engine = session.engine
         opened, path = engine.registry.open(uri, storage_options=storage_options, store=store)
         location = opened.root + path
-        file_bytes = await engine.scheduler.size(location)
+        tail, file_bytes = await engine.scheduler.read_tail(
+            location, TAIL_BYTES, reason="open file"
+        )
 
         def plan() -> Plan[tuple[Container, Schema, int]]:
             container = yield from open_file(location, file_bytes, engine.cache)
@@ -76,7 +79,9 @@ class FileReader:
             schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
             return container, schema, descriptor.length
 
-        container, schema, num_rows = await engine.drive(plan(), "open file")
+        container, schema, num_rows = await engine.drive(
+            from_tail(plan(), location, tail, file_bytes - len(tail)), "open file"
+        )
         leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
         if len(leaves) != container.num_columns:
             raise CorruptFileError(

@@ -10,7 +10,7 @@ from alance.format.container import TAIL_BYTES, Container, open_container
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.plans import ByteRange, Plan, T
+    from alance.format.plans import Plan, T
 
 
 def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
@@ -46,16 +46,26 @@ def open_columns(
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
     """The same plan, with ranges that the container's own bytes cover answered at once."""
+    return from_tail(plan, container.path, container.content, container.content_start)
+
+
+def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]:
+    """The same plan, with ranges inside a file's last bytes answered at once.
+
+    Args:
+        path: location of the file.
+        tail: its bytes from `start` to its end.
+    """
     try:
         wanted = next(plan)
         while True:
-            kept = [_covers(container, one) for one in wanted]
-            missing = [one for one, here in zip(wanted, kept, strict=True) if not here]
+            here = [one.start >= start and one.path == path for one in wanted]
+            missing = [one for one, is_here in zip(wanted, here, strict=True) if not is_here]
             fetched = iter((yield missing) if missing else ())
             wanted = plan.send(
                 [
-                    _slice(container, one) if here else next(fetched)
-                    for one, here in zip(wanted, kept, strict=True)
+                    tail[one.start - start : one.stop - start] if is_here else next(fetched)
+                    for one, is_here in zip(wanted, here, strict=True)
                 ]
             )
     except StopIteration as done:
@@ -63,15 +73,6 @@ def from_content(plan: Plan[T], container: Container) -> Plan[T]:
         return result
     finally:
         plan.close()
-
-
-def _covers(container: Container, wanted: ByteRange) -> bool:
-    return wanted.start >= container.content_start and wanted.path == container.path
-
-
-def _slice(container: Container, wanted: ByteRange) -> memoryview:
-    start = container.content_start
-    return container.content[wanted.start - start : wanted.stop - start]
 
 
 def _trimmed(container: Container) -> Container:

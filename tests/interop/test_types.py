@@ -1,0 +1,57 @@
+"""Every type, in both file versions, without nulls, with some and with nothing else."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from tests.reference.compare import assert_same
+from tests.reference.types import ONLY_2_2, TYPES, column
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 240
+CASES = [
+    (name, version)
+    for name in TYPES
+    for version in ("2.1", "2.2")
+    if version == "2.2" or name not in ONLY_2_2
+]
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+async def test_a_type_reads_as_pylance_reads_it(tmp_path: Path, name: str, version: str) -> None:
+    table = pa.table(
+        {
+            "n": pa.array(range(ROWS)),
+            "none": column(name, ROWS, 0.0),
+            "some": column(name, ROWS, 0.3),
+            "all": column(name, ROWS, 1.0),
+        }
+    )
+    uri = str(tmp_path / "table")
+    lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=100)
+    theirs = lance.dataset(uri)
+    theirs.delete("n % 7 = 3 AND n > 110")
+    ours = await alance.dataset(uri)
+    assert ours.schema.equals(theirs.schema, check_metadata=True)
+    assert await ours.count_rows() == theirs.count_rows()
+    assert_same(await ours.to_table(), theirs.to_table())
+    rng = random.Random(name)
+    rows = rng.choices(range(theirs.count_rows()), k=30)
+    assert_same(await ours.take(rows), theirs.take(rows))
+    assert_same(await ours.take(sorted(rows)), theirs.take(sorted(rows)))
+    assert_same(
+        await ours.to_table(["some"], offset=55, limit=101),
+        theirs.to_table(["some"], offset=55, limit=101),
+    )
+    assert_same(
+        await ours.to_table(["all", "n"], filter="n % 13 = 2", with_row_id=True),
+        theirs.to_table(["all", "n"], filter="n % 13 = 2", with_row_id=True),
+    )
