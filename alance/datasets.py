@@ -156,7 +156,7 @@ class Dataset:
 
     @property
     def branches(self) -> Branches:
-        """The branches of the dataset; `checkout` gives a dataset."""
+        """The branches of the dataset; `checkout_branch` opens one."""
         return Branches(self._snapshot)
 
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
@@ -262,6 +262,17 @@ class Dataset:
         """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
         latest = await opening.checkout(self._snapshot, None)
         return self if latest is self._snapshot else Dataset(latest)
+
+    async def checkout_branch(self, branch: str | None, version: int | None = None) -> Dataset:
+        """A version of another branch, the latest by default; None or `main`: the main branch.
+
+        Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+
+        Raises:
+            NotFoundError: no such branch, or no such version on it.
+        """
+        found = await opening.checkout_branch(self._snapshot, branch, version)
+        return self if found is self._snapshot else Dataset(found)
 
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """The transaction that made a version (this one by default); None where none was kept."""

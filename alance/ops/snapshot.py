@@ -2,119 +2,54 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import CorruptFileError, NotFoundError
-from alance.file.fragment import FileSource
-from alance.ops.projection import ROW_ADDRESS, ROW_ID
+from alance.ops.handle import FragmentHandle
+from alance.ops.learn import learn_rows_and_sizes, learn_values
+from alance.ops.projection import ROW_ID
+from alance.versioning.load import all_of
+from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     import numpy.typing as npt
 
     from alance.format.schema import Schema
-    from alance.format.table.deletions import DeletionVector
-    from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
     from alance.session import Session
     from alance.versioning.table import Table
 
-
-class FragmentHandle:
-    """A fragment and what was learned of it: file sizes, deletions, row ids.
-
-    What is learned never changes, so that handles are shared by all tasks.
-    """
-
-    __slots__ = ("deleted", "fragment", "row_ids", "sources", "versions")
-
-    def __init__(self, fragment: Fragment, sources: Sequence[FileSource]) -> None:
-        self.fragment = fragment
-        self.sources = sources
-        self.deleted: DeletionVector | None = None  # None: none, or not yet loaded
-        self.row_ids: npt.NDArray[np.uint64] | None = None
-        self.versions: dict[str, npt.NDArray[np.uint64]] = {}
-
-    @property
-    def id(self) -> int:
-        """The fragment's id."""
-        return self.fragment.id
-
-    @property
-    def num_physical_rows(self) -> int:
-        """Rows stored, deleted ones included."""
-        return self.fragment.physical_rows
-
-    def source_of(self, field_id: int) -> FileSource:
-        """The data file that has a field.
-
-        Raises:
-            CorruptFileError: none has.
-        """
-        for source in self.sources:
-            if field_id in source.columns:
-                return source
-        raise CorruptFileError(f"fragment {self.id}: no data file has field {field_id}")
-
-    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
-        """Which physical rows of a range are live; None: all."""
-        if self.deleted is None:
-            return None
-        return self.deleted.live_mask(start, stop)
-
-    def is_live(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of some physical rows are live."""
-        if self.deleted is None:
-            return np.ones(len(rows), np.bool_)
-        return ~self.deleted.contains(rows)
-
-    def physical(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Physical row offsets of the n-th live rows."""
-        return offsets if self.deleted is None else self.deleted.to_physical(offsets)
-
-    def physical_span(self, start: int, stop: int) -> tuple[int, int]:
-        """The physical rows that hold the live rows from `start` to `stop` (not empty)."""
-        first, last = self.physical(np.array([start, stop - 1])).tolist()
-        return first, last + 1
-
-    def meta(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
-        """A meta column for some physical rows."""
-        if name == ROW_ADDRESS or (name == ROW_ID and self.row_ids is None):
-            values = (np.uint64(self.id) << np.uint64(32)) | rows.astype(np.uint64)
-        elif name == ROW_ID:
-            assert self.row_ids is not None
-            values = self.row_ids[rows]
-        else:
-            values = self.versions[name][rows]
-        if name == ROW_ID and self.deleted is not None:
-            dead = self.deleted.contains(rows)
-            if dead.any():
-                return pa.array(values, mask=dead)
-        return pa.array(values)
+__all__ = ["FragmentHandle", "Snapshot"]
 
 
 class Snapshot:
     """One version of a dataset with the session that reads it. Immutable but for caches."""
 
-    __slots__ = ("_by_id", "_row_index", "handles", "manifest", "schema", "session", "table")
+    __slots__ = (
+        "_by_id",
+        "_counts",
+        "_row_index",
+        "handles",
+        "manifest",
+        "schema",
+        "session",
+        "table",
+    )
 
     def __init__(self, session: Session, table: Table, manifest: Manifest) -> None:
         self.session = session
         self.table = table
         self.manifest = manifest
         self.schema: Schema = manifest.schema
-        self.handles = [
-            FragmentHandle(fragment, table.sources(manifest, fragment))
-            for fragment in manifest.fragments
-        ]
+        self.handles = [FragmentHandle(self, fragment) for fragment in manifest.fragments]
         self._by_id = {handle.id: position for position, handle in enumerate(self.handles)}
-        self._row_index: npt.NDArray[np.uint64] | None = None
+        self._counts: npt.NDArray[np.int64] | None = None
+        self._row_index: RowIdIndex | None = None
 
     @property
     def uri(self) -> str:
@@ -136,6 +71,11 @@ class Snapshot:
         """Whether a request costs milliseconds rather than microseconds."""
         return self.table.is_remote
 
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows have ids of their own; else their address is their id."""
+        return self.manifest.has_stable_row_ids
+
     def handle(self, fragment_id: int) -> FragmentHandle:
         """A fragment by id.
 
@@ -145,16 +85,148 @@ class Snapshot:
         return self.handles[self.position_of(fragment_id)]
 
     def position_of(self, fragment_id: int) -> int:
-        """The place of a fragment in the list of this version."""
+        """The place of a fragment in the list of this version.
+
+        Raises:
+            NotFoundError: not in this version.
+        """
         position = self._by_id.get(fragment_id)
         if position is None:
             raise NotFoundError(f"fragment {fragment_id}: not in version {self.version}")
         return position
 
+    def position(self, handle: FragmentHandle) -> int:
+        """The place of a fragment of this version in its list."""
+        return self._by_id[handle.id]
+
     async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
-        """Load the deletion vectors and unknown file sizes of fragments; all at once."""
-        raise NotImplementedError
+        """Learn deletion vectors, unknown file sizes and row counts of fragments; all at once.
+
+        Cost: nothing where they are known; one GET a deletion file, one HEAD a file whose size
+        the manifest does not tell.
+        """
+        unknown = [handle for handle in handles if not handle.is_prepared]
+        if unknown:
+            await self.resolve_sizes(unknown)
+            await all_of(handle.deletions() for handle in unknown)
+
+    async def resolve_sizes(self, handles: Iterable[FragmentHandle]) -> None:
+        """Learn the file sizes and row counts that the manifest does not tell.
+
+        Raises:
+            UnsupportedError: a file of a version that this alance does not read.
+        """
+        unknown = [handle for handle in handles if not handle.is_resolved]
+        if unknown:
+            await all_of(learn_rows_and_sizes(self, handle) for handle in unknown)
+
+    async def live_count(self, handle: FragmentHandle) -> int:
+        """Rows of a fragment that are not deleted; reads only what the manifest does not tell.
+
+        Raises:
+            CorruptFileError: more rows are said to be deleted than there are.
+        """
+        if self._counts is not None:
+            return int(self._counts[self.position(handle)])
+        if not handle.num_physical_rows:
+            await self.resolve_sizes([handle])
+        file = handle.fragment.deletion_file
+        if file is None:
+            return handle.num_physical_rows
+        deleted = file.num_deleted_rows
+        if not deleted:
+            vector = await handle.deletions()
+            deleted = 0 if vector is None else len(vector.rows)
+        if deleted > handle.num_physical_rows:
+            raise CorruptFileError(
+                f"fragment {handle.id}: {deleted} rows deleted of {handle.num_physical_rows}"
+            )
+        return handle.num_physical_rows - deleted
+
+    async def live_counts(self) -> npt.NDArray[np.int64]:
+        """Rows that are not deleted, of each fragment; shape (fragments,).
+
+        Raises:
+            CorruptFileError: see `live_count`.
+        """
+        if self._counts is None:
+            counts = np.fromiter(
+                (handle.fragment.num_rows or -1 for handle in self.handles),
+                np.int64,
+                len(self.handles),
+            )
+            unknown = np.flatnonzero(counts < 0).tolist()
+            counts[unknown] = await all_of(
+                self.live_count(self.handles[position]) for position in unknown
+            )
+            self._counts = counts
+        return self._counts
+
+    async def load_row_ids(self, handles: Iterable[FragmentHandle], meta: Collection[str]) -> None:
+        """Load the row ids and versions of rows that the manifest itself does not hold.
+
+        Args:
+            meta: names of meta columns.
+        """
+        if not self.has_stable_row_ids:
+            return
+        await all_of(
+            learn_values(self, handle, name)
+            for handle in handles
+            for name in meta
+            if handle.is_spilled(name)
+        )
+
+    async def addresses_of(self, row_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The addresses of rows by row id; shape (n,).
+
+        Cost: with stable row ids, at the first call all deletion vectors and an index of all
+        rows; else nothing.
+
+        Raises:
+            NotFoundError: a stable row id that no live row has.
+        """
+        if not self.has_stable_row_ids:
+            return row_ids
+        if self._row_index is None:
+            self._row_index = await self.engine.cache.get(
+                ("row ids", id(self)), self._build_row_index, lambda index: index.runs.num_bytes
+            )
+            self.engine.cache.discard(("row ids", id(self)))
+        return self._row_index.addresses_of(row_ids)
+
+    async def _build_row_index(self) -> RowIdIndex:
+        await self.prepare(self.handles)
+        await self.load_row_ids(self.handles, [ROW_ID])
+
+        def build() -> RowIdIndex:
+            return RowIdIndex.of(_runs(handle) for handle in self.handles)
+
+        return await self.engine.pool.run(build)
+
+    async def locate_addresses(
+        self, addresses: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
+
+        Raises:
+            NotFoundError: a fragment that this version has not.
+        """
+        fragment_ids, back = np.unique(addresses >> 32, return_inverse=True)
+        positions = np.array([self.position_of(one) for one in fragment_ids.tolist()], np.int64)
+        return positions[back.reshape(-1)], addresses & 0xFFFF_FFFF
+
+    def external_location(self, uri: str, base_id: int) -> str:
+        """The location of an object that a row names: absolute, or below a base path.
+
+        Raises:
+            CorruptFileError: a path that leaves its base, or a base that is not there.
+            InvalidInputError, UnsupportedError: a URI of no known scheme.
+        """
+        return self.table.external(self.manifest, uri, base_id)
 
 
-async def gather(*coroutines: object) -> None:
-    await asyncio.gather()
+def _runs(handle: FragmentHandle) -> RowIdRuns:
+    row_ids = handle.row_values(ROW_ID).at(np.arange(handle.num_physical_rows))
+    mask = handle.live_mask(0, handle.num_physical_rows)
+    return runs_of(handle.id, row_ids, None if mask is None else np.flatnonzero(mask))

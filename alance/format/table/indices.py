@@ -1,0 +1,75 @@
+"""Index metadata as a manifest carries it; indices are not searched here.
+
+Source: table format specification, "Index section".
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from alance.errors import CorruptFileError
+from alance.format.table.roaring import parse_roaring
+
+if TYPE_CHECKING:
+    from alance.format.proto import table_pb2
+
+_UUID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One segment of an index.
+
+    Attributes:
+        name: the index; several segments may share it.
+        fields: ids of the fields that it is on.
+        kind: the type of its details without `IndexDetails` (`BTree`); empty: not told.
+        dataset_version: the version that the content was built from.
+        fragment_ids: the fragments covered; None: unknown.
+    """
+
+    uuid: uuid.UUID
+    name: str
+    fields: tuple[int, ...]
+    kind: str
+    dataset_version: int
+    fragment_ids: frozenset[int] | None
+    created_at: datetime | None
+    message: table_pb2.IndexMetadata
+
+    @classmethod
+    def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:
+        """From the manifest's record.
+
+        Raises:
+            CorruptFileError: no UUID, or a spoiled bitmap.
+        """
+        content = message.uuid.uuid
+        if len(content) != _UUID_BYTES:
+            raise CorruptFileError(f"index {message.name!r}: UUID of {len(content)} bytes")
+        covered = None
+        if message.HasField("fragment_bitmap"):
+            covered = frozenset(parse_roaring(memoryview(message.fragment_bitmap)).tolist())
+        kind = message.index_details.type_url.rpartition("/")[2].rpartition(".")[2]
+        return cls(
+            uuid.UUID(bytes=content),
+            message.name,
+            tuple(message.fields),
+            kind.removesuffix("IndexDetails"),
+            message.dataset_version,
+            covered,
+            _created(message),
+            message,
+        )
+
+
+def _created(message: table_pb2.IndexMetadata) -> datetime | None:
+    if not message.HasField("created_at"):
+        return None
+    try:
+        return datetime.fromtimestamp(message.created_at / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,223 @@
+"""Tags and branches: small JSON objects beside the versions, and the rules of their names.
+
+    _refs/tags/{name}.json        version, branch (null: main), createdAt, updatedAt, manifestSize,
+                                  metadata
+    _refs/branches/{name}.json    parentBranch (null: main), parentVersion, createAt (unix seconds),
+                                  manifestSize, metadata, identifier; `/` in the name is `%2F`
+
+Source: table format specification, "Tags and branches".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+from alance.errors import CorruptFileError, InvalidInputError
+from alance.format.table.naming import TREE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAIN: Final = "main"
+SUFFIX: Final = ".json"
+_SEGMENT: Final = re.compile(r"[\w.-]+")
+# RFC 3339 with up to nanoseconds; datetime keeps microseconds.
+_FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class TagContents:
+    """What a tag names.
+
+    Attributes:
+        branch: the branch of the version; None: main.
+        manifest_bytes: size of the version's manifest; 0: unknown.
+    """
+
+    version: int
+    branch: str | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    manifest_bytes: int
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchContents:
+    """Where a branch began.
+
+    Attributes:
+        parent_branch: the branch that it was made from; None: main.
+        parent_version: the version that it began with.
+        manifest_bytes: size of that version's manifest; 0: unknown.
+    """
+
+    parent_branch: str | None
+    parent_version: int
+    created_at: datetime | None
+    manifest_bytes: int
+    metadata: Mapping[str, str]
+
+
+def check_tag_name(name: str) -> str:
+    """The name, where a tag may have it.
+
+    Raises:
+        InvalidInputError: empty, other characters than letters, digits, `.`, `-`, `_`, or a
+            reserved form.
+    """
+    if (
+        not _SEGMENT.fullmatch(name)
+        or name.startswith(".")
+        or name.endswith((".", ".lock"))
+        or ".." in name
+    ):
+        raise InvalidInputError(
+            f"tag {name!r}: expected letters, digits, '.', '-' and '_', no '.' at either end, "
+            f"no '..', not ending in '.lock'"
+        )
+    return name
+
+
+def check_branch_name(name: str) -> str:
+    """The name, where a branch (other than main) may have it.
+
+    Raises:
+        InvalidInputError: an empty segment, other characters than letters, digits, `.`, `-`,
+            `_` and `/` between segments, or a reserved form.
+    """
+    if (
+        not all(_SEGMENT.fullmatch(part) and part != "." for part in name.split("/"))
+        or ".." in name
+        or name.endswith(".lock")
+        or name == MAIN
+    ):
+        raise InvalidInputError(
+            f"branch {name!r}: expected letters, digits, '.', '-' and '_' in segments between "
+            f"'/', no '..', not ending in '.lock', not 'main'"
+        )
+    return name
+
+
+def ref_file_name(name: str) -> str:
+    """The file name of a tag or branch inside its folder."""
+    return quote(name, safe="") + SUFFIX
+
+
+def parse_ref_file_name(file_name: str) -> str | None:
+    """The tag or branch of a file name; None for anything that is no ref."""
+    if not file_name.endswith(SUFFIX) or "/" in file_name:
+        return None
+    return unquote(file_name.removesuffix(SUFFIX)) or None
+
+
+def branch_folder(name: str) -> str:
+    """The folder of a branch below the dataset's own."""
+    return f"{TREE}/{name}"
+
+
+def parse_tag(content: bytes | memoryview, where: str) -> TagContents:
+    """A tag from its JSON.
+
+    Raises:
+        CorruptFileError: no JSON object, or values of other types.
+    """
+    fields = _Fields(content, where)
+    return TagContents(
+        fields.number("version"),
+        _branch(fields),
+        fields.time("createdAt"),
+        fields.time("updatedAt"),
+        fields.number("manifestSize", 0),
+        fields.texts("metadata"),
+    )
+
+
+def parse_branch(content: bytes | memoryview, where: str) -> BranchContents:
+    """A branch from its JSON.
+
+    Raises:
+        CorruptFileError: no JSON object, or values of other types.
+    """
+    fields = _Fields(content, where)
+    seconds = fields.number("createAt", 0)
+    try:
+        created = datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (ValueError, OverflowError, OSError) as error:
+        raise CorruptFileError(f"{where}: 'createAt' is {seconds}: {error}") from error
+    return BranchContents(
+        fields.text("parentBranch"),
+        fields.number("parentVersion"),
+        created,
+        fields.number("manifestSize", 0),
+        fields.texts("metadata"),
+    )
+
+
+def _branch(fields: _Fields) -> str | None:
+    name = fields.text("branch")
+    if name is None or name == MAIN:
+        return None
+    try:
+        return check_branch_name(name)
+    except InvalidInputError as error:
+        raise CorruptFileError(f"{fields.where}: {error}") from error
+
+
+class _Fields:
+    """The members of a JSON object that nobody has checked."""
+
+    def __init__(self, content: bytes | memoryview, where: str) -> None:
+        self.where = where
+        try:
+            parsed: Any = json.loads(bytes(content))
+        except (ValueError, RecursionError) as error:
+            raise CorruptFileError(f"{where}: no JSON: {error}") from error
+        if not isinstance(parsed, dict):
+            raise CorruptFileError(f"{where}: expected a JSON object")
+        self._values: dict[str, Any] = parsed
+
+    def _wrong(self, name: str, expected: str) -> CorruptFileError:
+        shown = repr(self._values.get(name))[:80]
+        return CorruptFileError(f"{self.where}: {name!r} is {shown}, expected {expected}")
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A number that fits 64 bits."""
+        value = self._values.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+            raise self._wrong(name, "a number of 64 bits")
+        return value
+
+    def text(self, name: str) -> str | None:
+        """A text or nothing."""
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(name, "a text or null")
+        return value
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object of texts; absent: empty."""
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            raise self._wrong(name, "an object of texts")
+        return value
+
+    def time(self, name: str) -> datetime | None:
+        """A time of RFC 3339, to the microsecond."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            parsed = datetime.fromisoformat(_FRACTION.sub(r".\1", value, count=1))
+            return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise self._wrong(name, "a time of RFC 3339") from error

@@ -1,0 +1,188 @@
+"""Opening a dataset, and going to its other versions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.table.refs import branch_folder
+from alance.ops.snapshot import Snapshot
+from alance.session import Session
+from alance.versioning import load, refs
+from alance.versioning.sidecars import load_transaction
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
+    from alance.versioning.load import VersionInfo
+    from alance.versioning.table import Table
+
+
+async def open_snapshot(
+    uri: str,
+    *,
+    version: int | str | None = None,
+    asof: datetime | str | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    session: Session | None = None,
+) -> Snapshot:
+    """A version of the dataset at a URI; the latest where none is named.
+
+    Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
+    manifests at once.
+
+    Args:
+        uri: of the dataset; with `store`, the path inside it.
+        version: a number or a tag.
+        asof: the latest version committed strictly before; without zone: UTC.
+        store: a store object of obstore, or a `Store`.
+        storage_options: configuration of store, client and retries.
+        session: shared scheduler, cache and limits; by default the event loop's own.
+
+    Raises:
+        NotFoundError: no dataset there, or no such version or tag.
+        InvalidInputError: a bad URI, option or time, or both `version` and `asof`.
+        UnsupportedError: the table needs what this alance does not know.
+    """
+    time = None if asof is None else as_time(asof)
+    if version is not None and time is not None:
+        raise InvalidInputError("version and asof: expected one of them")
+    session = session or Session.of_loop()
+    engine = session.engine
+    table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
+    if time is not None:
+        manifest = await load.load_asof(engine, table, time)
+    elif version is None:
+        manifest = await load.load_latest(engine, table)
+    else:
+        table, manifest = await _named(session, table, version)
+    return Snapshot(session, _on_own_branch(table, manifest), manifest)
+
+
+async def versions(snapshot: Snapshot) -> list[VersionInfo]:
+    """All versions of the snapshot's branch, oldest first. Cost: one LIST, all manifests at once.
+
+    Raises:
+        NotFoundError: the dataset is gone.
+    """
+    return await load.versions(snapshot.engine, snapshot.table)
+
+
+async def latest_version(snapshot: Snapshot) -> int:
+    """The number of the branch's latest version. Cost: one LIST.
+
+    Raises:
+        NotFoundError: the dataset is gone.
+    """
+    return (await load.latest(snapshot.engine, snapshot.table)).version
+
+
+async def checkout(snapshot: Snapshot, version: int | str | None) -> Snapshot:
+    """Another version of the dataset; this very snapshot if it is the one asked for.
+
+    Cost: one LIST and one GET for the latest, one GET for a number (none for the snapshot's own),
+    one more for a tag.
+
+    Args:
+        version: a number on the snapshot's branch, a tag, or None for the branch's latest.
+
+    Raises:
+        NotFoundError: no such version or tag.
+    """
+    if version is None:
+        table = snapshot.table
+        manifest = await load.load_latest(snapshot.engine, table)
+    elif version == snapshot.version and not isinstance(version, bool):
+        return snapshot
+    else:
+        table, manifest = await _named(snapshot.session, snapshot.table, version)
+    return _moved(snapshot, table, manifest)
+
+
+async def checkout_branch(
+    snapshot: Snapshot, branch: str | None, version: int | None = None
+) -> Snapshot:
+    """A version of another branch, the latest where none is named.
+
+    Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+
+    Args:
+        branch: None or `main` for the main branch.
+
+    Raises:
+        NotFoundError: no such branch, or no such version on it.
+    """
+    engine = snapshot.engine
+    if branch is not None and await refs.load_branch(engine, snapshot.table, branch) is None:
+        branch = None
+    table = snapshot.table.on_branch(branch)
+    if version is None:
+        manifest = await load.load_latest(engine, table)
+    else:
+        manifest = await load.load_version(engine, table, version)
+    return _moved(snapshot, table, manifest)
+
+
+async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Transaction | None:
+    """The transaction that made a version, this one by default; None where none was kept.
+
+    Cost: none where the manifest's file holds it, as it mostly does, else one GET; for another
+    version one GET more.
+
+    Raises:
+        NotFoundError: no such version.
+    """
+    manifest = snapshot.manifest
+    if version is not None and version != snapshot.version:
+        manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+    return await load_transaction(snapshot.engine, snapshot.table, manifest)
+
+
+def as_time(value: datetime | str) -> datetime:
+    """A time with its zone; without one it is UTC.
+
+    Raises:
+        InvalidInputError: text that is no time of ISO 8601, or another type.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidInputError(f"asof={value!r}: expected a time of ISO 8601") from error
+    if not isinstance(value, datetime):
+        raise InvalidInputError(f"asof={value!r}: expected a datetime or text of ISO 8601")
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+async def _named(session: Session, table: Table, version: int | str) -> tuple[Table, Manifest]:
+    engine = session.engine
+    if not isinstance(version, str):
+        return table, await load.load_version(engine, table, version)
+    tag = await refs.load_tag(engine, table, version)
+    table = table.on_branch(tag.branch)
+    try:
+        return table, await load.load_version(engine, table, tag.version)
+    except NotFoundError as error:
+        error.add_note(f"which tag {version!r} names")
+        raise
+
+
+def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapshot:
+    if manifest is snapshot.manifest:
+        return snapshot
+    if table.root == snapshot.table.root and manifest.message == snapshot.manifest.message:
+        return snapshot
+    return Snapshot(snapshot.session, table, manifest)
+
+
+def _on_own_branch(table: Table, manifest: Manifest) -> Table:
+    """The table as seen from its main folder, where the URI names the folder of a branch."""
+    branch = manifest.branch
+    if table.branch is None and branch is not None:
+        return table.moved_to_main(branch_folder(branch), branch)
+    return table

@@ -1,0 +1,252 @@
+"""Finding and reading manifests: the latest version, a named one, all of them.
+
+On a store that lists in order the newest V2 name comes first, so that the latest version costs one
+LIST, stopped at its first entry, and one GET.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.format.plans import ByteRange
+from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Hashable, Iterable, Mapping
+    from datetime import datetime
+
+    from alance.io.engine import Engine
+    from alance.io.store import ObjectMeta
+    from alance.versioning.table import Table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLocation:
+    """Where a version's manifest is.
+
+    Attributes:
+        num_bytes: None where no listing told it.
+        state: what changes when the object does; None: unknown, so that it is not cached.
+    """
+
+    version: int
+    location: str
+    num_bytes: int | None
+    scheme: NamingScheme
+    state: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """A version in a list of them.
+
+    Attributes:
+        timestamp: when it was committed, UTC, by the committer's clock; None: not told.
+        metadata: totals of fragments, files, rows and bytes, as decimal text.
+    """
+
+    version: int
+    timestamp: datetime | None
+    metadata: Mapping[str, str]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> VersionInfo:
+        """What a manifest says of its version."""
+        files = [file for fragment in manifest.fragments for file in fragment.files]
+        deletions = [one.deletion_file for one in manifest.fragments if one.deletion_file]
+        stored = sum(fragment.physical_rows for fragment in manifest.fragments)
+        deleted = sum(one.num_deleted_rows for one in deletions)
+        totals = {
+            "total_fragments": len(manifest.fragments),
+            "total_data_files": len(files),
+            "total_files_size": sum(file.num_bytes for file in files),
+            "total_deletion_files": len(deletions),
+            "total_data_file_rows": stored,
+            "total_deletion_file_rows": deleted,
+            "total_rows": stored - deleted,
+        }
+        return cls(
+            manifest.version,
+            manifest.timestamp,
+            {name: str(value) for name, value in totals.items()},
+        )
+
+
+async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of all, in order; at the first failure the others are cancelled and awaited."""
+    tasks = [asyncio.ensure_future(one) for one in awaitables]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def read_object(
+    engine: Engine, location: str, num_bytes: int | None, reason: str
+) -> memoryview:
+    """A whole small object in one GET; one of many megabytes and known size in parallel pieces."""
+    if num_bytes is None:
+        return await engine.scheduler.read_all(location, reason=reason)
+    wanted = [ByteRange(location, 0, num_bytes)]
+    (content,) = await engine.scheduler.read(wanted, reason=reason)
+    return content
+
+
+async def latest(engine: Engine, table: Table) -> ManifestLocation:
+    """The manifest of the latest version. Cost: one LIST, whole for V1 names.
+
+    Raises:
+        NotFoundError: no dataset there.
+        CorruptFileError: manifests of both naming schemes.
+    """
+    stop_at_first = table.store.profile.lists_in_order
+    found = await _list(engine, table, stop_at_first=stop_at_first)
+    return max(found, key=lambda one: one.version)
+
+
+async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
+    """The manifests of all versions that are not detached, oldest first. Cost: one LIST.
+
+    Raises:
+        NotFoundError: no dataset there.
+        CorruptFileError: manifests of both naming schemes.
+    """
+    found = await _list(engine, table, stop_at_first=False)
+    return sorted(found, key=lambda one: one.version)
+
+
+async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
+    folder = table.versions_folder
+    found: list[ManifestLocation] = []
+    try:
+        listing = engine.scheduler.list(folder, reason="versions")
+        async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
+            async for entry in entries:
+                location = _parse(entry, folder)
+                if location is None:
+                    continue
+                found.append(location)
+                if stop_at_first and location.scheme is NamingScheme.V2:
+                    break
+    except NotFoundError as error:
+        raise table.not_found(str(error)) from error
+    if not found:
+        raise table.not_found("there are no versions")
+    if len({one.scheme for one in found}) > 1:
+        raise CorruptFileError(f"dataset {table.uri!r}: manifests of both naming schemes")
+    return found
+
+
+def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
+    name = entry.path[len(folder) + 1 :]
+    parsed = parse_manifest_name(name)
+    if parsed is None or parsed.is_detached:
+        return None
+    state = (entry.num_bytes, entry.e_tag or entry.last_modified)
+    return ManifestLocation(parsed.version, entry.path, entry.num_bytes, parsed.scheme, state)
+
+
+async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool = True) -> Manifest:
+    """A manifest. Cost: one GET, or none where the cache has it and a listing confirmed it.
+
+    Args:
+        keep: leave it in the cache.
+
+    Raises:
+        NotFoundError: no such object.
+        CorruptFileError, UnsupportedError: see `parse_manifest`.
+    """
+
+    async def load() -> Manifest:
+        content = await read_object(engine, where.location, where.num_bytes, "manifest")
+        return await engine.decode(lambda: parse_manifest(content, where.location), len(content))
+
+    if where.state is None:
+        return await load()
+    key = ("manifest", where.location, where.state)
+    if keep:
+        return await engine.cache.get(key, load, lambda manifest: manifest.num_bytes)
+    known: Manifest | None = engine.cache.peek(key)
+    return known or await load()
+
+
+async def load_latest(engine: Engine, table: Table) -> Manifest:
+    """The latest version's manifest. Cost: one LIST and one GET."""
+    return await load_manifest(engine, await latest(engine, table))
+
+
+async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
+    """A version's manifest by number, detached ones too. Cost: one GET; of V1 names two.
+
+    Raises:
+        NotFoundError: no such version.
+        InvalidInputError: no version can have this number.
+    """
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidInputError(f"version {version!r}: expected a number")
+    names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
+    for name, scheme in zip(names, _SCHEMES, strict=False):
+        where = ManifestLocation(version, table.manifest(name), None, scheme)
+        try:
+            return await load_manifest(engine, where)
+        except NotFoundError:
+            continue
+    raise table.not_found(f"no version {version}")
+
+
+_SCHEMES = (NamingScheme.V2, NamingScheme.V1)
+
+
+async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
+    """All versions, oldest first. Cost: one LIST, and all manifests at once.
+
+    Raises:
+        NotFoundError: no dataset there.
+    """
+
+    async def info(where: ManifestLocation) -> VersionInfo | None:
+        try:
+            return VersionInfo.of(await load_manifest(engine, where, keep=False))
+        except NotFoundError:
+            return None  # cleaned up meanwhile
+
+    found = await all_of(info(where) for where in await list_manifests(engine, table))
+    return [one for one in found if one is not None]
+
+
+async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
+    """The manifest of the latest version committed strictly before a time (with zone).
+
+    Commit times come from the committers' clocks and need not ascend: all are compared.
+    Cost: one LIST, and all manifests at once.
+
+    Raises:
+        NotFoundError: no dataset there, or none of its versions is as old.
+    """
+    best: Manifest | None = None
+
+    async def compare(where: ManifestLocation) -> None:
+        nonlocal best
+        try:
+            manifest = await load_manifest(engine, where, keep=False)
+        except NotFoundError:
+            return  # cleaned up meanwhile
+        if manifest.timestamp is None or manifest.timestamp >= time:
+            return
+        if best is None or manifest.version > best.version:
+            best = manifest
+
+    await all_of(compare(where) for where in await list_manifests(engine, table))
+    if best is None:
+        raise table.not_found(f"no version from before {time.isoformat()}")
+    return best

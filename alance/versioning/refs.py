@@ -1,0 +1,104 @@
+"""Tags and branches on the store."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeVar
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.table.refs import (
+    MAIN,
+    BranchContents,
+    TagContents,
+    check_branch_name,
+    check_tag_name,
+    parse_branch,
+    parse_ref_file_name,
+    parse_tag,
+)
+from alance.versioning.load import all_of, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.io.engine import Engine
+    from alance.versioning.table import Table
+
+R = TypeVar("R", TagContents, BranchContents)
+
+
+async def list_tags(engine: Engine, table: Table) -> dict[str, TagContents]:
+    """All tags by name, sorted. Cost: one LIST, and all tags at once."""
+    return await _read_all(engine, table.tags_folder, parse_tag, "tag")
+
+
+async def list_branches(engine: Engine, table: Table) -> dict[str, BranchContents]:
+    """All branches but main by name, sorted. Cost: one LIST, and all branches at once."""
+    return await _read_all(engine, table.branches_folder, parse_branch, "branch")
+
+
+async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
+    """A tag. Cost: one GET.
+
+    Raises:
+        NotFoundError: no such tag.
+        CorruptFileError: its JSON.
+    """
+    location = table.tag(_checked(table, name, check_tag_name, "tag"))
+    try:
+        content = await read_object(engine, location, None, "tag")
+    except NotFoundError as error:
+        raise table.not_found(f"no tag {name!r}") from error
+    return parse_tag(content, location)
+
+
+async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
+    """A branch; None for main. Cost: one GET.
+
+    Raises:
+        NotFoundError: no such branch.
+        CorruptFileError: its JSON.
+    """
+    if name == MAIN:
+        return None
+    location = table.branch_record(_checked(table, name, check_branch_name, "branch"))
+    try:
+        content = await read_object(engine, location, None, "branch")
+    except NotFoundError as error:
+        raise table.not_found(f"no branch {name!r}") from error
+    return parse_branch(content, location)
+
+
+def _checked(table: Table, name: str, check: Callable[[str], str], what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{what} {name!r}: expected a name")
+    try:
+        return check(name)
+    except InvalidInputError as error:
+        raise table.not_found(f"no {what} {name!r}, and there can be none: {error}") from error
+
+
+async def _read_all(
+    engine: Engine, folder: str, parse: Callable[[memoryview, str], R], reason: str
+) -> dict[str, R]:
+    sizes: dict[str, int] = {}
+    try:
+        listing = engine.scheduler.list(folder, reason=reason)
+        async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
+            async for entry in entries:
+                if parse_ref_file_name(entry.path[len(folder) + 1 :]) is not None:
+                    sizes[entry.path] = entry.num_bytes
+    except NotFoundError:
+        return {}
+
+    async def read(location: str, num_bytes: int) -> tuple[str, R] | None:
+        name = parse_ref_file_name(location[len(folder) + 1 :])
+        assert name is not None
+        try:
+            content = await read_object(engine, location, num_bytes, reason)
+        except NotFoundError:
+            return None  # deleted meanwhile
+        return name, parse(content, location)
+
+    found = await all_of(read(*one) for one in sizes.items())
+    return dict(sorted(one for one in found if one is not None))

@@ -1,0 +1,72 @@
+"""What lies beside the manifests: deletion vectors, transactions, external row id sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import AlanceError, NotFoundError
+from alance.format.plans import ByteRange
+from alance.format.table.deletions import DeletionVector, parse_arrow, parse_bitmap
+from alance.format.table.transaction import Transaction, parse_transaction
+from alance.versioning.load import read_object
+
+if TYPE_CHECKING:
+    from alance.format.proto import table_pb2
+    from alance.format.table.fragment import Fragment
+    from alance.format.table.manifest import Manifest
+    from alance.io.engine import Engine
+    from alance.versioning.table import Table
+
+
+async def load_deletions(
+    engine: Engine, table: Table, manifest: Manifest, fragment: Fragment, num_physical_rows: int
+) -> DeletionVector:
+    """The deletion vector of a fragment that has one. Cost: one GET; none where it is cached.
+
+    Args:
+        num_physical_rows: rows of the fragment, of which the vector must not name others.
+
+    Raises:
+        NotFoundError: the file is gone.
+        CorruptFileError: its bytes contradict the format.
+    """
+    location = table.deletion_file(manifest, fragment)
+    assert fragment.deletion_file is not None
+    parse = parse_bitmap if fragment.deletion_file.is_bitmap else parse_arrow
+
+    async def load() -> DeletionVector:
+        try:
+            content = await read_object(engine, location, None, "deletions")
+            return await engine.decode(lambda: parse(content, num_physical_rows), len(content))
+        except AlanceError as error:
+            error.add_note(f"in {location}, deletions of fragment {fragment.id}")
+            raise
+
+    key = ("deletions", location, num_physical_rows)
+    return await engine.cache.get(key, load, lambda vector: vector.num_bytes)
+
+
+async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> Transaction | None:
+    """The transaction that made a version; None where none was kept.
+
+    Cost: none where the manifest's file holds it, else one GET.
+    """
+    if manifest.transaction is not None:
+        return Transaction.from_protobuf(manifest.transaction)
+    name = manifest.message.transaction_file
+    if not name:
+        return None
+    location = table.transaction(name)
+    try:
+        content = await read_object(engine, location, None, "transaction")
+    except NotFoundError:
+        return None  # cleaned up
+    return parse_transaction(content, location)
+
+
+async def load_external(engine: Engine, table: Table, record: table_pb2.ExternalFile) -> bytes:
+    """The bytes of a part of a file that a fragment names. Cost: one GET."""
+    location = table.folder(record.path)
+    wanted = [ByteRange(location, record.offset, record.offset + record.size)]
+    (content,) = await engine.scheduler.read(wanted, reason="row ids")
+    return bytes(content)

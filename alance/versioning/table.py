@@ -1,0 +1,223 @@
+"""Where the objects of a table are: its own folder, its branches' folders, and base paths.
+
+A location is a store's root and the path inside it; see `io.registry`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.format.table.fragment import data_path, deletion_path, inside
+from alance.format.table.naming import BRANCHES, TAGS, TRANSACTIONS, VERSIONS
+from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
+from alance.io.uri import clean_path, join, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.format.table.fragment import BasePath, DataFile, Fragment
+    from alance.format.table.manifest import Manifest
+    from alance.io.registry import StoreRegistry
+    from alance.io.store import Store
+
+# What the registry adds to the root of a second store at the same place.
+_NUMBER: Final = re.compile(r"#\d+/$")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, or one of its branches, on a store. Immutable but for the bases it has opened.
+
+    Attributes:
+        uri: of the main branch's folder, as the user gave it; holds no credentials.
+        path: of the main branch's folder inside the store.
+        branch: None: main.
+    """
+
+    uri: str
+    store: Store
+    path: str
+    branch: str | None
+    registry: StoreRegistry
+    storage_options: Mapping[str, object] | None
+    _bases: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a request costs milliseconds rather than microseconds."""
+        return self.store.profile.kind not in ("local", "memory")
+
+    @property
+    def main_root(self) -> str:
+        """Location of the main branch's folder, without a trailing `/`."""
+        return self.store.root + self.path
+
+    @property
+    def root(self) -> str:
+        """Location of this branch's folder, without a trailing `/`."""
+        if self.branch is None:
+            return self.main_root
+        return self._in_main(branch_folder(self.branch))
+
+    @property
+    def versions_folder(self) -> str:
+        """Location of the manifests."""
+        return self._in_root(VERSIONS)
+
+    @property
+    def tags_folder(self) -> str:
+        """Location of the tags: in the main folder whatever the branch."""
+        return self._in_main(TAGS)
+
+    @property
+    def branches_folder(self) -> str:
+        """Location of the branches' records: in the main folder whatever the branch."""
+        return self._in_main(BRANCHES)
+
+    def manifest(self, name: str) -> str:
+        """Location of a manifest."""
+        return self._in_root(f"{VERSIONS}/{name}")
+
+    def tag(self, name: str) -> str:
+        """Location of a tag."""
+        return f"{self.tags_folder}/{ref_file_name(name)}"
+
+    def branch_record(self, name: str) -> str:
+        """Location of a branch's record."""
+        return f"{self.branches_folder}/{ref_file_name(name)}"
+
+    def transaction(self, name: str) -> str:
+        """Location of a transaction's file.
+
+        Raises:
+            CorruptFileError: the name leaves its folder.
+        """
+        return self._in_root(f"{TRANSACTIONS}/{inside(name, 'transaction file')}")
+
+    def on_branch(self, branch: str | None) -> Table:
+        """The same table on another branch; None: main.
+
+        Raises:
+            InvalidInputError: no branch can have this name.
+        """
+        if branch == self.branch:
+            return self
+        return replace(self, branch=None if branch is None else check_branch_name(branch))
+
+    def moved_to_main(self, folder: str, branch: str) -> Table:
+        """This table, whose URI is the folder of a branch, as that branch of its dataset.
+
+        Args:
+            folder: of the branch below the dataset's. Elsewhere (a copy), the table stays.
+        """
+        if not self.path.endswith("/" + folder):
+            return self
+        return replace(self, path=self.path.removesuffix("/" + folder), branch=branch)
+
+    def data_file(self, manifest: Manifest, file: DataFile) -> str:
+        """Location of a data file.
+
+        Raises:
+            CorruptFileError: its path leaves its folder, or its base is not in the manifest.
+        """
+        base = _base(manifest, file.base_id, f"data file {file.path!r}")
+        return self._below(base, data_path(file, base))
+
+    def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:
+        """Location of a fragment's deletion file.
+
+        Raises:
+            CorruptFileError: its base is not in the manifest.
+        """
+        assert fragment.deletion_file is not None
+        what = f"deletion file of fragment {fragment.id}"
+        base = _base(manifest, fragment.deletion_file.base_id, what)
+        return self._below(base, deletion_path(fragment, base))
+
+    def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
+        """Location of an object that a row names.
+
+        Args:
+            uri: absolute where `base_id` is 0, else a path below that base.
+            base_id: id of a base path of the manifest, or 0.
+
+        Raises:
+            CorruptFileError: a relative path that leaves its base, or a base that is not there.
+            InvalidInputError, UnsupportedError: a URI of no known scheme.
+        """
+        if base_id == 0:
+            return self._open(uri)
+        base = _base(manifest, base_id, f"object {uri!r}")
+        return self._below(base, inside(uri, "object"))
+
+    def folder(self, path: str) -> str:
+        """Location of a path below this branch's folder.
+
+        Raises:
+            CorruptFileError: it leaves the folder.
+        """
+        return self._in_root(inside(path, "object"))
+
+    def not_found(self, what: str) -> NotFoundError:
+        """The error of something that this table has not."""
+        on = "" if self.branch is None else f", branch {self.branch!r}"
+        return NotFoundError(f"dataset {self.uri!r}{on}: {what}")
+
+    def _in_main(self, path: str) -> str:
+        return self.store.root + join(self.path, path)
+
+    def _in_root(self, path: str) -> str:
+        if self.branch is None:
+            return self._in_main(path)
+        return self._in_main(join(branch_folder(self.branch), path))
+
+    def _below(self, base: BasePath | None, path: str) -> str:
+        if base is None:
+            return self._in_root(path)
+        root = self._bases.get(base.path)
+        if root is None:
+            try:
+                root = self._bases[base.path] = self._open(base.path)
+            except InvalidInputError as error:
+                raise CorruptFileError(f"base path {base.path!r}: {error}") from error
+        return root + path if root.endswith("/") else f"{root}/{path}"
+
+    def _open(self, uri: str) -> str:
+        """The location of a URI: in the table's own store where it is the same place."""
+        address = parse_uri(uri)
+        own = _NUMBER.sub("/", self.store.root)
+        if address.root == own:
+            return self.store.root + address.path
+        # Credentials are for the kind of store that they were given for.
+        options = self.storage_options if address.kind == self.store.profile.kind else None
+        store, path = self.registry.open(uri, storage_options=options)
+        return store.root + path
+
+
+def open_table(
+    registry: StoreRegistry,
+    uri: str,
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> Table:
+    """The table at a URI. Sends no request.
+
+    Raises:
+        InvalidInputError: a wrong URI, option or store.
+        UnsupportedError: a scheme that is not supported.
+    """
+    opened, path = registry.open(uri, storage_options=storage_options, store=store)
+    return Table(str(uri), opened, clean_path(path), None, registry, storage_options)
+
+
+def _base(manifest: Manifest, base_id: int | None, what: str) -> BasePath | None:
+    if base_id is None:
+        return None
+    base = manifest.base_paths.get(base_id)
+    if base is None:
+        raise CorruptFileError(f"{what}: base path {base_id} is not in the manifest")
+    return base
