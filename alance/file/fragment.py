@@ -83,7 +83,7 @@ class FragmentTask:
 def fixed_bytes(arrow: pa.DataType) -> float:
     """Bytes of a value of a fixed-width type; 0 for others."""
     if pa.types.is_fixed_size_list(arrow):
-        return arrow.list_size * fixed_bytes(arrow.value_type)
+        return float(arrow.list_size * fixed_bytes(arrow.value_type))
     try:
         return float(arrow.bit_width) / 8
     except ValueError:

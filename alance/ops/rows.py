@@ -135,7 +135,8 @@ async def finish(
 
     Rows in small number are taken one by one; else their range is read and filtered.
     """
-    assert plan.late_schema is not None
+    late_schema = plan.late_schema
+    assert late_schema is not None
     engine = snapshot.engine
     start, stop = span
     if rows is None:
@@ -144,7 +145,7 @@ async def finish(
 
     def read() -> Plan[FragmentTask]:
         opened = yield from open_fragment(
-            plan.late_schema, handle.sources, handle.num_physical_rows, engine.cache
+            late_schema, handle.sources, handle.num_physical_rows, engine.cache
         )
         if sparse:
             return (yield from opened.take(rows, engine.cache))

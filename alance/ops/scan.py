@@ -21,7 +21,7 @@ from alance.ops.rows import RowFilter, finish
 from alance.ops.window import RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -79,7 +79,7 @@ class Part:
     task: FragmentTask
 
 
-async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncIterator[pa.RecordBatch]:
+async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     """The batches of a scan, in order unless asked otherwise.
 
     Cost: one round of footers and one of page tables for each 64 fragments, then the pages' bytes
@@ -94,7 +94,7 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncIterator[pa.RecordBat
                 return
 
 
-async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncIterator[pa.RecordBatch]:
+async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     handles = plan.handles
     windows = [handles[start : start + WINDOW] for start in range(0, len(handles), WINDOW)]
     opening: asyncio.Task[list[OpenSource]] | None = None
@@ -145,7 +145,7 @@ async def _open(
 
 async def _read_window(
     snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """Two pipelines in a row: spans fetched ahead by bytes, parts decoded ahead by number."""
     budget = plan.options.io_buffer_bytes or snapshot.session.io_buffer_bytes
     ahead = plan.options.batch_readahead or snapshot.session.decode_threads + 1

@@ -21,7 +21,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.codecs import gather
+from alance.format.codecs.gather import gather
 from alance.format.codecs.base import kernel_errors
 
 if TYPE_CHECKING:

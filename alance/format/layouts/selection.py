@@ -14,7 +14,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.codecs import gather
+from alance.format.codecs.gather import gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt
