@@ -7,7 +7,7 @@ Source: table format specification, "Transactions".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -38,7 +38,7 @@ class Transaction:
     uuid: str
     operation: str
     properties: Mapping[str, str]
-    message: transaction_pb2.Transaction
+    message: transaction_pb2.Transaction = field(repr=False)
 
     @classmethod
     def from_protobuf(cls, message: transaction_pb2.Transaction) -> Transaction:
