@@ -79,9 +79,11 @@ def _lines(
     ]
     if options.filter is not None:
         lines.append(f"  filter: {options.filter}")
-    for name in ("offset", "limit"):
-        if (value := getattr(options, name)) is not None:
-            lines.append(f"  {name}: {value}")
+    lines += [
+        f"  {name}: {value}"
+        for name, value in (("offset", options.offset), ("limit", options.limit))
+        if value is not None
+    ]
     if options.order_by:
         lines.append(f"  sorted in memory by: {', '.join(options.order_by)}")
     lines.append(f"  read first: {_names(plan.first_schema)}")

@@ -1,0 +1,137 @@
+"""Row id and version sequences: the five forms of segments, and spoiled bytes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance.errors import CorruptFileError, NotFoundError
+from alance.format.proto import rowids_pb2 as pb
+from alance.format.table.row_ids import parse_row_ids, parse_versions
+from alance.versioning.row_index import RowIdIndex, RowValues, runs_of
+
+# Table format specification, test vectors, "Row id sequences".
+VECTORS = [
+    ("0a060a04080a1014", list(range(10, 20))),
+    ("0a060a0408071008", [7]),
+    ("", []),
+    ("0a11120f10e8071a0a0a08080312040000f101", [n for n in range(1000) if n not in (3, 500)]),
+    ("0a081a06100a1a025503", [0, 2, 4, 6, 8, 9]),
+    ("0a151a13080110631a0ddbb66ddbb66ddbb66ddbb66d03", [n for n in range(1, 99) if n % 3]),
+    ("0a0e220c0a0a12080000e803204e60ea", [0, 1000, 20000, 60000]),
+    ("0a14221212100805120c000000003b420f00fb933577", [5, 1_000_000, 2_000_000_000]),
+    ("0a1622141a12121005000000000000000000000000010000", [5, 1 << 40]),
+    ("0a0e2a0c0a0a08011206020000000100", [3, 1, 2]),
+    ("0a102a0e120c080112086f11010000000000", [70000, 1]),
+    (
+        "0a071a0510051a01110a060a04080510060a091a07080210081a01210a091a07080310091a0121",
+        [0, 4, 5, 2, 7, 3, 8],
+    ),
+]
+VERSIONS = [
+    (
+        "0a0b0a071a0510051a011110010a080a040a02100110020a080a040a02100110010a0a0a060a040801100210"
+        "020a080a040a02100110010a0a0a060a04080110021005",
+        [1, 1, 2, 1, 2, 1, 5],
+    ),
+    (
+        "0a0b0a071a0510051a011110010a080a040a02100110020a080a040a02100210040a080a040a0210021005",
+        [1, 1, 2, 4, 4, 5, 5],
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), VECTORS)
+def test_row_ids(content: str, expected: list[int]) -> None:
+    found = parse_row_ids(bytes.fromhex(content), len(expected))
+    assert found.dtype == np.uint64
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(("content", "expected"), VERSIONS)
+def test_versions(content: str, expected: list[int]) -> None:
+    assert parse_versions(bytes.fromhex(content), len(expected)).tolist() == expected
+
+
+@pytest.mark.parametrize(("content", "expected"), VECTORS)
+def test_other_lengths(content: str, expected: list[int]) -> None:
+    for length in (len(expected) - 1, len(expected) + 1):
+        if length >= 0:
+            with pytest.raises(CorruptFileError):
+                parse_row_ids(bytes.fromhex(content), length)
+
+
+@pytest.mark.parametrize(("content", "expected"), [*VECTORS, *VERSIONS])
+def test_spoiled(content: str, expected: list[int]) -> None:
+    good = bytes.fromhex(content)
+    spoiled = [good[:end] for end in range(len(good))]
+    for position in range(len(good)):
+        for bit in range(8):
+            flipped = bytearray(good)
+            flipped[position] ^= 1 << bit
+            spoiled.append(bytes(flipped))
+    for parse in (parse_row_ids, parse_versions):
+        for one in spoiled:
+            with contextlib.suppress(CorruptFileError):
+                assert len(parse(one, len(expected))) == len(expected)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(content: bytes) -> None:
+    for parse in (parse_row_ids, parse_versions):
+        with contextlib.suppress(CorruptFileError):
+            assert len(parse(content, 5)) == 5
+
+
+def test_huge_claims_allocate_nothing() -> None:
+    huge = (1 << 64) - 1
+    segments = [
+        pb.U64Segment(range=pb.U64Segment.Range(start=0, end=huge)),
+        pb.U64Segment(range_with_holes=pb.U64Segment.RangeWithHoles(start=0, end=huge)),
+        pb.U64Segment(range_with_bitmap=pb.U64Segment.RangeWithBitmap(start=0, end=huge)),
+    ]
+    for segment in segments:
+        with pytest.raises(CorruptFileError):
+            parse_row_ids(pb.RowIdSequence(segments=[segment]).SerializeToString(), 5)
+        run = pb.RowDatasetVersionRun(span=segment, version=1)
+        with pytest.raises(CorruptFileError):
+            parse_versions(pb.RowDatasetVersionSequence(runs=[run]).SerializeToString(), 5)
+
+
+@given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=30), st.data())
+def test_row_values(values: list[int], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=10))
+    for step in (0, 1):
+        found = RowValues.of(np.array(values, np.uint64), step).at(np.array(rows, np.int64))
+        assert found.tolist() == [values[row] for row in rows]
+
+
+@given(st.permutations(range(40)), st.sets(st.integers(0, 39)), st.data())
+def test_row_index(ids: list[int], dead: set[int], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, 40))
+    parts = []
+    expected: dict[int, int] = {}
+    for fragment, mine in ((3, ids[:cut]), (7, ids[cut:])):
+        live = [row for row, one in enumerate(mine) if one not in dead]
+        parts.append(runs_of(fragment, np.array(mine, np.uint64), np.array(live, np.int64)))
+        expected |= {mine[row]: fragment << 32 | row for row in live}
+    index = RowIdIndex.of(parts)
+    wanted = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=9)) if expected else []
+    found = index.addresses_of(np.array(wanted, np.int64))
+    assert found.tolist() == [expected[one] for one in wanted]
+    for missing in [*dead, 40, 1 << 62]:
+        with pytest.raises(NotFoundError, match=str(missing)):
+            index.addresses_of(np.array([missing]))
+
+
+def test_row_index_refuses_two_rows_of_one_id() -> None:
+    ids = np.arange(5, dtype=np.uint64)
+    with pytest.raises(CorruptFileError, match="row id 0"):
+        RowIdIndex.of([runs_of(0, ids), runs_of(1, ids)])
+    with pytest.raises(NotFoundError):
+        RowIdIndex.of([]).addresses_of(np.array([0]))
+    assert len(RowIdIndex.of([]).addresses_of(np.array([], np.int64))) == 0
