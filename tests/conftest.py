@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from alance.testing.lab import Lab
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from alance.testing.lab import Lab
 
 settings.register_profile("soak", max_examples=20_000, deadline=None)
 

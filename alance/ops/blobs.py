@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.take import take, take_addresses, take_rows
@@ -157,7 +158,7 @@ async def places_of(
 ) -> list[BlobPlace | None]:
     """Where the bytes of each description are; None for a null."""
     field = snapshot.schema.field(column)
-    fragments = np.asarray(addresses) >> np.uint64(32)
+    fragments = as_numbers(addresses) >> np.uint64(32)
     found = [
         _place(snapshot, snapshot.handle(int(fragment)), field.id, one.as_py())
         for one, fragment in zip(descriptions, fragments, strict=True)

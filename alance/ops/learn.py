@@ -12,6 +12,7 @@ from alance.file.columns import ScanStates
 from alance.file.fragment import open_fragment
 from alance.file.open import open_columns, open_file
 from alance.format.layouts.fields import leaf_columns
+from alance.format.numbers import as_numbers
 from alance.format.proto import file_pb2
 from alance.format.schema import Field, Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
@@ -104,4 +105,4 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
 
     task = await snapshot.engine.drive(read(), "row ids", bulk=True)
     batch = await snapshot.engine.pool.run(task.decode)
-    handle.keep_values(name, np.asarray(batch.column(0)).astype(np.uint64, copy=False))
+    handle.keep_values(name, as_numbers(batch.column(0)).astype(np.uint64, copy=False))

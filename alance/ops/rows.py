@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.fragment import open_fragment
+from alance.format.numbers import as_mask
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class RowFilter:
             batch = with_meta(batch, self.handle, rows, plan.meta)
         if plan.predicate is not None:
             kept = plan.predicate.mask(batch)
-            selected = kept.fill_null(False).to_numpy(zero_copy_only=False)
+            selected = as_mask(kept)
             mask = selected if mask is None else mask & selected
         rows_kept = None
         if mask is not None:

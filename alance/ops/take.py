@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.file.fragment import empty_columns, open_fragment
+from alance.format.numbers import as_numbers
 from alance.format.plans import together
 from alance.ops.projection import project
 from alance.ops.rows import with_meta
+from alance.versioning.load import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,9 @@ def as_positions(values: object, what: str) -> npt.NDArray[np.int64]:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
             raise InvalidInputError(f"{what}: {values.null_count} of them are null")
-        values = values.to_numpy(zero_copy_only=False) if len(values) else []
+        if len(values) and not pa.types.is_integer(values.type):
+            raise InvalidInputError(f"{what}: expected integers, got {values.type}")
+        values = as_numbers(values) if len(values) else []
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:
@@ -113,7 +117,7 @@ async def take_located(
     schema = snapshot.schema.project(projection.fields)
     hit = np.unique(fragments)
     handles = [snapshot.handles[position] for position in hit.tolist()]
-    await snapshot.prepare(handles)
+    await _prepare(snapshot, handles, schema)
     physical = np.empty(len(offsets), np.int64)
     rows_of: list[npt.NDArray[np.int64]] = []
     places = np.empty(len(offsets), np.int64)  # of each asked row among the rows fetched
@@ -142,6 +146,21 @@ async def take_located(
         return in_order(batches or [_nothing(projection, schema)], places)
 
     return await snapshot.engine.decode(decode, sum(task.num_bytes for task in tasks))
+
+
+async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
+    """Learn deletions, and beside them open the files whose rows can be told only after that."""
+    if all(handle.is_prepared for handle in handles):
+        return
+    await snapshot.resolve_sizes(handles)
+    engine = snapshot.engine
+    opening = together(
+        [
+            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
+            for handle in handles
+        ]
+    )
+    await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
 
 
 def _take_fragment(

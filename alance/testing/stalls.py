@@ -1,8 +1,8 @@
 """How long an event loop was kept from its work.
 
-    async with Stalls() as stalls:
-        ...
-    assert stalls.longest < 0.010
+async with Stalls() as stalls:
+    ...
+assert stalls.longest < 0.010
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.codecs.gather import gather
 from alance.format.codecs.base import kernel_errors
+from alance.format.codecs.gather import gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -96,6 +96,9 @@ def _misfit(block: Block, arrow: pa.DataType) -> CorruptFileError:
 
 
 def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    if pa.types.is_boolean(arrow) and isinstance(block, FixedWidth) and block.bits_per_value == 8:
+        # Constant and full-zip pages have a byte, where others have a bit.
+        block = FixedWidth(1, block.num_values, np.packbits(block.data != 0, bitorder="little"))
     try:
         width = arrow.bit_width
     except ValueError:
@@ -213,13 +216,9 @@ def _expanded(block: DictionaryBlock, valid: Mask | None) -> Block:
 def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if block.value is None:
         return pa.nulls(block.num_values, arrow)
-    value = block.value
-    if pa.types.is_boolean(arrow) and isinstance(value, FixedWidth):
-        # One byte, where other pages have a bit.
-        value = FixedWidth(1, 1, np.bitwise_and(value.data[:1], np.uint8(1)))
     if pa.types.is_null(arrow):
         return pa.nulls(block.num_values)
-    repeated = gather(value, np.zeros(block.num_values, np.int64))
+    repeated = gather(block.value, np.zeros(block.num_values, np.int64))
     return array_of(repeated, arrow, valid)
 
 

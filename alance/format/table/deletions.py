@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
+from alance.format.numbers import as_numbers
 from alance.format.table.roaring import parse_roaring
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
     column = batch.column(0)
     if column.null_count:
         raise CorruptFileError(f"deletion file: {column.null_count} nulls")
-    return _checked(np.asarray(column).astype(np.int64), num_physical_rows)
+    return _checked(as_numbers(column).astype(np.int64), num_physical_rows)
 
 
 def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
