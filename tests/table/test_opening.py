@@ -1,0 +1,277 @@
+"""Opening datasets that pylance wrote, and going through their versions; what it costs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import obstore
+import pytest
+
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
+from alance.format.table.naming import NamingScheme, manifest_name
+from alance.io.memory import MemoryStore
+from alance.io.registry import StoreRegistry
+from alance.io.trace import trace
+from alance.ops import opening
+from alance.ops.opening import open_snapshot
+from tests.table.conftest import History, asked, make_history, numbers
+
+if TYPE_CHECKING:
+    from alance.io.store import Store
+    from alance.session import Session
+
+
+async def test_latest(history: History, session: Session) -> None:
+    with trace() as recorder:
+        snapshot = await open_snapshot(history.path, session=session)
+    assert asked(recorder) == ["get", "list"]
+    assert (snapshot.version, snapshot.uri) == (4, history.path)
+    assert snapshot.schema.to_arrow() == history.lance.schema
+    assert (await snapshot.live_counts()).tolist() == [9, 5]
+    assert not snapshot.is_remote
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+async def test_named_version(history: History, session: Session, version: int) -> None:
+    with trace() as recorder:
+        snapshot = await open_snapshot(history.path, version=version, session=session)
+        rows = await snapshot.live_counts()
+    assert asked(recorder) == ["get"]
+    assert snapshot.version == version
+    assert rows.sum() == history.at(version).count_rows()
+    assert snapshot.schema.to_arrow() == history.at(version).schema
+
+
+async def test_versions(history: History, session: Session) -> None:
+    snapshot = await open_snapshot(history.path, version=2, session=session)
+    with trace() as recorder:
+        found = await opening.versions(snapshot)
+    assert asked(recorder) == ["get"] * 4 + ["list"]
+    expected = history.lance.versions()
+    assert [one.version for one in found] == [one["version"] for one in expected]
+    assert [dict(one.metadata) for one in found] == [one["metadata"] for one in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.timestamp is not None
+        assert mine.timestamp.timestamp() == pytest.approx(theirs["timestamp"].timestamp())
+    with trace() as recorder:
+        assert await opening.latest_version(snapshot) == 4
+    assert asked(recorder) == ["list"]
+
+
+async def test_asof(history: History, session: Session) -> None:
+    times = [
+        one.timestamp
+        for one in await opening.versions(await open_snapshot(history.path, session=session))
+    ]
+    for number, time in enumerate(times):
+        assert time is not None
+        later = time + timedelta(microseconds=1)
+        found = await open_snapshot(history.path, asof=later, session=session)
+        assert found.version == number + 1
+        if number:
+            before = await open_snapshot(history.path, asof=time.isoformat(), session=session)
+            assert before.version == number
+    naive = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+    assert (await open_snapshot(history.path, asof=naive, session=session)).version == 4
+    with pytest.raises(NotFoundError, match="no version from before"):
+        await open_snapshot(history.path, asof="2001-01-01", session=session)
+
+
+@pytest.mark.parametrize("asof", ["yesterday", 5, ""])
+async def test_bad_times(history: History, session: Session, asof: object) -> None:
+    with pytest.raises(InvalidInputError, match="asof"):
+        await open_snapshot(history.path, asof=asof, session=session)  # type: ignore[arg-type]
+
+
+async def test_version_or_asof(history: History, session: Session) -> None:
+    with pytest.raises(InvalidInputError, match="one of them"):
+        await open_snapshot(history.path, version=1, asof="2030-01-01", session=session)
+
+
+async def test_checkout(history: History, session: Session) -> None:
+    latest = await open_snapshot(history.path, session=session)
+    with trace() as recorder:
+        assert await opening.checkout(latest, None) is latest
+        assert await opening.checkout(latest, 4) is latest
+    assert asked(recorder) == ["list"]  # the manifest is cached
+    with trace() as recorder:
+        second = await opening.checkout(latest, 2)
+    assert asked(recorder) == ["get"]
+    assert second.version == 2
+    assert (await opening.checkout(second, None)).version == 4
+
+
+async def test_checkout_sees_what_others_commit(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path)
+    snapshot = await open_snapshot(made.path, version=4, session=session)
+    assert await opening.checkout(snapshot, None) is snapshot
+    lance.write_dataset(numbers(0, 3).select(["a"]), made.path, mode="append")
+    newer = await opening.checkout(snapshot, None)
+    assert (newer.version, snapshot.version) == (5, 4)
+    shutil.rmtree(made.path)
+    for _ in range(5):
+        lance.write_dataset(numbers(0, 1), made.path, mode="overwrite")
+    again = await opening.checkout(newer, None)
+    assert again is not newer
+    assert (await again.live_counts()).tolist() == [1]
+
+
+@pytest.mark.parametrize("version", [0, 5, 99, (1 << 63) + 1, (1 << 64) - 1])
+async def test_no_such_version(history: History, session: Session, version: int) -> None:
+    with pytest.raises(NotFoundError, match=rf"t\.lance'.*no version {version}"):
+        await open_snapshot(history.path, version=version, session=session)
+
+
+@pytest.mark.parametrize("version", [-1, 1 << 64, 2.0, True])
+async def test_no_version_at_all(history: History, session: Session, version: object) -> None:
+    with pytest.raises(InvalidInputError, match="version"):
+        await open_snapshot(history.path, version=version, session=session)  # type: ignore[arg-type]
+
+
+async def test_no_dataset(tmp_path: Path, session: Session) -> None:
+    for path in (tmp_path, tmp_path / "none", "memory://nothing/here"):
+        with pytest.raises(NotFoundError, match=str(path)):
+            await open_snapshot(str(path), session=session)
+        with pytest.raises(NotFoundError, match=str(path)):
+            await open_snapshot(str(path), version=1, session=session)
+    (tmp_path / "t" / "_versions").mkdir(parents=True)
+    (tmp_path / "t" / "_versions" / "latest_version_hint.json").write_text('{"version":3}')
+    with pytest.raises(NotFoundError, match="there are no versions"):
+        await open_snapshot(str(tmp_path / "t"), session=session)
+
+
+async def test_v1_names(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path, enable_v2_manifest_paths=False)
+    for number in range(8):  # two digits: `10` sorts before `9`
+        lance.write_dataset(numbers(number, number + 1).select(["a"]), made.path, mode="append")
+    assert (Path(made.path) / "_versions" / "12.manifest").exists()
+    with trace() as recorder:
+        snapshot = await open_snapshot(made.path, session=session)
+    assert asked(recorder) == ["get", "list"]
+    assert snapshot.version == 12
+    assert (await open_snapshot(made.path, version=9, session=session)).version == 9
+    assert len(await opening.versions(snapshot)) == 12
+    newest = Path(made.path) / "_versions"
+    shutil.copy(newest / "12.manifest", newest / manifest_name(12, NamingScheme.V2))
+    with pytest.raises(CorruptFileError, match="both naming schemes"):
+        await open_snapshot(made.path, session=session)
+    assert (await open_snapshot(made.path, version=3, session=session)).version == 3
+
+
+async def test_detached_and_other_names_are_skipped(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path)
+    folder = Path(made.path) / "_versions"
+    newest = folder / manifest_name(4, NamingScheme.V2)
+    detached = (1 << 63) + 77
+    shutil.copy(newest, folder / manifest_name(detached, NamingScheme.V2))
+    for name in (".tmp3.manifest", "0.manifest-abc", f"{newest.name}-4f2a"):
+        (folder / name).write_bytes(b"")
+    snapshot = await open_snapshot(made.path, session=session)
+    assert snapshot.version == 4
+    assert len(await opening.versions(snapshot)) == 4
+    found = await open_snapshot(made.path, version=detached, session=session)
+    assert (await found.live_counts()).tolist() == [9, 5]
+
+
+async def test_transactions(history: History, session: Session) -> None:
+    snapshot = await open_snapshot(history.path, session=session)
+    operations = ["Overwrite", "Append", "Delete", "Project"]
+    for version, operation in enumerate(operations, 1):
+        found = await opening.read_transaction(snapshot, version)
+        assert found is not None
+        assert found.operation == operation
+        theirs = history.lance.read_transaction(version)
+        assert theirs is not None
+        assert (found.uuid, found.read_version) == (theirs.uuid, theirs.read_version)
+    with trace() as recorder:
+        last = await opening.read_transaction(snapshot)
+    assert asked(recorder) == []
+    assert last is not None
+    assert last.operation == "Project"
+    first = await opening.read_transaction(snapshot, 1)
+    assert first is not None
+    assert first.commit_message == "first"
+
+
+async def test_transaction_from_its_file(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path)
+    snapshot = await open_snapshot(made.path, version=2, session=session)
+    inline = snapshot.manifest.transaction
+    object.__setattr__(snapshot.manifest, "transaction", None)
+    found = await opening.read_transaction(snapshot)
+    assert found is not None
+    assert found.message == inline
+    for file in (Path(made.path) / "_transactions").iterdir():
+        file.unlink()
+    assert await opening.read_transaction(snapshot) is None
+
+
+async def test_unknown_features_are_named(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path)
+    file = Path(made.path) / "_versions" / manifest_name(4, NamingScheme.V2)
+    snapshot = await open_snapshot(made.path, session=session)
+    message = snapshot.manifest.message
+    message.reader_feature_flags |= 1 << 20
+    message.ClearField("transaction_section")
+    content = message.SerializeToString()
+    length = len(content).to_bytes(4, "little")
+    file.write_bytes(length + content + bytes(10) + b"\x02\0LANC")
+    with pytest.raises(UnsupportedError, match="1048576") as caught:
+        await open_snapshot(made.path, session=session)
+    assert "manifest" in caught.value.__notes__[0]
+
+
+async def test_old_file_versions_open_and_do_not_read(tmp_path: Path, session: Session) -> None:
+    path = str(tmp_path / "old")
+    lance.write_dataset(numbers(0, 10), path, data_storage_version="legacy")
+    snapshot = await open_snapshot(path, session=session)
+    assert (await snapshot.live_counts()).tolist() == [10]
+    assert snapshot.schema.to_arrow() == numbers(0, 1).schema
+    with pytest.raises(UnsupportedError, match=r"file version 0\.1"):
+        assert snapshot.handles[0].sources
+
+
+async def copy_into(store: Store, folder: str, top: str) -> None:
+    files = [one for one in Path(top).rglob("*") if one.is_file()]  # noqa: ASYNC240  # a test
+    for file in files:
+        content = file.read_bytes()
+        await store.put(f"{folder}/{file.relative_to(top)}", content)
+
+
+async def test_in_memory(history: History, session: Session) -> None:
+    store, folder = StoreRegistry.shared().open("memory://opening/some where")
+    await copy_into(store, folder, history.path)
+    opened = await open_snapshot("memory://opening/some where", session=session)
+    assert (await opened.live_counts()).tolist() == [9, 5]
+
+
+@pytest.mark.parametrize("kind", ["alance", "obstore"])
+async def test_in_given_stores(history: History, session: Session, kind: str) -> None:
+    given = MemoryStore("memory://given/") if kind == "alance" else obstore.store.MemoryStore()
+    store, folder = StoreRegistry.shared().open("t", store=given)
+    await copy_into(store, folder, history.path)
+    opened = await open_snapshot("t", store=given, session=session)
+    await opened.prepare(opened.handles)
+    assert opened.handles[0].deleted is not None
+    assert opened.handles[0].deleted.rows.tolist() == [3]
+    assert opened.handles[0].sources[0].location.startswith(f"{store.root}t/data/")
+
+
+async def test_the_loops_own_session(history: History) -> None:
+    snapshot = await open_snapshot(history.path)
+    assert snapshot.session is (await open_snapshot(history.path)).session
+    await snapshot.session.aclose()
+
+
+async def test_spoiled_manifests_say_where(tmp_path: Path, session: Session) -> None:
+    made = make_history(tmp_path)
+    file = Path(made.path) / "_versions" / manifest_name(4, NamingScheme.V2)
+    file.write_bytes(json.dumps({"version": 4}).encode())
+    with pytest.raises(CorruptFileError) as caught:
+        await open_snapshot(made.path, session=session)
+    assert file.name in caught.value.__notes__[0]
