@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
 import pytest
 
+from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, parse_manifest
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Iterable
 
+    from lance import LanceDataset
+
+    from alance.format.proto import table_pb2
     from alance.io.trace import Recorder
 
 
@@ -34,9 +38,9 @@ class History:
     """A dataset: version 1 rows 0-9, 2 rows 10-14 more, 3 without row 3, 4 without column b."""
 
     path: str
-    lance: lance.LanceDataset
+    lance: LanceDataset
 
-    def at(self, version: int) -> lance.LanceDataset:
+    def at(self, version: int) -> LanceDataset:
         return self.lance.checkout_version(version)
 
 
@@ -61,3 +65,14 @@ def asked(recorder: Recorder) -> list[str]:
 
 def kinds(found: Iterable[str]) -> list[str]:
     return sorted("get" if kind == "tail" else kind for kind in found)
+
+
+def edit_manifest(path: str, edit: Callable[[table_pb2.Manifest], None]) -> None:
+    """Change the latest manifest (V2 names) of a dataset in place; its other sections go."""
+    file = min((Path(path) / "_versions").glob("*.manifest"))
+    message = parse_manifest(memoryview(file.read_bytes()), "m").message
+    message.ClearField("transaction_section")
+    message.ClearField("index_section")
+    edit(message)
+    content = message.SerializeToString()
+    file.write_bytes(LENGTH.pack(len(content)) + content + FOOTER.pack(0, 0, 2, MAGIC))

@@ -6,7 +6,7 @@ import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import obstore
@@ -19,9 +19,10 @@ from alance.io.registry import StoreRegistry
 from alance.io.trace import trace
 from alance.ops import opening
 from alance.ops.opening import open_snapshot
-from tests.table.conftest import History, asked, make_history, numbers
+from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:
+    from alance.format.proto import table_pb2
     from alance.io.store import Store
     from alance.session import Session
 
@@ -52,7 +53,7 @@ async def test_versions(history: History, session: Session) -> None:
     with trace() as recorder:
         found = await opening.versions(snapshot)
     assert asked(recorder) == ["get"] * 4 + ["list"]
-    expected = history.lance.versions()
+    expected: list[Any] = history.lance.versions()
     assert [one.version for one in found] == [one["version"] for one in expected]
     assert [dict(one.metadata) for one in found] == [one["metadata"] for one in expected]
     for mine, theirs in zip(found, expected, strict=True):
@@ -213,14 +214,11 @@ async def test_transaction_from_its_file(tmp_path: Path, session: Session) -> No
 
 async def test_unknown_features_are_named(tmp_path: Path, session: Session) -> None:
     made = make_history(tmp_path)
-    file = Path(made.path) / "_versions" / manifest_name(4, NamingScheme.V2)
-    snapshot = await open_snapshot(made.path, session=session)
-    message = snapshot.manifest.message
-    message.reader_feature_flags |= 1 << 20
-    message.ClearField("transaction_section")
-    content = message.SerializeToString()
-    length = len(content).to_bytes(4, "little")
-    file.write_bytes(length + content + bytes(10) + b"\x02\0LANC")
+
+    def set_flag(message: table_pb2.Manifest) -> None:
+        message.reader_feature_flags |= 1 << 20
+
+    edit_manifest(made.path, set_flag)
     with pytest.raises(UnsupportedError, match="1048576") as caught:
         await open_snapshot(made.path, session=session)
     assert "manifest" in caught.value.__notes__[0]
