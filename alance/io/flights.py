@@ -9,6 +9,7 @@ its interest at once, and a flight that nobody waits for is dropped.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,6 +37,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self.reason = reason
         self.recorder = recorder
         self.buffers: list[memoryview | None] = [None] * num_ranges
+        self.unplanned = 0  # ranges that no flight is expected to bring yet
         self._parts: list[tuple[int, list[Part]]] = []
         self._missing: set[Flight] = set()
 
@@ -48,6 +50,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
 
     def expect(self, number: int, parts: list[Part]) -> None:
         """Range `number` is the bytes of these parts, one after the other."""
+        self.unplanned -= 1
         self._parts.append((number, parts))
         for flight, _, _ in parts:
             if flight.buffer is None:
@@ -67,7 +70,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
 
     def finish_if_complete(self) -> None:
         """Give the buffers if nothing is missing."""
-        if self._missing or self.done():
+        if self._missing or self.unplanned or self.done():
             return
         for number, parts in self._parts:
             pieces = [flight.slice(start, stop) for flight, start, stop in parts]
@@ -152,20 +155,24 @@ class Lane:
         self._num_requests = 0
         self._num_bytes = 0
 
-    def find(self, path: str, start: int, stop: int) -> Flight | None:
-        """A flight that will bring these bytes."""
-        flights = self.air.get(path)
+    def find(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Flight | None]:
+        """For each range of an object, a flight that will bring all of it."""
+        flights = sorted(self.air.get(path, {}).values(), key=lambda flight: flight.start)
         if not flights:
-            return None
-        exact = flights.get((start, stop))
-        if exact is not None:
-            return exact
-        if len(flights) > 64:  # a scan; its ranges are its own
-            return None
-        for flight in flights.values():
-            if flight.start <= start and stop <= flight.stop:
-                return flight
-        return None
+            return [None] * len(ranges)
+        # Of the flights that begin no later than a range, the one that reaches farthest.
+        farthest: list[Flight] = []
+        for flight in flights:
+            if farthest and farthest[-1].stop >= flight.stop:
+                flight = farthest[-1]
+            farthest.append(flight)
+        starts = [flight.start for flight in flights]
+        found: list[Flight | None] = []
+        for start, stop in ranges:
+            position = bisect_right(starts, start) - 1
+            covers = position >= 0 and farthest[position].stop >= stop
+            found.append(farthest[position] if covers else None)
+        return found
 
     def book(self, path: str, start: int, stop: int) -> Flight:
         """A new flight, at the end of the queue."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Copying this much from the page cache takes 0.2 ms, little more than a hop to a thread.
 INLINE_BYTES: Final = 1 << 20
 INLINE_RANGES: Final = 512
+PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
 Wanted: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
 # `list` itself is a method of the scheduler.
@@ -103,6 +104,7 @@ class Scheduler:
                 return read
             if not found:
                 is_whole = False
+                read.unplanned += len(wanted)
                 pending = self._pending.setdefault((location, bulk), [])
                 pending += [(read, number, start, stop) for number, start, stop in wanted]
         if is_whole:
@@ -223,34 +225,36 @@ class Scheduler:
         return True
 
     def _plan(self) -> None:
-        """All that was asked for in this turn of the loop: join, merge, send."""
+        """All that was asked for in this turn of the loop: join, merge, send.
+
+        Objects are planned one after the other; what takes long goes on in the next turn.
+        """
         self._planned = None
-        pending, self._pending = self._pending, {}
-        lanes: dict[str, Lane] = {}
-        reads: dict[Read, None] = {}
-        for location, bulk in sorted(pending, key=lambda one: not one[1]):
-            wanted = [one for one in pending[location, bulk] if not one[0].done()]
-            reads.update((one[0], None) for one in wanted)
+        deadline = trace.now() + PLAN_SECONDS
+        while self._pending:
+            location, bulk = next(iter(self._pending))
+            asked = self._pending.pop((location, bulk))
+            wanted = [one for one in asked if not one[0].done()]
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                lanes[store.root] = lane
                 self._book(lane, path, wanted, bulk=bulk)
+                lane.send()
             except Exception as error:
                 for read, *_ in wanted:
                     read.failed(error)
-        for lane in lanes.values():
-            lane.send()
-        for read in reads:
-            read.finish_if_complete()
+            if self._pending and trace.now() > deadline:
+                loop = asyncio.get_running_loop()
+                self._planned = loop.call_soon(self._plan)
+                return
 
     @staticmethod
     def _book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool) -> None:
         profile = lane.store.profile
         new: Wanteds = []
-        for one in wanted:
+        flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
+        for one, flight in zip(wanted, flown, strict=True):
             read, number, start, stop = one
-            flight = lane.find(path, start, stop)
             if flight is None:
                 new.append(one)
             else:

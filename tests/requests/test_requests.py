@@ -1,0 +1,215 @@
+"""What is asked of an object store: numbers of requests and rounds, as the server saw them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.io.profile import S3
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from alance.testing.lab import Lab
+
+FILES, ROWS = 6, 60_000  # rows a file
+
+
+def wide_table(rows: int, seed: int) -> pa.Table:
+    """Sixteen columns as lineitem has them: keys, numbers, flags, dates, text."""
+    rng = np.random.default_rng(seed)
+    words = np.array(["carefully", "final", "deposits", "sleep", "quickly", "ironic", "above"])
+    columns: dict[str, pa.Array] = {}
+    for number in range(4):
+        columns[f"key{number}"] = pa.array(rng.integers(0, 1 << 40, rows))
+    for number in range(4):
+        cents = rng.integers(0, 10_000_000, rows)
+        columns[f"amount{number}"] = pa.array(cents / 100)
+    for number in range(3):
+        columns[f"day{number}"] = pa.array(rng.integers(8000, 11000, rows).astype("int32"))
+    for number in range(3):
+        columns[f"flag{number}"] = pa.array(words[rng.integers(0, 4, rows)])
+    for number in range(2):
+        picked = words[rng.integers(0, len(words), (rows, 5))]
+        texts = [f"{' '.join(row)} {n}" for n, row in enumerate(picked)]
+        columns[f"text{number}"] = pa.array(texts)
+    return pa.table(columns)
+
+
+@dataclass
+class Asked:
+    """What the server saw of a piece of code."""
+
+    records: list[dict[str, object]]
+    recorder: alance.Recorder
+
+    @property
+    def operations(self) -> list[str]:
+        return [str(one["op"]).lower() for one in self.records]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class Server:
+    """The lab with a table of six files, and a way to watch it."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.uri = "s3://lab/wide.lance"
+        self.sessions: list[alance.Session] = []
+
+    async def open(self, **options: object) -> alance.Dataset:
+        session = alance.Session()
+        self.sessions.append(session)
+        return await alance.dataset(
+            self.uri,
+            storage_options=self.lab.lance_options(),
+            session=session,
+            **options,  # type: ignore[arg-type]
+        )
+
+    async def watch(self, awaitable: object) -> Asked:
+        with self.lab.recording() as seen, alance.trace() as recorder:
+            await awaitable  # type: ignore[misc]
+        return Asked([one for one in seen.records if "op" in one], recorder)
+
+
+@pytest.fixture(scope="module")
+def _wide_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wide") / "wide.lance"
+    for number in range(FILES):
+        lance.write_dataset(wide_table(ROWS, number), path, mode="append" if number else "create")
+    return path
+
+
+@pytest.fixture
+async def server(lineitem_lab: Lab, _wide_table: Path) -> AsyncIterator[Server]:
+    target = Path(lineitem_lab.root) / "lab" / "wide.lance"
+    if not target.exists():
+        shutil.copytree(_wide_table, target)
+        lineitem_lab.rescan()
+    lineitem_lab.config(latency_ms=5)
+    server = Server(lineitem_lab)
+    yield server
+    for session in server.sessions:
+        await session.aclose()
+
+
+async def test_opening_costs_a_list_and_a_get(server: Server) -> None:
+    asked = await server.watch(server.open())
+    assert asked.operations == ["list", "get"]
+    assert asked.recorder.rounds == 2
+
+
+async def test_a_named_version_costs_a_get(server: Server) -> None:
+    asked = await server.watch(server.open(version=3))
+    assert asked.operations == ["get"]
+
+
+async def test_a_large_manifest_costs_one_get(lineitem_lab: Lab, tmp_path: Path) -> None:
+    uri = str(tmp_path / "many")
+    lance.write_dataset(pa.table({"x": range(3000)}), uri, max_rows_per_file=1)
+    manifest = max((Path(uri) / "_versions").glob("*.manifest"), key=lambda one: one.stat().st_size)
+    assert manifest.stat().st_size > 64 << 10
+    shutil.copytree(uri, Path(lineitem_lab.root) / "lab" / "many.lance")
+    lineitem_lab.rescan()
+    server = Server(lineitem_lab)
+    server.uri = "s3://lab/many.lance"
+    asked = await server.watch(server.open())
+    assert asked.operations == ["list", "get"]
+    await server.sessions[0].aclose()
+
+
+async def test_a_cold_take_of_a_row_costs_four_rounds_with_list_and_manifest(
+    server: Server,
+) -> None:
+    async def cold() -> None:
+        dataset = await server.open()
+        await dataset.take([123_456])
+
+    asked = await server.watch(cold())
+    assert asked.operations.count("list") == 1
+    assert asked.recorder.rounds <= 4
+    assert len(asked) <= 3 + 16
+
+
+async def test_a_warm_take_of_a_row_costs_one_round(server: Server) -> None:
+    dataset = await server.open()
+    await dataset.take([200_000])
+    asked = await server.watch(dataset.take([200_001]))
+    assert asked.recorder.rounds == 1
+    assert len(asked) <= 16
+
+
+async def test_other_columns_of_an_open_handle_cost_one_round(server: Server) -> None:
+    dataset = await server.open()
+    await dataset.take([7], ["key0", "amount1"])
+    asked = await server.watch(dataset.take([7], ["day2", "flag0", "key3"]))
+    assert asked.recorder.rounds == 1
+
+
+async def test_many_rows_in_one_wave_and_the_fewest_requests(server: Server) -> None:
+    rows = sorted(random.Random(4).sample(range(FILES * ROWS), 100))
+    dataset = await server.open()
+    cold = await server.watch(dataset.take(rows))
+    assert cold.recorder.rounds <= 3
+    warm = await server.watch(dataset.take(rows))
+    assert warm.recorder.rounds == 1
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for event in warm.recorder.events:
+        spans.setdefault(event.location, []).append((event.start, event.stop))
+    for found in spans.values():
+        found.sort()
+        for (_, stop), (start, _) in pairwise(found):
+            assert start - stop > S3.take_gap, "two requests that one could have served"
+    theirs = lance.dataset(server.uri, storage_options=server.lab.lance_options())
+    theirs.take(rows)
+    with server.lab.recording() as seen:
+        theirs.take(rows)
+    assert len(warm) * 2 <= len([one for one in seen.records if "op" in one])
+
+
+async def test_concurrent_callers_share_requests(server: Server) -> None:
+    dataset = await server.open()
+    await dataset.take([0], ["key0"])
+
+    async def many() -> None:
+        await asyncio.gather(*(dataset.take([n], ["key0"]) for n in range(64)))
+
+    asked = await server.watch(many())
+    assert len(asked) <= 2
+
+
+async def test_a_scan_reads_ahead_in_large_requests(server: Server) -> None:
+    dataset = await server.open()
+    total = sum(
+        path.stat().st_size
+        for path in (Path(server.lab.root) / "lab" / "wide.lance" / "data").iterdir()
+    )
+    asked = await server.watch(dataset.to_table())
+    assert asked.recorder.num_bytes < 1.3 * total
+    assert len(asked) <= 12 * FILES
+
+
+async def test_counting_rows_reads_nothing(server: Server) -> None:
+    dataset = await server.open()
+    asked = await server.watch(dataset.count_rows())
+    assert len(asked) == 0
+
+
+async def test_checking_out_the_latest_version_again_costs_a_list(server: Server) -> None:
+    dataset = await server.open()
+    asked = await server.watch(dataset.checkout_latest())
+    assert asked.operations == ["list"]
