@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from alance.testing.lab import Lab
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from alance.testing.lab import Lab
 
 settings.register_profile("soak", max_examples=20_000, deadline=None)
 
@@ -27,8 +27,6 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def _lineitem_server() -> Iterator[Lab]:
-    from alance.testing.lab import Lab
-
     with Lab() as lab:
         shutil.copytree(GOLDEN / "lineitem.lance", Path(lab.root) / "lab" / "lineitem.lance")
         lab.rescan()

@@ -10,12 +10,11 @@ import pytest
 from obstore import store as obstore_stores
 
 from alance.io.registry import StoreRegistry
+from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from alance.testing.lab import Lab
 
     from alance.io.store import Store
 
@@ -24,7 +23,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[Lab]:
-    with pytest.importorskip("alance.testing.lab").Lab() as lab:
+    with Lab() as lab:
         yield lab
 
 

@@ -1,0 +1,251 @@
+"""The objects of the lab: files of a folder with entity tags, conditions and ranges over them."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import shutil
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REASONS: Final = {
+    100: "Continue",
+    200: "OK",
+    204: "No Content",
+    206: "Partial Content",
+    304: "Not Modified",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    412: "Precondition Failed",
+    416: "Range Not Satisfiable",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Slow Down",
+}
+ERROR_CODES: Final = {
+    400: "InvalidRequest",
+    404: "NoSuchKey",
+    409: "ConditionalRequestConflict",
+    412: "PreconditionFailed",
+    416: "InvalidRange",
+    429: "TooManyRequests",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "SlowDown",
+}
+XML_HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
+XMLNS: Final = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+
+
+Content: TypeAlias = bytes | bytearray | memoryview
+Part: TypeAlias = tuple[str, int, str]  # file, bytes, entity tag
+
+
+class Fault(Exception):
+    """An answer other than the plain one: carries the status."""
+
+    def __init__(self, status: int, code: str | None = None, message: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code or ERROR_CODES.get(status, "Error")
+        self.message = message
+
+
+class Blob:
+    """One stored object's metadata."""
+
+    __slots__ = ("etag", "mtime", "size")
+
+    def __init__(self, size: int, etag: str, mtime: float) -> None:
+        self.size, self.etag, self.mtime = size, etag, mtime
+
+
+class Bucket:
+    """The keys of one bucket, sorted, over one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blobs: dict[str, Blob] = {}
+        self.keys: list[str] = []
+
+    def scan(self, tag: Callable[[], str]) -> None:
+        self.blobs.clear()
+        base = str(self.folder)
+        for where, _, names in os.walk(base):
+            for name in names:
+                path = os.path.join(where, name)
+                st = os.stat(path)
+                key = os.path.relpath(path, base).replace(os.sep, "/")
+                self.blobs[key] = Blob(st.st_size, tag(), st.st_mtime)
+        self.keys = sorted(self.blobs)
+
+    def put(self, key: str, blob: Blob) -> None:
+        if key not in self.blobs:
+            bisect.insort(self.keys, key)
+        self.blobs[key] = blob
+
+    def drop(self, key: str) -> None:
+        if self.blobs.pop(key, None) is not None:
+            at = bisect.bisect_left(self.keys, key)
+            del self.keys[at]
+
+
+class ObjectStore:
+    """Buckets as the top-level folders of a root folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        self.temp = root / ".uploads"
+        shutil.rmtree(self.temp, ignore_errors=True)
+        self.temp.mkdir()
+        self._tags = itertools.count(1)
+        self._run = f"{time.time_ns():x}"
+        self.buckets: dict[str, Bucket] = {}
+        self.uploads: dict[str, dict[int, Part]] = {}
+        self.fds: OrderedDict[str, int] = OrderedDict()
+        self.rescan()
+
+    def tag(self) -> str:
+        return f'"{self._run}-{next(self._tags):x}"'
+
+    def rescan(self) -> None:
+        self.close()
+        self.buckets.clear()
+        for entry in sorted(self.root.iterdir()):
+            if entry.is_dir() and not entry.name.startswith("."):
+                bucket = self.buckets[entry.name] = Bucket(entry)
+                bucket.scan(self.tag)
+
+    def close(self) -> None:
+        while self.fds:
+            os.close(self.fds.popitem()[1])
+
+    def bucket(self, name: str) -> Bucket:
+        try:
+            return self.buckets[name]
+        except KeyError:
+            raise Fault(404, "NoSuchBucket", name) from None
+
+    def blob(self, bucket: Bucket, key: str) -> Blob:
+        try:
+            return bucket.blobs[key]
+        except KeyError:
+            raise Fault(404, "NoSuchKey", key) from None
+
+    def path(self, bucket: Bucket, key: str) -> str:
+        if ".." in key.split("/") or not key:
+            raise Fault(400, "InvalidRequest", key)
+        return f"{bucket.folder}/{key}"
+
+    def fd(self, path: str) -> int:
+        fd = self.fds.get(path)
+        if fd is not None:
+            self.fds.move_to_end(path)
+            return fd
+        fd = self.fds[path] = os.open(path, os.O_RDONLY)
+        if len(self.fds) > 512:
+            os.close(self.fds.popitem(last=False)[1])
+        return fd
+
+    def forget(self, path: str) -> None:
+        fd = self.fds.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def install(self, bucket: Bucket, key: str, temp: str, size: int) -> Blob:
+        path = self.path(bucket, key)
+        self.forget(path)
+        try:
+            os.replace(temp, path)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.replace(temp, path)
+        blob = Blob(size, self.tag(), time.time())
+        bucket.put(key, blob)
+        return blob
+
+    def write(self, bucket: Bucket, key: str, data: Content) -> Blob:
+        temp = f"{self.temp}/{next(self._tags):x}"
+        with open(temp, "wb", buffering=0) as out:
+            view = memoryview(data)
+            while view:
+                view = view[out.write(view) :]
+        return self.install(bucket, key, temp, len(data))
+
+    def delete(self, bucket: Bucket, key: str) -> None:
+        if key in bucket.blobs:
+            path = self.path(bucket, key)
+            self.forget(path)
+            os.unlink(path)
+            bucket.drop(key)
+
+
+def etags(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",")]
+
+
+def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
+    """If-None-Match and If-Match on a write."""
+    none = headers.get("if-none-match")
+    if none is not None and blob is not None and (none.strip() == "*" or blob.etag in etags(none)):
+        raise Fault(412, message="At least one of the pre-conditions you specified did not hold")
+    match = headers.get("if-match")
+    if match is not None:
+        if blob is None:
+            raise Fault(404, "NoSuchKey")
+        if match.strip() != "*" and blob.etag not in etags(match):
+            raise Fault(
+                412, message="At least one of the pre-conditions you specified did not hold"
+            )
+
+
+def check_read(blob: Blob, headers: dict[str, str]) -> None:
+    match = headers.get("if-match")
+    if match is not None and match.strip() != "*" and blob.etag not in etags(match):
+        raise Fault(412, message="If-Match")
+    none = headers.get("if-none-match")
+    if none is not None and (none.strip() == "*" or blob.etag in etags(none)):
+        raise Fault(304)
+
+
+def parse_range(value: str, size: int) -> tuple[int, int] | None:
+    """bytes=a-b / a- / -n as a half-open pair; None where the header is not one simple range."""
+    if not value.startswith("bytes=") or "," in value:
+        return None
+    first, _, last = value[6:].partition("-")
+    try:
+        if not first:
+            want = int(last)
+            if want == 0 or size == 0:
+                raise Fault(416)
+            return max(0, size - want), size
+        start = int(first)
+        stop = int(last) + 1 if last else size
+    except ValueError:
+        return None
+    if start >= size:
+        raise Fault(416)
+    return (start, min(stop, size)) if stop > start else None
+
+
+def unchunk(data: bytes) -> bytes:
+    """The payload of an aws-chunked body."""
+    out: list[bytes] = []
+    at = 0
+    while True:
+        end = data.index(b"\r\n", at)
+        size = int(data[at:end].split(b";")[0], 16)
+        if size == 0:
+            return b"".join(out)
+        out.append(data[end + 2 : end + 2 + size])
+        at = end + 2 + size + 2
