@@ -1,1 +1,60 @@
-"""Asyncio, object-store-native access to Lance tables."""
+"""Asyncio, object-store-native access to Lance tables.
+
+dataset = await alance.dataset("s3://bucket/table")
+rows = await dataset.take([7, 42])
+async for batch in dataset.to_batches(filter="price > 10"):
+    ...
+"""
+
+from alance.datasets import Dataset, dataset
+from alance.errors import (
+    AccessError,
+    AlanceError,
+    AlreadyExistsError,
+    CommitConflictError,
+    CommitStateUnknownError,
+    CorruptFileError,
+    ForkedError,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflictError,
+    StoreError,
+    UnsupportedError,
+)
+from alance.file_version import FileVersion
+from alance.files import FileReader
+from alance.fragment import DatasetFragment
+from alance.io.trace import Recorder, trace
+from alance.ops.blobs import BlobFile
+from alance.ops.options import ScanOptions
+from alance.ops.refs import Branches, Tags
+from alance.scanner import Scanner
+from alance.session import Session
+
+__all__ = [
+    "AccessError",
+    "AlanceError",
+    "AlreadyExistsError",
+    "BlobFile",
+    "Branches",
+    "CommitConflictError",
+    "CommitStateUnknownError",
+    "CorruptFileError",
+    "Dataset",
+    "DatasetFragment",
+    "FileReader",
+    "FileVersion",
+    "ForkedError",
+    "InvalidInputError",
+    "NotFoundError",
+    "Recorder",
+    "RetryableConflictError",
+    "ScanOptions",
+    "Scanner",
+    "Session",
+    "StoreError",
+    "Tags",
+    "UnsupportedError",
+    "dataset",
+    "trace",
+]

@@ -1,1 +1,11 @@
-"""Predicates and projections."""
+"""Filters and projections: SQL text or pyarrow expressions to evaluators of record batches."""
+
+from alance.expr.predicate import (
+    Computed,
+    Predicate,
+    parse_filter,
+    parse_projection,
+    predicate_from_arrow,
+)
+
+__all__ = ["Computed", "Predicate", "parse_filter", "parse_projection", "predicate_from_arrow"]

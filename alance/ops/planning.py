@@ -136,4 +136,3 @@ async def narrow(
         skip = 0
         left = None if left is None else left - taken
     return kept, spans, replace(options, limit=None, offset=None)
-

@@ -1,0 +1,214 @@
+"""Numbers: + - * / %, signs, and the mathematical functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.coercion import common_type, convert, is_number
+from alance.expr.exact import number_value, scalar_of, scale_of
+from alance.expr.problem import Problem
+from alance.expr.tree import Literal, Node, Value, broadcast, call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_DIGITS: Final = 400  # an integer literal longer than this is infinite as a float, too
+
+
+def number_literal(digits: str) -> Literal:
+    """A number as written: int64, uint64 or float64, the first that holds it."""
+    plain = digits.lstrip("-")
+    if plain.isdigit() and len(plain) <= MAX_DIGITS:
+        whole = int(digits)
+        if -(1 << 63) <= whole < 1 << 63:
+            return Literal(pa.scalar(whole, pa.int64()), digits)
+        if 0 <= whole < 1 << 64:
+            return Literal(pa.scalar(whole, pa.uint64()), digits)
+    return Literal(pa.scalar(float(digits), pa.float64()), digits)
+
+
+def arithmetic(op: str, left: Node, right: Node) -> Node:
+    """One of + - * / %: wraps on overflow, integers divide towards zero.
+
+    Raises:
+        Problem: the types do not go together.
+    """
+    types = left.type, right.type
+    if all(pa.types.is_date(t) for t in types) and op == "-":
+        return call("-", _days_between, left, right)
+    if all(pa.types.is_timestamp(t) for t in types) and op == "-":
+        common = common_type(*types)
+        return call("-", pc.subtract, convert(left, common), convert(right, common))
+    if any(pa.types.is_duration(t) for t in types) and op in "+-":
+        return call(op, KERNELS[op], left, right)
+    if not all(is_number(t) or pa.types.is_null(t) for t in types):
+        raise Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")
+    common = common_type(*types)
+    if common is None or pa.types.is_null(common):
+        return Literal(pa.scalar(None, pa.int64()))
+    if pa.types.is_decimal(common):
+        return _decimal(op, left, right)
+    if pa.types.is_float16(common):
+        common = pa.float32()
+    return call(op, KERNELS[op], convert(left, common), convert(right, common))
+
+
+def fitted(literal: Literal, type_: pa.DataType) -> Literal:
+    """A numeric literal in the type of the column beside it, where it fits exactly."""
+    number = number_value(literal) if literal.value.is_valid else None
+    scale = scale_of(type_)
+    if number is None or isinstance(number, float):
+        return literal
+    if pa.types.is_floating(type_):
+        return Literal(pa.scalar(float(literal.digits or literal.value.as_py()), type_))
+    if scale is None or scale.quantity != "number":
+        return literal
+    whole = number / scale.unit
+    if whole.denominator != 1 or not scale.low <= whole <= scale.high:
+        return literal
+    return Literal(scalar_of(type_, int(whole)))
+
+
+def negative(node: Node) -> Node:
+    """Minus.
+
+    Raises:
+        Problem: no signed number.
+    """
+    if isinstance(node, Literal) and node.digits is not None:
+        digits = node.digits
+        return number_literal(digits[1:] if digits.startswith("-") else "-" + digits)
+    if pa.types.is_unsigned_integer(node.type):
+        raise Problem(f"minus does not take {node.type}; cast it to a signed type")
+    return call("minus", pc.negate, single_width(node))
+
+
+def single_width(node: Node) -> Node:
+    """Half floats as single ones: the kernels know no others."""
+    return convert(node, pa.float32()) if pa.types.is_float16(node.type) else node
+
+
+def real(node: Node) -> Node:
+    """A number as a float: float32 stays, all others become float64.
+
+    Raises:
+        Problem: no number.
+    """
+    if not is_number(node.type) and not pa.types.is_null(node.type):
+        raise Problem(f"expected a number, found {node.type}")
+    if pa.types.is_float16(node.type):
+        return convert(node, pa.float32())
+    return node if pa.types.is_float32(node.type) else convert(node, pa.float64())
+
+
+def real_function(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of a function of floats."""
+    return lambda name, args: call(name, kernel, *map(real, args))
+
+
+def absolute(name: str, args: list[Node]) -> Node:
+    """abs(x): fails on the smallest integer, whose absolute value its type does not hold."""
+    if pa.types.is_unsigned_integer(args[0].type):
+        return args[0]
+    return call(name, pc.abs_checked, single_width(args[0]))
+
+
+def rounding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of round, trunc, floor or ceil: decimals stay decimals, integers become floats.
+
+    Not of trunc to digits: `kernel` gets the number of digits only if one is given.
+    """
+
+    def build(name: str, args: list[Node]) -> Node:
+        node = args[0] if pa.types.is_decimal(args[0].type) else real(args[0])
+        if len(args) == 1:
+            return call(name, kernel, node)
+        digits = whole_argument(name, args[1], -400, 400)
+        return call(name, lambda values: kernel(values, digits), node)
+
+    return build
+
+
+def round_half_up(values: pa.Array, digits: int = 0) -> pa.Array:
+    """Halves away from zero."""
+    return pc.round(values, ndigits=digits, round_mode="half_towards_infinity")
+
+
+def round_to_zero(values: pa.Array, digits: int = 0) -> pa.Array:
+    """Digits cut off."""
+    return pc.round(values, ndigits=digits, round_mode="towards_zero")
+
+
+def whole_argument(name: str, node: Node, low: int, high: int) -> int:
+    """The value of an argument that has to be a whole literal within bounds.
+
+    Raises:
+        Problem: it is not.
+    """
+    if not isinstance(node, Literal):
+        raise Problem(f"{name}: expected a literal number, found a column", unsupported=True)
+    if not pa.types.is_integer(node.type) or not node.value.is_valid:
+        raise Problem(f"{name}: expected a whole number, found {node.value}")
+    number = int(node.value.as_py())
+    if not low <= number <= high:
+        raise Problem(f"{name}: {number} is not within {low} and {high}")
+    return number
+
+
+def is_nan(name: str, args: list[Node]) -> Node:
+    """isnan(x)."""
+    return call(name, pc.is_nan, real(args[0]))
+
+
+def modulo(name: str, args: list[Node]) -> Node:
+    """mod(a, b), as a function."""
+    return arithmetic("%", *args)
+
+
+def remainder(left: Value, right: Value) -> pa.Array:
+    """What is left of division towards zero; it has the sign of `left`."""
+    array = left if isinstance(left, pa.Array) else right
+    if pa.types.is_floating(array.type):
+        rows = len(array)
+        numbers = [broadcast(v, rows) for v in (left, right)]
+        valid = pc.and_(*[pc.is_valid(v) for v in numbers])
+        slots = [pc.fill_null(v, 0).to_numpy(zero_copy_only=False) for v in numbers]
+        with np.errstate(all="ignore"):
+            found = pa.array(np.fmod(*slots), array.type)
+        return found if pc.all(valid).as_py() else pc.if_else(valid, found, pa.scalar(None))
+    return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
+
+
+def _decimal(op: str, left: Node, right: Node) -> Node:
+    if op == "%":
+        raise Problem("% of decimals", unsupported=True)
+    sides = [convert(n, _decimal_of(n.type)) for n in (left, right)]
+    try:
+        return call(op, KERNELS[op], *sides)
+    except Problem:
+        wide = [convert(n, pa.decimal256(n.type.precision, n.type.scale)) for n in sides]
+        return call(op, KERNELS[op], *wide)
+
+
+def _decimal_of(type_: pa.DataType) -> pa.DataType:
+    return type_ if pa.types.is_decimal(type_) else pa.decimal128(20, 0)
+
+
+def _days_between(left: Value, right: Value) -> pa.Array:
+    numbers = [
+        pc.cast(pc.cast(pc.cast(v, pa.date32()), pa.int32()), pa.int64()) for v in (left, right)
+    ]
+    return pc.subtract(*numbers)
+
+
+KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": pc.divide,
+    "%": remainder,
+}

@@ -1,0 +1,274 @@
+"""From the syntax tree to nodes: one small builder for each kind of syntax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from alance.expr import logic, text
+from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
+from alance.expr.casts import cast, named_type
+from alance.expr.compare import NULL, compare, distinct
+from alance.expr.functions import apply
+from alance.expr.problem import Problem, unknown
+from alance.expr.tree import Column, Literal, Node, plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.expr.lexical import Source, Tree
+
+MAX_DEPTH: Final = 200
+
+_COMPARED: Final = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_COMPUTED: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+
+
+class Builder:
+    """Builds the nodes of one text over one schema."""
+
+    def __init__(self, source: Source, schema: pa.Schema) -> None:
+        self._source = source
+        self._schema = schema
+        self._depth = 0
+
+    def build(self, tree: Tree, around: Tree = None) -> Node:
+        """The node of a tree.
+
+        Raises:
+            InvalidInputError: a mistake, with its place in the text.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
+        self._depth += 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise self._source.too_deep()
+            builder = _BUILDERS.get(type(tree))
+            if builder is None:
+                kind = type(tree).__name__
+                raise Problem(f"{kind} is not supported in a {self._source.what}", unsupported=True)
+            return builder(self, tree)
+        except Problem as problem:
+            raise self._source.locate(problem, tree, around) from None
+        finally:
+            self._depth -= 1
+
+    def _all(self, trees: Sequence[Tree]) -> list[Node]:
+        return [self.build(tree) for tree in trees]
+
+    def column(self, tree: Tree) -> Node:
+        """A column, a nested field, or text in double quotes beside a column."""
+        parts = tree.parts
+        if any(not isinstance(part, exp.Identifier) for part in parts):
+            raise Problem(f"* is not supported in a {self._source.what}", unsupported=True)
+        names = [part.name for part in parts]
+        if names and self._schema.get_field_index(names[0]) < 0:
+            whole = ".".join(names)
+            if self._schema.get_field_index(whole) >= 0:
+                names = [whole]
+            elif len(parts) == 1 and self._is_double_quoted(parts[0]):
+                return Literal(pa.scalar(names[0]), name=names[0])
+            else:
+                raise unknown("column", names[0], self._schema.names)
+        return self._field(tuple(names))
+
+    def _field(self, path: tuple[str, ...]) -> Node:
+        arrow = plain_type(self._schema.field(path[0]).type)
+        for depth, name in enumerate(path[1:], 1):
+            if not pa.types.is_struct(arrow):
+                raise Problem(f"{'.'.join(path[:depth])!r} is {arrow}, it has no field {name!r}")
+            if arrow.get_field_index(name) < 0:
+                names = [arrow.field(number).name for number in range(arrow.num_fields)]
+                raise unknown("field", ".".join(path[: depth + 1]), names)
+            arrow = plain_type(arrow.field(name).type)
+        return Column(path, arrow)
+
+    def _is_double_quoted(self, identifier: Tree) -> bool:
+        start = identifier.meta.get("start")
+        return bool(
+            identifier.args.get("quoted")
+            and isinstance(start, int)
+            and self._source.text[start : start + 1] == '"'
+        )
+
+    def dot(self, tree: Tree) -> Node:
+        """A field of what is before the dot."""
+        return self._below(self.build(tree.this), tree.expression.name)
+
+    def bracket(self, tree: Tree) -> Node:
+        """`s['a']`: a field by name."""
+        if len(tree.expressions) != 1 or not getattr(tree.expressions[0], "is_string", False):
+            raise Problem("items of a list by number", unsupported=True)
+        return self._below(self.build(tree.this), tree.expressions[0].this)
+
+    def _below(self, node: Node, name: str) -> Node:
+        if not isinstance(node, Column):
+            raise Problem("fields of computed values", unsupported=True)
+        return self._field((*node.path, name))
+
+    def literal(self, tree: Tree) -> Node:
+        """Text or a number."""
+        return Literal(pa.scalar(tree.this)) if tree.is_string else number_literal(tree.this)
+
+    def chain(self, tree: Tree) -> Node:
+        """AND or OR, however many: chains lean to the left and may be long."""
+        kind, operands, rest = type(tree), [], tree
+        while isinstance(rest, kind):
+            operands.append(rest.expression)
+            rest = rest.this
+        operands.append(rest)
+        return logic.junction(kind is exp.And, self._all(operands[::-1]))
+
+    def negation(self, tree: Tree) -> Node:
+        """NOT."""
+        return logic.negation(self.build(tree.this))
+
+    def test(self, tree: Tree) -> Node:
+        """IS NULL, IS TRUE, IS FALSE."""
+        node, wanted = self.build(tree.this), tree.expression
+        if isinstance(wanted, exp.Null):
+            return logic.is_null(node)
+        if isinstance(wanted, exp.Boolean):
+            return logic.is_answer(node, bool(wanted.this))
+        raise Problem("IS: expected NULL, TRUE or FALSE")
+
+    def comparison(self, tree: Tree) -> Node:
+        """= != < <= > >=."""
+        return compare(_COMPARED[type(tree)], self.build(tree.this), self.build(tree.expression))
+
+    def sameness(self, tree: Tree) -> Node:
+        """IS [NOT] DISTINCT FROM."""
+        node = distinct(self.build(tree.this), self.build(tree.expression))
+        return logic.negation(node) if isinstance(tree, exp.NullSafeEQ) else node
+
+    def membership(self, tree: Tree) -> Node:
+        """IN a list."""
+        if tree.args.get("query") or tree.args.get("unnest") or not tree.expressions:
+            raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
+        return logic.is_in(self.build(tree.this), self._all(tree.expressions))
+
+    def between(self, tree: Tree) -> Node:
+        """BETWEEN."""
+        node, low, high = self._all([tree.this, tree.args["low"], tree.args["high"]])
+        return logic.between(node, low, high)
+
+    def like(self, tree: Tree, escape: str | None = None) -> Node:
+        """LIKE and ILIKE."""
+        node = text.like(
+            self.build(tree.this),
+            self.build(tree.expression),
+            escape,
+            ignore_case=isinstance(tree, exp.ILike),
+        )
+        return logic.negation(node) if tree.args.get("negate") else node
+
+    def escape(self, tree: Tree) -> Node:
+        """LIKE ... ESCAPE."""
+        inner = tree.this
+        mark = text.literal_text("escape", self.build(tree.expression))
+        if isinstance(inner, exp.Not):
+            return logic.negation(self.like(inner.this, mark))
+        return self.like(inner, mark)
+
+    def sum(self, tree: Tree) -> Node:
+        """+ - * / %: a literal takes the type of the column beside it where it fits."""
+        left, right = self.build(tree.this), self.build(tree.expression)
+        if isinstance(left, Literal) and not isinstance(right, Literal):
+            left = fitted(left, right.type)
+        elif isinstance(right, Literal) and not isinstance(left, Literal):
+            right = fitted(right, left.type)
+        return arithmetic(_COMPUTED[type(tree)], left, right)
+
+    def cast(self, tree: Tree) -> Node:
+        """CAST, `::`, and typed literals such as date '2020-01-01'."""
+        strict = not isinstance(tree, exp.TryCast)
+        return cast(self.build(tree.this), named_type(tree.args["to"]), strict=strict)
+
+    def case(self, tree: Tree) -> Node:
+        """CASE, of conditions or of values."""
+        default = tree.args.get("default")
+        whens = [branch.this for branch in tree.args["ifs"]]
+        values = self._all([branch.args["true"] for branch in tree.args["ifs"]])
+        conditions = self._all(whens)
+        if tree.this is not None:
+            subject = self.build(tree.this)
+            conditions = [compare("=", subject, condition) for condition in conditions]
+        return logic.case(conditions, values, self.build(default) if default is not None else None)
+
+    def function(self, tree: Tree) -> Node:
+        """A function by name."""
+        return apply(str(tree.this), self._all(tree.expressions))
+
+    def substring(self, tree: Tree) -> Node:
+        """SUBSTRING(text FROM first FOR count)."""
+        given = [tree.this, tree.args.get("start"), tree.args.get("length")]
+        return apply("substring", self._all([one for one in given if one is not None]))
+
+    def trim(self, tree: Tree) -> Node:
+        """TRIM(BOTH 'x' FROM text)."""
+        names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+        name = names.get(str(tree.args.get("position") or "").upper(), "trim")
+        given = [tree.this, tree.expression]
+        return apply(name, self._all([one for one in given if one is not None and one != ""]))
+
+    def position(self, tree: Tree) -> Node:
+        """POSITION(part IN text)."""
+        return apply("position", self._all([tree.this, tree.args["substr"]]))
+
+    def extract(self, tree: Tree) -> Node:
+        """EXTRACT(part FROM moment)."""
+        part = Literal(pa.scalar(tree.this.name.lower()))
+        return apply("date_part", [part, self.build(tree.expression)])
+
+    def hexadecimal(self, tree: Tree) -> Node:
+        """X'00ff'."""
+        try:
+            return Literal(pa.scalar(bytes.fromhex(tree.this), pa.binary()))
+        except ValueError:
+            raise Problem(f"X'{tree.this}': expected pairs of hexadecimal digits") from None
+
+
+_BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
+    **dict.fromkeys(_COMPARED, Builder.comparison),
+    **dict.fromkeys(_COMPUTED, Builder.sum),
+    exp.And: Builder.chain,
+    exp.Or: Builder.chain,
+    exp.Not: Builder.negation,
+    exp.Paren: lambda builder, tree: builder.build(tree.this),
+    exp.Is: Builder.test,
+    exp.In: Builder.membership,
+    exp.Between: Builder.between,
+    exp.Like: Builder.like,
+    exp.ILike: Builder.like,
+    exp.Escape: Builder.escape,
+    exp.NullSafeEQ: Builder.sameness,
+    exp.NullSafeNEQ: Builder.sameness,
+    exp.Column: Builder.column,
+    exp.Dot: Builder.dot,
+    exp.Bracket: Builder.bracket,
+    exp.Literal: Builder.literal,
+    exp.HexString: Builder.hexadecimal,
+    exp.Boolean: lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
+    exp.Null: lambda *_: NULL,
+    exp.Neg: lambda builder, tree: negative(builder.build(tree.this)),
+    exp.DPipe: lambda builder, tree: text.appended(
+        builder.build(tree.this), builder.build(tree.expression)
+    ),
+    exp.Cast: Builder.cast,
+    exp.TryCast: Builder.cast,
+    exp.Case: Builder.case,
+    exp.Anonymous: Builder.function,
+    exp.Substring: Builder.substring,
+    exp.Trim: Builder.trim,
+    exp.StrPosition: Builder.position,
+    exp.Extract: Builder.extract,
+}

@@ -1,0 +1,205 @@
+"""Comparisons: literals exactly, floats in total order, three-valued.
+
+Floats compare as DataFusion compares them: NaN equals NaN and lies above infinity, a NaN with its
+sign set lies below all. Against a literal the two zeros are equal, between columns -0.0 < 0.0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.coercion import is_bytes, is_text, unify
+from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
+from alance.expr.problem import Problem
+from alance.expr.tree import Literal, Node, Value, call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+
+    import numpy.typing as npt
+
+FLIPPED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+KERNELS: Final = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+NULL: Final = Literal(pa.scalar(None, pa.bool_()))
+
+# A literal between two whole numbers: compare with the one below. None: no value is equal.
+_BETWEEN: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
+_ABOVE_ALL: Final = {"<": True, "<=": True, "!=": True, "=": False, ">": False, ">=": False}
+_BELOW_ALL: Final = {"<": False, "<=": False, "!=": True, "=": False, ">": True, ">=": True}
+
+
+def compare(op: str, left: Node, right: Node) -> Node:
+    """One of = != < <= > >=; null where a side is null.
+
+    Raises:
+        Problem: the types do not compare.
+    """
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        op, left, right = FLIPPED[op], right, left
+    if is_nothing(left) or is_nothing(right):
+        if isinstance(left, Literal) and left.name is not None:
+            raise Problem(f"unknown column {left.name!r} (text takes single quotes)")
+        return NULL
+    if isinstance(right, Literal) and not isinstance(left, Literal):
+        return _against_literal(op, left, right)
+    if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
+        raise Problem(f"comparison of {left.type} and {right.type}", unsupported=True)
+    try:
+        left, right = unify(left, right)
+    except Problem:
+        raise _mismatch(op, left, right) from None
+    if pa.types.is_floating(left.type):
+        return call(op, lambda a, b: KERNELS[op](total_order(a), total_order(b)), left, right)
+    return call(op, KERNELS[op], left, right)
+
+
+def distinct(left: Node, right: Node) -> Node:
+    """IS DISTINCT FROM: not equal, two nulls being equal; never null."""
+    if is_nothing(left):
+        left, right = right, left
+    if is_nothing(right):
+        return call("is distinct from", pc.is_valid, left)
+    unequal = compare("!=", left, right)
+
+    def merge(differs: Value, a: Value, b: Value) -> pa.Array:
+        one_null = pc.xor(pc.is_null(a), pc.is_null(b))
+        return pc.or_(pc.fill_null(differs, False), one_null)
+
+    return call("is distinct from", merge, unequal, left, right)
+
+
+def is_nothing(node: Node) -> bool:
+    """Whether a node is a literal null."""
+    return isinstance(node, Literal) and not node.value.is_valid
+
+
+def constant(name: str, answer: bool, node: Node) -> Node:
+    """The same answer for every row, null where the node is null."""
+    scalar, nothing = pa.scalar(answer), pa.scalar(None, pa.bool_())
+
+    def spread(values: pa.Array) -> pa.Array:
+        if values.null_count == 0:
+            return pa.repeat(scalar, len(values))
+        return pc.if_else(pc.is_valid(values), scalar, nothing)
+
+    return call(name, spread, node)
+
+
+def total_order(values: Value) -> Value:
+    """Floats as integers of the same width that sort in IEEE total order."""
+    if isinstance(values, pa.Scalar):
+        return total_order(pa.repeat(values, 1))[0]
+    bits = values.type.bit_width
+    integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
+    pattern = values.view(integers)
+    negative = pc.negate(pc.cast(pc.less(pattern, pa.scalar(0, integers)), integers))
+    flip = pc.bit_wise_and(negative, pa.scalar((1 << (bits - 1)) - 1, integers))
+    return pc.bit_wise_xor(pattern, flip)
+
+
+def float_literal(literal: Literal, type_: pa.DataType) -> float | None:
+    """A numeric literal rounded to a float type, as a Python float; None for another literal."""
+    if number_value(literal) is None:
+        return None
+    number = float(literal.digits) if literal.digits else float(literal.value.as_py())
+    if pa.types.is_float32(type_):
+        with np.errstate(over="ignore"):
+            return float(np.float32(number))
+    if pa.types.is_float16(type_):
+        with np.errstate(over="ignore"):
+            return float(np.float16(number))
+    return number
+
+
+def _against_literal(op: str, node: Node, literal: Literal) -> Node:
+    if (scale := scale_of(node.type)) is not None:
+        number = exact_value(literal, node.type)
+        if number is None:
+            raise _mismatch(op, node, literal)
+        return _against_number(op, node, number / scale.unit)
+    if pa.types.is_floating(node.type):
+        value = float_literal(literal, node.type)
+        if value is None:
+            raise _mismatch(op, node, literal)
+        return _against_float(op, node, value)
+    fits = (
+        (is_text(node.type) and is_text(literal.type))
+        or (is_bytes(node.type) and (is_bytes(literal.type) or is_text(literal.type)))
+        or (pa.types.is_boolean(node.type) and pa.types.is_boolean(literal.type))
+    )
+    if not fits:
+        raise _mismatch(op, node, literal)
+    value = literal.value
+    if is_bytes(node.type) and is_text(value.type):
+        value = value.cast(pa.binary())
+    return call(op, lambda values: KERNELS[op](values, value), node)
+
+
+def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
+    scale = scale_of(node.type)
+    assert scale is not None
+    if number >= scale.high + 1:
+        return constant(op, _ABOVE_ALL[op], node)
+    if number < scale.low:
+        return constant(op, _BELOW_ALL[op], node)
+    whole = math.floor(number)
+    if whole != number:
+        if op not in _BETWEEN:
+            return constant(op, op == "!=", node)
+        op = _BETWEEN[op]
+    scalar, kernel = scalar_of(node.type, whole), KERNELS[op]
+    return call(op, lambda values: kernel(values, scalar), node)
+
+
+def _against_float(op: str, node: Node, number: float) -> Node:
+    if math.isnan(number):
+        scalar = total_order(pa.scalar(number, node.type))
+        return call(op, lambda values: KERNELS[op](total_order(values), scalar), node)
+    wide = pa.float32() if pa.types.is_float16(node.type) else node.type
+    scalar, kernel = pa.scalar(number, wide), KERNELS[op]
+
+    def run(values: pa.Array) -> pa.Array:
+        if values.type != wide:
+            values = pc.cast(values, wide)
+        result = kernel(values, scalar)
+        if op in ("=", "!="):
+            return result
+        return _with_nans(result, values, negative=op in ("<", "<="))
+
+    return call(op, run, node)
+
+
+def _with_nans(result: pa.Array, values: pa.Array, *, negative: bool) -> pa.Array:
+    """The answers with NaNs of one sign counted in: to the kernels a NaN is neither < nor >."""
+    floats = float_values(values)
+    nans = np.isnan(floats)
+    if not nans.any():
+        return result
+    return pc.or_(result, pa.array(nans & (np.signbit(floats) == negative)))
+
+
+def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
+    """The slots of a float array without a copy; those of nulls hold anything."""
+    buffer = values.buffers()[1]
+    if buffer is None or not len(values):
+        return np.empty(0, np.float64)
+    dtype: Callable[..., np.dtype] = np.dtype
+    slots = np.frombuffer(buffer, dtype(values.type.to_pandas_dtype()))
+    return slots[values.offset : values.offset + len(values)]
+
+
+def _mismatch(op: str, left: Node, right: Node) -> Problem:
+    return Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")

@@ -1,0 +1,226 @@
+"""Literals against columns of a fixed scale, without rounding or wrapping.
+
+Integers, decimals, dates, times, timestamps and durations are whole multiples of a unit within
+bounds. A literal is an exact fraction of the same quantity, so a comparison with one that lies
+between two multiples, or outside the bounds, has an answer without any cast: `i8 > 300` is false,
+`i > 1.5` is `i > 1`, a column of seconds is never equal to half a second.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.problem import Problem
+from alance.expr.tree import Literal
+
+DAY: Final = 86400
+PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+EPOCH: Final = date(1970, 1, 1).toordinal()
+MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
+
+_MOMENT: Final = re.compile(
+    r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
+    r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s*(Z|z|[+-]\d{2}(?::?\d{2})?)?)?\s*",
+    re.ASCII,
+)
+_TIME: Final = re.compile(r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The whole numbers that a type stores and what one of them is worth.
+
+    Attributes:
+        quantity: "number", "moment", "time" or "duration"; only equal ones compare.
+        unit: the worth of one, in numbers or seconds.
+        low: the smallest whole number stored.
+        high: the largest whole number stored.
+    """
+
+    quantity: str
+    unit: Fraction
+    low: int
+    high: int
+
+
+def scale_of(type_: pa.DataType) -> Scale | None:
+    """The scale of a type; None for floats, text and the rest."""
+    if pa.types.is_integer(type_):
+        bits = type_.bit_width
+        if pa.types.is_signed_integer(type_):
+            return Scale("number", Fraction(1), -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        return Scale("number", Fraction(1), 0, (1 << bits) - 1)
+    if pa.types.is_decimal(type_):
+        most = 10**type_.precision - 1
+        return Scale("number", Fraction(10) ** -type_.scale, -most, most)
+    quantity, unit = "moment", Fraction(1)
+    if pa.types.is_date32(type_):
+        unit = Fraction(DAY)
+    elif pa.types.is_date64(type_):
+        unit = Fraction(1, 1000)
+    elif pa.types.is_timestamp(type_):
+        unit = Fraction(1, PER_SECOND[type_.unit])
+    elif pa.types.is_time(type_):
+        quantity, unit = "time", Fraction(1, PER_SECOND[type_.unit])
+    elif pa.types.is_duration(type_):
+        quantity, unit = "duration", Fraction(1, PER_SECOND[type_.unit])
+    else:
+        return None
+    bits = type_.bit_width
+    return Scale(quantity, unit, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
+    """The scalar of a type with a scale that stores this whole number."""
+    if pa.types.is_decimal(type_):
+        digits = tuple(int(digit) for digit in str(abs(whole)))
+        return pa.scalar(Decimal((int(whole < 0), digits, -type_.scale)), type_)
+    return pa.scalar(whole, type_)
+
+
+def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
+    """What a literal is worth on the scale of `type_`.
+
+    Returns:
+        a fraction; an infinity (NaN sorts above all numbers, or below them if negative, and is
+        given as one); None where the literal is of another quantity.
+    """
+    scale = scale_of(type_)
+    if scale is None:
+        return None
+    value = literal.value
+    if scale.quantity == "number":
+        return number_value(literal)
+    if pa.types.is_string(value.type):
+        literal = _parsed(value.as_py(), scale, type_)
+        value = literal.value
+    own = scale_of(value.type)
+    if own is None or own.quantity != scale.quantity:
+        return None
+    if own.quantity == "moment" and pa.types.is_timestamp(value.type):
+        value = in_zone_of(value, type_)
+    whole: int = value.value
+    return whole * own.unit
+
+
+def number_value(literal: Literal) -> Fraction | float | None:
+    """The exact worth of a numeric literal, as `exact_value` gives it."""
+    if literal.digits is not None:
+        return _fraction(Decimal(literal.digits))
+    value = literal.value
+    if pa.types.is_integer(value.type):
+        return Fraction(value.as_py())
+    if pa.types.is_decimal(value.type):
+        return _fraction(value.as_py())
+    if pa.types.is_floating(value.type):
+        number = float(value.as_py())
+        if math.isfinite(number):
+            return Fraction(number)
+        return math.copysign(math.inf, number)
+    return None
+
+
+def in_zone_of(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
+    """A timestamp without zone as the instant that its clock shows in the zone of `type_`."""
+    zone = getattr(type_, "tz", None)
+    if zone is None or value.type.tz is not None:
+        return value
+    return pc.assume_timezone(value, timezone=zone, ambiguous="earliest", nonexistent="earliest")
+
+
+def timestamp_literal(text: str, unit: str | None = None) -> Literal:
+    """The literal of `timestamp '...'`: microseconds, or nanoseconds where the text has them.
+
+    With an offset in the text it is an instant (zone UTC), else a reading of a clock.
+
+    Raises:
+        Problem: not a date and time.
+    """
+    seconds, has_zone = moment_seconds(text)
+    if unit is None:
+        unit = "us" if (seconds * 10**6).denominator == 1 else "ns"
+    whole = math.floor(seconds * PER_SECOND[unit])
+    if not -(1 << 63) <= whole < 1 << 63:
+        raise Problem(f"timestamp {text!r} is out of range for unit {unit!r}")
+    return Literal(pa.scalar(whole, pa.timestamp(unit, "UTC" if has_zone else None)))
+
+
+def date_literal(text: str) -> Literal:
+    """The literal of `date '...'`; a time of day is cut off.
+
+    Raises:
+        Problem: not a date.
+    """
+    seconds, _ = moment_seconds(text)
+    return Literal(pa.scalar(math.floor(seconds / DAY), pa.date32()))
+
+
+def time_literal(text: str) -> Literal:
+    """The literal of `time '...'`.
+
+    Raises:
+        Problem: not a time of day.
+    """
+    match = _TIME.fullmatch(text)
+    seconds = _time_seconds(*match.groups()) if match else Fraction(DAY)
+    if seconds >= DAY:
+        raise Problem(f"not a time of day: {text!r}, expected 'HH:MM:SS'")
+    return Literal(pa.scalar(math.floor(seconds * 10**9), pa.time64("ns")))
+
+
+def moment_seconds(text: str) -> tuple[Fraction, bool]:
+    """Seconds since 1970 and whether the text has an offset from UTC.
+
+    Raises:
+        Problem: not a date, or a date and time.
+    """
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise Problem(f"not a date or timestamp: {text!r}, expected 'YYYY-MM-DD[ HH:MM:SS[.f][Z]]'")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - EPOCH
+    except ValueError as error:
+        raise Problem(f"not a date: {text!r} ({error})") from None
+    seconds = _time_seconds(hour or "0", minute or "0", second, fraction)
+    if seconds >= DAY:
+        raise Problem(f"not a time of day: {text!r}")
+    if zone and zone not in "Zz":
+        hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
+        offset = hours * 3600 + minutes * 60
+        seconds -= -offset if zone[0] == "-" else offset
+    return days * DAY + seconds, zone is not None
+
+
+def _time_seconds(hour: str, minute: str, second: str | None, fraction: str | None) -> Fraction:
+    if int(minute) > 59 or int(second or 0) > 59:
+        return Fraction(DAY)
+    whole = int(hour) * 3600 + int(minute) * 60 + int(second or 0)
+    return whole + (Fraction(int(fraction), 10 ** len(fraction)) if fraction else Fraction(0))
+
+
+def _parsed(text: str, scale: Scale, type_: pa.DataType) -> Literal:
+    if scale.quantity == "moment":
+        return timestamp_literal(text, None)
+    if scale.quantity == "time":
+        return time_literal(text)
+    raise Problem(f"cannot compare text with {type_}")
+
+
+def _fraction(number: Decimal) -> Fraction | float:
+    if not number.is_finite():
+        return math.copysign(math.inf, 1 if number.is_nan() else number)
+    if number and number.adjusted() > MAX_EXPONENT:
+        return math.copysign(math.inf, number)
+    if number and number.adjusted() < -MAX_EXPONENT:
+        return Fraction(-1 if number < 0 else 1, 10**MAX_EXPONENT)
+    return Fraction(number)

@@ -1,0 +1,166 @@
+"""SQL text to a `sqlglot` tree, and errors that name the place in the text.
+
+`sqlglot` parses; here are the words of the dialect (text in single quotes, names bare, in backticks
+or in double quotes, X'..' for bytes), the limits, and the translation of its errors. No function
+is known to the parser but those with a syntax of their own, so that all others arrive by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import sqlglot.parser
+import sqlglot.tokens
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+
+from alance.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.expr.problem import Problem
+
+# Parsing costs about 2 microseconds a character; above this a filter is a list of values, which
+# belongs into a pyarrow expression: pc.field(name).isin(values).
+MAX_CHARACTERS: Final = 4 << 20
+
+Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
+
+_SYNTAX_OF_THEIR_OWN: Final = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+_PRECEDENCE: Final = getattr(sqlglot.parser, "IsPredicatePrecedence", None)
+
+
+class _Words(sqlglot.tokens.Tokenizer):
+    IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
+    HEX_STRINGS: ClassVar[list[Any]] = [("x'", "'"), ("X'", "'")]
+    COMMENTS: ClassVar[list[Any]] = ["--", ("/*", "*/")]
+
+
+class _Grammar(sqlglot.parser.Parser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CASE": lambda self: self._parse_case()
+    }
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: sqlglot.parser.Parser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
+    }
+    if _PRECEDENCE is not None:
+        # `a = 1 is true` is `(a = 1) is true`, as DataFusion has it.
+        IS_PREDICATE_PRECEDENCE = _PRECEDENCE.LOW
+
+
+class AlanceDialect(Dialect):
+    """The SQL of filters: what `sqlglot` needs to read it."""
+
+    Tokenizer = _Words
+    Parser = _Grammar
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A piece of SQL text and what it is for.
+
+    Attributes:
+        text: the SQL.
+        what: "filter" or "projection", the first word of its error messages.
+    """
+
+    text: str
+    what: str
+
+    def parse(self) -> Tree:
+        """The syntax tree of one expression.
+
+        Raises:
+            InvalidInputError: the text is no expression, is too long, or is nested too deeply.
+        """
+        if not isinstance(self.text, str):
+            raise InvalidInputError(f"{self.what}: expected SQL text, found {type(self.text)}")
+        if len(self.text) > MAX_CHARACTERS:
+            raise InvalidInputError(
+                f"{self.what}: {len(self.text)} characters, at most {MAX_CHARACTERS} are parsed; "
+                "long lists of values fit better into a pyarrow expression (`isin`)"
+            )
+        dialect = AlanceDialect()
+        try:
+            tokens = dialect.tokenize(self.text)
+            parser = dialect.parser(error_message_context=len(self.text))
+            trees = parser.parse_into(exp.Condition, tokens, self.text)
+        except ParseError as error:
+            raise self._syntax_error(error) from None
+        except TokenError as error:
+            raise self._unterminated(error) from None
+        except RecursionError:
+            raise self.too_deep() from None
+        except Exception as error:
+            # A parser of a hundred dialects meets odd input in odd ways; the text is at fault.
+            raise InvalidInputError(f"{self.what}: cannot be parsed ({error})") from error
+        trees = [tree for tree in trees if tree is not None]
+        if not trees:
+            raise InvalidInputError(f"{self.what}: expected an expression, found nothing")
+        if len(trees) > 1:
+            raise InvalidInputError(
+                f"{self.what}: expected one expression, found {len(trees)} separated by ';'"
+            )
+        return trees[0]
+
+    def locate(self, problem: Problem, tree: Tree, around: Tree = None) -> Exception:
+        """The public error for a problem at a node (or, where that has no place, around it)."""
+        start = first_offset(tree)
+        if start is None and around is not None:
+            start = first_offset(around)
+        kind = UnsupportedError if problem.unsupported else InvalidInputError
+        place = "" if start is None else f" at {self.place(start)}"
+        return kind(f"{self.what}: {problem}{place}")
+
+    def place(self, offset: int) -> str:
+        """`line 1, column 5`; both count from one."""
+        before = self.text[:offset]
+        return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"
+
+    def too_deep(self) -> InvalidInputError:
+        """The error for text that nests deeper than Python's stack."""
+        return InvalidInputError(f"{self.what}: nested too deeply")
+
+    def _syntax_error(self, error: ParseError) -> InvalidInputError:
+        first = error.errors[0] if error.errors else {}
+        found = first.get("highlight") or ""
+        offset = len(first.get("start_context") or "")
+        reason = str(first.get("description") or "not understood")
+        if reason.startswith("Invalid expression"):
+            reason = "expected an operator or the end"
+        elif reason.startswith("Required keyword"):
+            reason = "an operand is missing"
+        seen = f"near {found[:60]!r}" if found else "at the end"
+        return InvalidInputError(
+            f"{self.what}: syntax error {seen} at {self.place(offset)}: {reason}"
+        )
+
+    def _unterminated(self, error: TokenError) -> InvalidInputError:
+        match = re.search(r"Missing (\S+) from (\d+):(\d+)", str(error.__cause__))
+        if match is None:
+            return InvalidInputError(
+                f"{self.what}: text, name or comment not closed before {self.place(len(self.text))}"
+            )
+        closing, line, column = match.groups()
+        return InvalidInputError(
+            f"{self.what}: opened at line {line}, column {column} and not closed: "
+            f"expected {closing} before the end"
+        )
+
+
+def first_offset(tree: Tree) -> int | None:
+    """Where in the text a node begins, as far as its names and literals tell."""
+    if not isinstance(tree, exp.Expression):
+        return None
+    best: int | None = None
+    for node in tree.walk():
+        start = node.meta.get("start") if node.meta else None
+        if isinstance(start, int) and (best is None or start < best):
+            best = start
+    return best

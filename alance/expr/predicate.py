@@ -1,0 +1,186 @@
+"""Filters and computed columns, ready to be evaluated batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import acero
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.expr import logic
+from alance.expr.build import Builder
+from alance.expr.lexical import Source
+from alance.expr.problem import Problem
+from alance.expr.tree import FAILURES, Node, broadcast, column_paths, one_line
+
+if TYPE_CHECKING:
+    from alance.expr.lexical import Tree
+
+
+class Evaluated(Protocol):
+    """Something that gives an array for a batch."""
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array | pa.Scalar:
+        """Its values for the rows of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition on rows.
+
+    Attributes:
+        text: as the caller wrote it.
+        columns: names, or dotted paths of nested fields, that it needs.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    condition: Evaluated
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Where the condition is true; null where it is neither true nor false.
+
+        Args:
+            batch: has the columns needed, perhaps with fewer nested fields, and any others.
+
+        Raises:
+            InvalidInputError: values that the condition cannot take: a division by zero, text
+                that is no number.
+        """
+        return _evaluated(self.condition, batch, f"filter {self.text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A column computed from others. Attributes as of `Predicate`."""
+
+    text: str
+    columns: tuple[str, ...]
+    value: Evaluated
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """The values for the rows of a batch.
+
+        Raises:
+            InvalidInputError: values that the expression cannot take.
+        """
+        return _evaluated(self.value, batch, f"projection {self.text!r}")
+
+
+def parse_filter(sql: str, schema: pa.Schema) -> Predicate:
+    """A filter from SQL text.
+
+    Raises:
+        InvalidInputError: no condition, an unknown column, types that do not compare; says where.
+        UnsupportedError: valid SQL that is not evaluated here.
+    """
+    source = Source(sql, "filter")
+    tree = source.parse()
+    node = _build(source, tree, schema)
+    try:
+        condition = logic.boolean(node)
+    except Problem as problem:
+        raise source.locate(problem, tree) from None
+    return Predicate(sql, _columns(condition), condition)
+
+
+def parse_projection(sql: str, schema: pa.Schema) -> Computed:
+    """A computed column from SQL text.
+
+    Raises:
+        InvalidInputError, UnsupportedError: as of `parse_filter`.
+    """
+    source = Source(sql, "projection")
+    node = _build(source, source.parse(), schema)
+    return Computed(sql, _columns(node), node)
+
+
+def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predicate:
+    """A filter from a pyarrow expression.
+
+    Raises:
+        InvalidInputError: no expression, an unknown column, or no boolean.
+    """
+    if not isinstance(expression, pc.Expression):
+        raise InvalidInputError(
+            f"filter: expected SQL text or a pyarrow expression, found {type(expression).__name__}"
+        )
+    text = str(expression)
+    condition = _Arrow(expression)
+    empty = _empty(schema)
+    try:
+        found = condition.evaluate(empty)
+    except FAILURES as error:
+        raise InvalidInputError(f"filter {text}: {one_line(error)}") from error
+    if not pa.types.is_boolean(found.type):
+        raise InvalidInputError(f"filter {text}: expected a condition, found {found.type}")
+    needed = [
+        name for name in schema.names if name in text and _fails_without(condition, empty, name)
+    ]
+    return Predicate(text, tuple(needed), condition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrow:
+    """A pyarrow expression, run by Arrow's own engine."""
+
+    expression: pc.Expression
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        table = pa.Table.from_batches([batch])
+        if not batch.num_columns:
+            table = table.append_column("", pa.nulls(batch.num_rows))
+        plan = acero.Declaration.from_sequence(
+            [
+                acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+                acero.Declaration(
+                    "project", acero.ProjectNodeOptions([self.expression], ["value"])
+                ),
+            ]
+        )
+        column = plan.to_table(use_threads=False).column(0)
+        return column.combine_chunks()
+
+
+def _fails_without(condition: _Arrow, empty: pa.RecordBatch, name: str) -> bool:
+    try:
+        condition.evaluate(empty.drop_columns([name]))
+    except FAILURES:
+        return True
+    return False
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
+    try:
+        return Builder(source, schema).build(tree)
+    except RecursionError:
+        raise source.too_deep() from None
+
+
+def _columns(node: Node) -> tuple[str, ...]:
+    """The paths that a node needs; a whole column where a name has a dot, or is needed whole."""
+    paths = dict.fromkeys(column_paths(node))
+    whole = {path[0] for path in paths if len(path) == 1 or any("." in name for name in path[1:])}
+    names = [path[0] if path[0] in whole else ".".join(path) for path in paths]
+    return tuple(dict.fromkeys(names))
+
+
+def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
+    try:
+        value = broadcast(what.evaluate(batch), batch.num_rows)
+    except AlanceError:
+        raise
+    except Problem as problem:
+        raise InvalidInputError(f"{where}: {problem}") from None
+    except FAILURES as error:
+        raise InvalidInputError(f"{where}: {one_line(error)}") from error
+    if isinstance(value, pa.ChunkedArray):
+        value = value.combine_chunks()
+    return value

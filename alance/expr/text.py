@@ -1,0 +1,228 @@
+"""Text: LIKE, regular expressions, and the string functions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.arithmetic import whole_argument
+from alance.expr.casts import text_of
+from alance.expr.coercion import convert, is_bytes, is_text
+from alance.expr.compare import NULL, is_nothing
+from alance.expr.problem import Problem
+from alance.expr.tree import Literal, Node, Value, broadcast, call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
+
+
+def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
+    r"""LIKE and ILIKE: `%` is any text, `_` any character, `\` before one makes it plain.
+
+    Raises:
+        Problem: the pattern is no literal, or a side is no text.
+    """
+    if is_nothing(node) or is_nothing(pattern):
+        return NULL
+    text = literal_text("like", pattern)
+    regex = _like_regex(text, "\\" if escape is None else escape, ignore_case=ignore_case)
+    return call(
+        "like", lambda values: pc.match_substring_regex(values, regex), as_text("like", node)
+    )
+
+
+def regexp_like(name: str, args: list[Node]) -> Node:
+    """Whether a regular expression matches anywhere; flags `i`, `m`, `s` as third argument."""
+    if any(is_nothing(arg) for arg in args):
+        return NULL
+    pattern = literal_text(name, args[1])
+    flags = literal_text(name, args[2]) if len(args) > 2 else ""
+    if set(flags) - set("ims"):
+        raise Problem(f"{name}: flags {flags!r}, expected some of 'i', 'm' and 's'")
+    regex = f"(?{flags}){pattern}" if flags else pattern
+    return call(
+        name, lambda values: pc.match_substring_regex(values, regex), as_text(name, args[0])
+    )
+
+
+def as_text(name: str, node: Node) -> Node:
+    """A node that is text.
+
+    Raises:
+        Problem: it is not.
+    """
+    if is_text(node.type):
+        return convert(node, pa.large_string()) if pa.types.is_string_view(node.type) else node
+    if is_nothing(node):
+        return Literal(pa.scalar(None, pa.string()))
+    raise Problem(f"{name}: expected text, found {node.type}")
+
+
+def literal_text(name: str, node: Node) -> str:
+    """The text of a literal argument.
+
+    Raises:
+        Problem: no literal, or no text.
+    """
+    if not isinstance(node, Literal):
+        raise Problem(f"{name}: a pattern that is no literal", unsupported=True)
+    if not is_text(node.type) or not node.value.is_valid:
+        raise Problem(f"{name}: expected text, found {node.type}")
+    return str(node.value.as_py())
+
+
+def plain_text(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of a function of one text."""
+    return lambda name, args: call(name, kernel, as_text(name, args[0]))
+
+
+def with_pattern(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of a function of a text and a literal one."""
+
+    def build(name: str, args: list[Node]) -> Node:
+        if is_nothing(args[1]):
+            return NULL
+        pattern = literal_text(name, args[1])
+        return call(name, lambda values: kernel(values, pattern), as_text(name, args[0]))
+
+    return build
+
+
+def trimming(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of trim, ltrim or rtrim: spaces, or the characters of the second argument."""
+
+    def build(name: str, args: list[Node]) -> Node:
+        characters = literal_text(name, args[1]) if len(args) > 1 else " "
+        if not characters:
+            return as_text(name, args[0])
+        return call(name, lambda values: kernel(values, characters), as_text(name, args[0]))
+
+    return build
+
+
+def octet_length(name: str, args: list[Node]) -> Node:
+    """Bytes of a text or of bytes."""
+    if not is_bytes(args[0].type):
+        args = [as_text(name, args[0])]
+    return call(name, pc.binary_length, args[0])
+
+
+def substring(name: str, args: list[Node]) -> Node:
+    """substr(text, first[, count]): characters count from one; first may lie before the text."""
+    first = whole_argument(name, args[1], -(1 << 31), 1 << 31) - 1
+    stop = None
+    if len(args) > 2:
+        count = whole_argument(name, args[2], 0, 1 << 31)
+        stop = max(0, first + count)
+    start = max(0, first)
+    return call(
+        name,
+        lambda values: pc.utf8_slice_codeunits(values, start, stop),
+        as_text(name, args[0]),
+    )
+
+
+def left(name: str, args: list[Node]) -> Node:
+    """The first characters; a negative count leaves so many out at the end."""
+    count = whole_argument(name, args[1], -(1 << 31), 1 << 31)
+    return call(
+        name, lambda values: pc.utf8_slice_codeunits(values, 0, count), as_text(name, args[0])
+    )
+
+
+def right(name: str, args: list[Node]) -> Node:
+    """The last characters; a negative count leaves so many out at the start."""
+    count = whole_argument(name, args[1], -(1 << 31), 1 << 31)
+    if count == 0:
+        return left(name, args)
+    return call(
+        name, lambda values: pc.utf8_slice_codeunits(values, -count), as_text(name, args[0])
+    )
+
+
+def replace(name: str, args: list[Node]) -> Node:
+    """replace(text, from, to)."""
+    old, new = literal_text(name, args[1]), literal_text(name, args[2])
+    if not old:
+        return as_text(name, args[0])
+    return call(
+        name,
+        lambda values: pc.replace_substring(values, pattern=old, replacement=new),
+        as_text(name, args[0]),
+    )
+
+
+def repeat(name: str, args: list[Node]) -> Node:
+    """repeat(text, count)."""
+    count = whole_argument(name, args[1], -(1 << 31), MAX_REPEATS)
+    return call(
+        name, lambda values: pc.binary_repeat(values, max(0, count)), as_text(name, args[0])
+    )
+
+
+def position(name: str, args: list[Node]) -> Node:
+    """Where a literal text begins, counted in characters from one; 0: nowhere."""
+    wanted = literal_text(name, args[1])
+
+    def find(values: pa.Array) -> pa.Array:
+        if not wanted:
+            return pc.if_else(pc.is_valid(values), pa.scalar(1, pa.int32()), pa.scalar(None))
+        found = pc.find_substring(values, wanted)
+        before = pc.list_element(pc.split_pattern(values, wanted, max_splits=1), 0)
+        place = pc.add(pc.cast(pc.utf8_length(before), pa.int32()), pa.scalar(1, pa.int32()))
+        return pc.if_else(pc.less(found, 0), pa.scalar(0, pa.int32()), place)
+
+    return call(name, find, as_text(name, args[0]))
+
+
+def concat(name: str, args: list[Node]) -> Node:
+    """concat(...): nulls are left out."""
+    return _joined(name, args, null_handling="replace")
+
+
+def appended(left_side: Node, right_side: Node) -> Node:
+    """`||`: null where a side is null."""
+    return _joined("||", [left_side, right_side], null_handling="emit_null")
+
+
+def _joined(name: str, args: list[Node], null_handling: str) -> Node:
+    if any(pa.types.is_nested(arg.type) or is_bytes(arg.type) for arg in args):
+        raise Problem(f"{name}: expected text, found {', '.join(str(arg.type) for arg in args)}")
+
+    def join(*values: Value) -> pa.Array:
+        rows = next((len(one) for one in values if isinstance(one, pa.Array)), 1)
+        texts = [_text(broadcast(one, rows)) for one in values]
+        return pc.binary_join_element_wise(*texts, "", null_handling=null_handling)
+
+    return call(name, join, *args)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), pa.string())
+    return pc.cast(text_of(values), pa.string())
+
+
+def _like_regex(pattern: str, escape: str, *, ignore_case: bool) -> str:
+    """The regular expression of a whole LIKE pattern."""
+    if len(escape) > 1:
+        raise Problem(f"like: escape {escape!r}, expected one character")
+    parts, position_ = [], 0
+    while position_ < len(pattern):
+        character = pattern[position_]
+        position_ += 1
+        if character == escape and position_ < len(pattern):
+            parts.append(re.escape(pattern[position_]))
+            position_ += 1
+        elif character == "%":
+            parts.append(".*")
+        elif character == "_":
+            parts.append(".")
+        else:
+            parts.append(re.escape(character))
+    return f"(?s{'i' if ignore_case else ''})^{''.join(parts)}$"

@@ -1,0 +1,143 @@
+"""Text that is no filter: a clear error with its place, and never another one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.expr import Predicate, parse_filter, parse_projection, predicate_from_arrow
+
+SCHEMA = pa.schema(
+    [
+        ("price", pa.float64()),
+        ("name", pa.string()),
+        ("count", pa.int32()),
+        ("s", pa.struct([("x", pa.int32())])),
+    ]
+)
+BATCH = pa.RecordBatch.from_pylist(
+    [{"price": 1.0, "name": "a", "count": 0, "s": {"x": 1}}], schema=SCHEMA
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prise > 1", r"unknown column 'prise'; did you mean 'price'\? at line 1, column 1"),
+        ("price > 1 and\nnam = 'x'", "unknown column 'nam'.*line 2, column 1"),
+        ("s.y = 1", "unknown field 's.y'"),
+        ("price.x = 1", "'price' is double, it has no field 'x'"),
+        ("lowr(name) = 'a'", "unknown function 'lowr'; did you mean 'lower'"),
+        ("lower(name, name) = 'a'", "lower: 2 arguments, expected 1"),
+        ("price >", "line 1"),
+        ("price > 'a'", "type mismatch"),
+        ("price", "expected a condition, found double"),
+        ("name = 'a", "not closed"),
+        ("", "expected an expression, found nothing"),
+        ("price = 1; price = 2", "found 2"),
+        ("(" * 500 + "price" + ")" * 500, "nested too deeply"),
+        ("cast(price as nonsense) = 1", "nonsense"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        parse_filter(text, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["count(*) > 1", "price in (select 1)", "name similar to 'x'"])
+def test_sql_beyond_filters_is_unsupported(text: str) -> None:
+    with pytest.raises(UnsupportedError):
+        parse_filter(text, SCHEMA)
+
+
+def test_values_that_an_expression_cannot_take() -> None:
+    with pytest.raises(InvalidInputError, match="divide by zero"):
+        parse_filter("1 / count = 1", SCHEMA).mask(BATCH)
+    with pytest.raises(InvalidInputError, match="projection"):
+        parse_projection("cast(name as int)", SCHEMA).evaluate(BATCH)
+
+
+def test_other_things_than_text() -> None:
+    for wrong in (7, None, b"price > 1"):
+        with pytest.raises(InvalidInputError):
+            parse_filter(wrong, SCHEMA)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError):
+        predicate_from_arrow("price > 1", SCHEMA)
+    with pytest.raises(InvalidInputError, match="nope"):
+        predicate_from_arrow(pc.field("nope") > 1, SCHEMA)
+    with pytest.raises(InvalidInputError, match="expected a condition"):
+        predicate_from_arrow(pc.field("price"), SCHEMA)
+
+
+def test_what_a_filter_needs() -> None:
+    assert parse_filter("s.x = 1 and price > 1", SCHEMA).columns == ("s.x", "price")
+    assert parse_filter("s is null or s.x = 1", SCHEMA).columns == ("s",)
+    assert parse_filter("true", SCHEMA).columns == ()
+    assert predicate_from_arrow(pc.field("price") > 1, SCHEMA).columns == ("price",)
+
+
+def test_long_chains_are_no_deep_nesting() -> None:
+    text = " or ".join(f"count = {number}" for number in range(3000))
+    assert parse_filter(text, SCHEMA).mask(BATCH).to_pylist() == [True]
+
+
+WORDS = [
+    "price",
+    "name",
+    "s",
+    "s.x",
+    "=",
+    "<",
+    "and",
+    "or",
+    "not",
+    "(",
+    ")",
+    "'a'",
+    "1",
+    "1.5",
+    ",",
+    "in",
+    "is",
+    "null",
+    "like",
+    "case",
+    "when",
+    "then",
+    "end",
+    "cast",
+    "as",
+    "int",
+    "-",
+    "*",
+    "lower",
+    "substr",
+    "date",
+    "between",
+    "::",
+    "[",
+    "]",
+    ".",
+    '"',
+    "`",
+    "||",
+    "x'0'",
+    ";",
+]
+PIECES = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(PIECES, st.text(max_size=30)))
+def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
+    for parse in (parse_filter, parse_projection):
+        with suppress(AlanceError):
+            found = parse(text, SCHEMA)
+            values = found.mask(BATCH) if isinstance(found, Predicate) else found.evaluate(BATCH)
+            assert len(values) == 1
