@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.fragment import FileSource
 from alance.file_version import FileVersion
 from alance.format.table.row_ids import parse_row_ids, parse_versions
@@ -184,6 +184,7 @@ class FragmentHandle:
 
         Raises:
             CorruptFileError: see `meta`.
+            UnsupportedError: they lie elsewhere and were not loaded.
         """
         found = self._values.get(name)
         if found is None:
@@ -192,7 +193,9 @@ class FragmentHandle:
             if arm == f"inline_{ARMS[name]}":
                 found = self.keep_values(name, getattr(message, arm))
             elif arm is not None:
-                raise AssertionError(f"fragment {self.id}: {name} was not loaded")
+                raise UnsupportedError(
+                    f"fragment {self.id}: {name} is not in the manifest, and was not loaded"
+                )
             elif name == ROW_ID:
                 raise CorruptFileError(f"fragment {self.id}: it has no row ids")
             else:
@@ -217,7 +220,11 @@ class FragmentHandle:
         """
         if isinstance(content, bytes):
             parse = parse_row_ids if name == ROW_ID else parse_versions
-            content = parse(content, self._num_rows)
+            try:
+                content = parse(content, self._num_rows)
+            except AlanceError as error:
+                error.add_note(f"in fragment {self.id}")
+                raise
         elif len(content) != self._num_rows:
             raise CorruptFileError(
                 f"fragment {self.id}: {len(content)} values of {name}, {self._num_rows} rows"
