@@ -237,3 +237,11 @@ def first_bad_utf8(
     data: npt.NDArray[np.uint8],
     valid: npt.NDArray[np.uint8],
 ) -> int: ...
+
+# --- jsonb.cpp ---
+
+def jsonb_to_text(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    valid: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...

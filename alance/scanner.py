@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alance.ops import count, explain, ordering
+from alance.ops.blob_bytes import blob_columns, bytes_schema, with_bytes
 from alance.ops.planning import plan_scan
+from alance.ops.projection import ROW_ADDRESS
 from alance.ops.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
@@ -35,25 +39,41 @@ class Scanner:
         Raises:
             InvalidInputError: an unknown column or a bad expression.
         """
-        return ordering.output_schema(self._snapshot, self._columns, self._options)
+        schema = ordering.output_schema(self._snapshot, self._columns, self._options)
+        return bytes_schema(self._snapshot, schema, self._blobs_as_bytes)
+
+    @property
+    def _blobs_as_bytes(self) -> tuple[str, ...]:
+        if self._options.blob_handling != "all_binary":
+            return ()
+        return blob_columns(self._snapshot, self._columns)
 
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """The batches, fetched and decoded ahead under the budgets of the options.
 
         Closing the iterator (or leaving `async for` early and closing it) cancels what is ahead.
         """
-        if self._options.order_by:
-            table = await ordering.sorted_table(self._snapshot, self._columns, self._options)
-            for batch in table.to_batches(max_chunksize=self._options.batch_size):
-                yield batch
-            return
-        plan = await plan_scan(self._snapshot, self._columns, self._options)
-        batches = scan(self._snapshot, plan)
-        try:
+        blobs, options = self._blobs_as_bytes, self._options
+        if not blobs:
+            batches = self._scan(options)
+        else:
+            addressed = self._scan(replace(options, with_row_address=True))
+            asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
+            batches = with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
+        async with aclosing(batches):
             async for batch in batches:
                 yield batch
-        finally:
-            await batches.aclose()  # type: ignore[attr-defined]  # an async generator
+
+    async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
+        if options.order_by:
+            table = await ordering.sorted_table(self._snapshot, self._columns, options)
+            for batch in table.to_batches(max_chunksize=options.batch_size):
+                yield batch
+            return
+        plan = await plan_scan(self._snapshot, self._columns, options)
+        async with aclosing(scan(self._snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def to_table(self) -> pa.Table:
         """All rows in memory."""

@@ -90,6 +90,12 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return 0.0
 
 
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no rows; of any types, extension types inside of others too."""
+    arrays = [pa.nulls(0, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def empty_columns(num_rows: int) -> pa.RecordBatch:
     """A batch of no columns that still knows its number of rows."""
     struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])

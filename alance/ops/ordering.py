@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.file.fragment import empty_batch
 from alance.ops.planning import plan_scan
 from alance.ops.projection import project
 from alance.ops.scan import scan
@@ -35,7 +36,7 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     arrow = pa.schema(
         [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     )
-    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow)
+    empty = empty_batch(arrow)
     for name in projection.meta:
         empty = empty.append_column(name, pa.array([], pa.uint64()))
     schema = projection.apply(empty).schema

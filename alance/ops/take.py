@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.file.fragment import empty_columns, open_fragment
+from alance.file.fragment import empty_batch, empty_columns, open_fragment
 from alance.format.numbers import as_numbers
 from alance.format.plans import together
 from alance.ops.projection import project
@@ -118,6 +118,8 @@ async def take_located(
     hit = np.unique(fragments)
     handles = [snapshot.handles[position] for position in hit.tolist()]
     await _prepare(snapshot, handles, schema)
+    if projection.meta:
+        await snapshot.load_row_ids(handles, projection.meta)
     physical = np.empty(len(offsets), np.int64)
     rows_of: list[npt.NDArray[np.int64]] = []
     places = np.empty(len(offsets), np.int64)  # of each asked row among the rows fetched
@@ -197,8 +199,7 @@ def _with_meta(
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     """The output batch of a take of no rows."""
     arrow = pa.schema([field.to_arrow() for field in schema.fields])
-    arrays = [pa.array([], field.type) for field in arrow]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=arrow)
+    batch = empty_batch(arrow)
     for name in projection.meta:
         batch = batch.append_column(name, pa.array([], pa.uint64()))
     return projection.apply(batch)

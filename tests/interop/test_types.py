@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS = 240
+# Their own columns are longer than those beside them, which pylance takes for an error.
+PYLANCE_CANNOT_READ = ("vector of structs", "struct with vector of structs")
 CASES = [
     (name, version)
     for name in TYPES
@@ -36,10 +38,20 @@ async def test_a_type_reads_as_pylance_reads_it(tmp_path: Path, name: str, versi
         }
     )
     uri = str(tmp_path / "table")
-    lance.write_dataset(table, uri, data_storage_version=version, max_rows_per_file=100)
+    for start in range(0, ROWS, 100):
+        # Copies: pylance cannot write slices of nested structs.
+        part = table.take(pa.array(range(start, min(ROWS, start + 100))))
+        lance.write_dataset(part, uri, data_storage_version=version, mode="append")
     theirs = lance.dataset(uri)
     theirs.delete("n % 7 = 3 AND n > 110")
     ours = await alance.dataset(uri)
+    if name in PYLANCE_CANNOT_READ:
+        left = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
+        assert (await ours.to_table()).to_pylist() == table.take(pa.array(left)).to_pylist()
+        assert (await ours.take([9, 150, 2])).to_pylist() == [
+            table.slice(left[row], 1).to_pylist()[0] for row in (9, 150, 2)
+        ]
+        return
     assert ours.schema.equals(theirs.schema, check_metadata=True)
     assert await ours.count_rows() == theirs.count_rows()
     assert_same(await ours.to_table(), theirs.to_table())

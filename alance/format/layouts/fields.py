@@ -92,7 +92,7 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
     """
     arrow = field.to_arrow().type
     if num_rows == 0:
-        return pa.array([], arrow)
+        return pa.nulls(0, arrow)
     found: dict[int, _Leaf] = {}
     for leaf in leaf_columns(field):
         pages = leaves.get(leaf.field.id)
