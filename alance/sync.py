@@ -155,6 +155,9 @@ def _face(async_class: type) -> type:
             continue
         if isinstance(member, property):
             members[name] = _read_only(name, member)
+        elif isinstance(member, classmethod):
+            bound = getattr(async_class, name)
+            members[name] = staticmethod(_blocking(bound, is_method=False))
         elif inspect.isfunction(member):
             members[name] = _blocking(member, is_method=True)
     if "to_batches" in members:
