@@ -12,6 +12,7 @@ from alance.expr.coercion import common_type, convert, is_number
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +179,7 @@ def remainder(left: Value, right: Value) -> pa.Array:
         valid = pc.and_(*[pc.is_valid(v) for v in numbers])
         slots = [pc.fill_null(v, 0).to_numpy(zero_copy_only=False) for v in numbers]
         with np.errstate(all="ignore"):
-            found = pa.array(np.fmod(*slots), array.type)
+            found = to_arrow(np.fmod(*slots))
         return found if pc.all(valid).as_py() else pc.if_else(valid, found, pa.scalar(None))
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 

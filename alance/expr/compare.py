@@ -17,6 +17,7 @@ from alance.expr.coercion import is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, call
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +189,7 @@ def _with_nans(result: pa.Array, values: pa.Array, *, negative: bool) -> pa.Arra
     nans = np.isnan(floats)
     if not nans.any():
         return result
-    return pc.or_(result, pa.array(nans & (np.signbit(floats) == negative)))
+    return pc.or_(result, to_arrow(nans & (np.signbit(floats) == negative)))
 
 
 def float_values(values: pa.Array) -> npt.NDArray[np.floating]:

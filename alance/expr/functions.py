@@ -14,6 +14,7 @@ from alance.expr.coercion import unify
 from alance.expr.compare import compare
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Literal, Node, call
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +68,8 @@ def array_has(name: str, args: list[Node]) -> Node:
         found = np.zeros(len(lists), np.bool_)
         found[np.from_dlpack(parents)] = True
         if lists.null_count == 0:
-            return pa.array(found)
-        return pc.if_else(pc.is_valid(lists), pa.array(found), pa.scalar(None, pa.bool_()))
+            return to_arrow(found)
+        return pc.if_else(pc.is_valid(lists), to_arrow(found), pa.scalar(None, pa.bool_()))
 
     return call(name, find, node)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic
@@ -130,6 +129,8 @@ class _Arrow:
     expression: pc.Expression
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        from pyarrow import acero  # imports pandas, which takes 0.2 s: not before it is needed
+
         table = pa.Table.from_batches([batch])
         if not batch.num_columns:
             table = table.append_column("", pa.nulls(batch.num_rows))
@@ -154,7 +155,7 @@ def _fails_without(condition: _Arrow, empty: pa.RecordBatch, name: str) -> bool:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:

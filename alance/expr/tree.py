@@ -113,7 +113,7 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
     Raises:
         Problem: the function does not take these types, or fails on these literals.
     """
-    values = [arg.value if isinstance(arg, Literal) else pa.array([], arg.type) for arg in args]
+    values = [arg.value if isinstance(arg, Literal) else pa.nulls(0, arg.type) for arg in args]
     constant = bool(args) and all(isinstance(arg, Literal) for arg in args)
     if constant:
         quoted = [arg.name for arg in args if isinstance(arg, Literal) and arg.name is not None]

@@ -32,3 +32,19 @@ def _bits(buffer: pa.Buffer, offset: int, count: int) -> npt.NDArray[np.bool_]:
     content = np.frombuffer(buffer, np.uint8)[first : (offset + count + 7) // 8]
     bits = np.unpackbits(content, bitorder="little")[offset - 8 * first :][:count]
     return bits.view(np.bool_)
+
+
+def to_arrow(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Numbers or booleans as an Arrow array; numbers are shared, not copied.
+
+    Args:
+        values: shape (n,).
+        valid: shape (n,), false where the array is null; None: nowhere.
+    """
+    data = values
+    if values.dtype == np.bool_:
+        data = np.packbits(values, bitorder="little")
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    arrow = pa.from_numpy_dtype(values.dtype)
+    content = pa.py_buffer(np.ascontiguousarray(data))
+    return pa.Array.from_buffers(arrow, len(values), [validity, content])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.fragment import FileSource
 from alance.file_version import FileVersion
+from alance.format.numbers import to_arrow
 from alance.format.table.row_ids import parse_row_ids, parse_versions
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 from alance.versioning.row_index import RowValues
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
@@ -176,8 +177,8 @@ class FragmentHandle:
         if name == ROW_ID and self.deleted is not None:
             dead = self.deleted.contains(rows)
             if dead.any():
-                return pa.array(values, mask=dead)
-        return pa.array(values)
+                return to_arrow(values, ~dead)
+        return to_arrow(values)
 
     def row_values(self, name: str) -> RowValues:
         """Row ids or versions of all physical rows; what is not in the manifest was loaded before.

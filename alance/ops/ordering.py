@@ -38,7 +38,7 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     )
     empty = empty_batch(arrow)
     for name in projection.meta:
-        empty = empty.append_column(name, pa.array([], pa.uint64()))
+        empty = empty.append_column(name, pa.nulls(0, pa.uint64()))
     schema = projection.apply(empty).schema
     return schema.with_metadata(snapshot.schema.to_arrow().metadata)
 

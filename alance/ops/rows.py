@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.fragment import open_fragment
-from alance.format.numbers import as_mask
+from alance.format.numbers import as_mask, to_arrow
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def select(
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < len(mask):
-        return batch.take(pa.array(offsets))
-    return batch.filter(pa.array(mask))
+        return batch.take(to_arrow(offsets))
+    return batch.filter(to_arrow(mask))
 
 
 def with_meta(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.file.fragment import empty_batch, empty_columns, open_fragment
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
 from alance.ops.projection import project
 from alance.ops.rows import with_meta
@@ -201,7 +201,7 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     arrow = pa.schema([field.to_arrow() for field in schema.fields])
     batch = empty_batch(arrow)
     for name in projection.meta:
-        batch = batch.append_column(name, pa.array([], pa.uint64()))
+        batch = batch.append_column(name, pa.nulls(0, pa.uint64()))
     return projection.apply(batch)
 
 
@@ -214,4 +214,4 @@ def in_order(batches: Sequence[pa.RecordBatch], places: npt.NDArray[np.int64]) -
         table = table.combine_chunks()
     if len(places) == table.num_rows and bool((places == np.arange(len(places))).all()):
         return table
-    return table.take(pa.array(places))
+    return table.take(to_arrow(places))

@@ -23,6 +23,7 @@ from alance.format.blocks import (
 )
 from alance.format.codecs.base import kernel_errors
 from alance.format.codecs.gather import gather
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,7 +172,7 @@ def _dictionary(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Arra
     if valid is not None:
         indices = np.where(valid, indices, 0)
     return _cast_indices(
-        pa.array(indices, mask=None if valid is None else ~valid),
+        to_arrow(indices, valid),
         array_of(block.items, arrow.value_type, None),
         arrow,
     )
