@@ -12,7 +12,7 @@ from alance.expr.coercion import common_type, convert, is_number
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
-from alance.format.numbers import to_arrow
+from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,10 @@ def number_literal(digits: str) -> Literal:
     if plain.isdigit() and len(plain) <= MAX_DIGITS:
         whole = int(digits)
         if -(1 << 63) <= whole < 1 << 63:
-            return Literal(pa.scalar(whole, pa.int64()), digits)
+            return Literal(as_scalar(whole, pa.int64()), digits)
         if 0 <= whole < 1 << 64:
-            return Literal(pa.scalar(whole, pa.uint64()), digits)
-    return Literal(pa.scalar(float(digits), pa.float64()), digits)
+            return Literal(as_scalar(whole, pa.uint64()), digits)
+    return Literal(as_scalar(float(digits), pa.float64()), digits)
 
 
 def arithmetic(op: str, left: Node, right: Node) -> Node:
@@ -50,7 +50,7 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
         raise Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")
     common = common_type(*types)
     if common is None or pa.types.is_null(common):
-        return Literal(pa.scalar(None, pa.int64()))
+        return Literal(as_scalar(None, pa.int64()))
     if pa.types.is_decimal(common):
         return _decimal(op, left, right)
     if pa.types.is_float16(common):
@@ -65,7 +65,7 @@ def fitted(literal: Literal, type_: pa.DataType) -> Literal:
     if number is None or isinstance(number, float):
         return literal
     if pa.types.is_floating(type_):
-        return Literal(pa.scalar(float(literal.digits or literal.value.as_py()), type_))
+        return Literal(as_scalar(float(literal.digits or literal.value.as_py()), type_))
     if scale is None or scale.quantity != "number":
         return literal
     whole = number / scale.unit
@@ -180,7 +180,7 @@ def remainder(left: Value, right: Value) -> pa.Array:
         slots = [pc.fill_null(v, 0).to_numpy(zero_copy_only=False) for v in numbers]
         with np.errstate(all="ignore"):
             found = to_arrow(np.fmod(*slots))
-        return found if pc.all(valid).as_py() else pc.if_else(valid, found, pa.scalar(None))
+        return found if pc.all(valid).as_py() else pc.if_else(valid, found, as_scalar(None))
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 

@@ -14,6 +14,7 @@ from alance.expr.compare import NULL, compare, distinct
 from alance.expr.functions import apply
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Column, Literal, Node, plain_type
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ class Builder:
             if self._schema.get_field_index(whole) >= 0:
                 names = [whole]
             elif len(parts) == 1 and self._is_double_quoted(parts[0]):
-                return Literal(pa.scalar(names[0]), name=names[0])
+                return Literal(as_scalar(names[0]), name=names[0])
             else:
                 raise unknown("column", names[0], self._schema.names)
         return self._field(tuple(names))
@@ -117,7 +118,7 @@ class Builder:
 
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""
-        return Literal(pa.scalar(tree.this)) if tree.is_string else number_literal(tree.this)
+        return Literal(as_scalar(tree.this)) if tree.is_string else number_literal(tree.this)
 
     def chain(self, tree: Tree) -> Node:
         """AND or OR, however many: chains lean to the left and may be long."""
@@ -226,13 +227,13 @@ class Builder:
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""
-        part = Literal(pa.scalar(tree.this.name.lower()))
+        part = Literal(as_scalar(tree.this.name.lower()))
         return apply("date_part", [part, self.build(tree.expression)])
 
     def hexadecimal(self, tree: Tree) -> Node:
         """X'00ff'."""
         try:
-            return Literal(pa.scalar(bytes.fromhex(tree.this), pa.binary()))
+            return Literal(as_scalar(bytes.fromhex(tree.this), pa.binary()))
         except ValueError:
             raise Problem(f"X'{tree.this}': expected pairs of hexadecimal digits") from None
 

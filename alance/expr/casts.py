@@ -12,6 +12,7 @@ from alance.expr.coercion import is_bytes, is_text
 from alance.expr.exact import date_literal, time_literal, timestamp_literal
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import FAILURES, Literal, Node, call
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,18 +79,18 @@ def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
         Problem: there is no such cast, or a literal that cannot be cast.
     """
     if isinstance(node, Literal) and pa.types.is_null(node.type):
-        return Literal(pa.scalar(None, type_))
+        return Literal(as_scalar(None, type_))
     try:
         if isinstance(node, Literal) and is_text(node.type) and (read := _READERS.get(type_.id)):
             literal = read(node.value.as_py())
             return Literal(widened(pa.repeat(literal.value, 1), type_)[0])
         if isinstance(node, Literal) and node.digits and pa.types.is_decimal(type_):
-            node = Literal(pa.scalar(node.digits))
+            node = Literal(as_scalar(node.digits))
         return call(f"cast to {type_}", lambda values: widened(values, type_, strict), node)
     except Problem:
         if strict or not isinstance(node, Literal):
             raise
-        return Literal(pa.scalar(None, type_))
+        return Literal(as_scalar(None, type_))
 
 
 def widened(values: pa.Array, type_: pa.DataType, strict: bool = True) -> pa.Array:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, call
+from alance.format.numbers import as_scalar
 
 _UNITS: Final = ("s", "ms", "us", "ns")
 _SIGNED: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -105,7 +106,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
     if node.type.equals(type_):
         return node
     if isinstance(node, Literal) and pa.types.is_null(node.type):
-        return Literal(pa.scalar(None, type_))
+        return Literal(as_scalar(None, type_))
     return call(f"conversion to {type_}", lambda values: widen(values, type_), node)
 
 

@@ -17,7 +17,7 @@ from alance.expr.coercion import is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, call
-from alance.format.numbers import to_arrow
+from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ KERNELS: Final = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-NULL: Final = Literal(pa.scalar(None, pa.bool_()))
+NULL: Final = Literal(as_scalar(None, pa.bool_()))
 
 # A literal between two whole numbers: compare with the one below. None: no value is equal.
 _BETWEEN: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
@@ -89,7 +89,7 @@ def is_nothing(node: Node) -> bool:
 
 def constant(name: str, answer: bool, node: Node) -> Node:
     """The same answer for every row, null where the node is null."""
-    scalar, nothing = pa.scalar(answer), pa.scalar(None, pa.bool_())
+    scalar, nothing = as_scalar(answer), as_scalar(None, pa.bool_())
 
     def spread(values: pa.Array) -> pa.Array:
         if values.null_count == 0:
@@ -106,8 +106,8 @@ def total_order(values: Value) -> Value:
     bits = values.type.bit_width
     integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
     pattern = values.view(integers)
-    negative = pc.negate(pc.cast(pc.less(pattern, pa.scalar(0, integers)), integers))
-    flip = pc.bit_wise_and(negative, pa.scalar((1 << (bits - 1)) - 1, integers))
+    negative = pc.negate(pc.cast(pc.less(pattern, as_scalar(0, integers)), integers))
+    flip = pc.bit_wise_and(negative, as_scalar((1 << (bits - 1)) - 1, integers))
     return pc.bit_wise_xor(pattern, flip)
 
 
@@ -167,10 +167,10 @@ def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
 
 def _against_float(op: str, node: Node, number: float) -> Node:
     if math.isnan(number):
-        scalar = total_order(pa.scalar(number, node.type))
+        scalar = total_order(as_scalar(number, node.type))
         return call(op, lambda values: KERNELS[op](total_order(values), scalar), node)
     wide = pa.float32() if pa.types.is_float16(node.type) else node.type
-    scalar, kernel = pa.scalar(number, wide), KERNELS[op]
+    scalar, kernel = as_scalar(number, wide), KERNELS[op]
 
     def run(values: pa.Array) -> pa.Array:
         if values.type != wide:

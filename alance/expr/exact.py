@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal
+from alance.format.numbers import as_scalar
 
 DAY: Final = 86400
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -81,10 +82,7 @@ def scale_of(type_: pa.DataType) -> Scale | None:
 
 def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
     """The scalar of a type with a scale that stores this whole number."""
-    if pa.types.is_decimal(type_):
-        digits = tuple(int(digit) for digit in str(abs(whole)))
-        return pa.scalar(Decimal((int(whole < 0), digits, -type_.scale)), type_)
-    return pa.scalar(whole, type_)
+    return as_scalar(whole, type_)
 
 
 def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
@@ -151,7 +149,7 @@ def timestamp_literal(text: str, unit: str | None = None) -> Literal:
     whole = math.floor(seconds * PER_SECOND[unit])
     if not -(1 << 63) <= whole < 1 << 63:
         raise Problem(f"timestamp {text!r} is out of range for unit {unit!r}")
-    return Literal(pa.scalar(whole, pa.timestamp(unit, "UTC" if has_zone else None)))
+    return Literal(as_scalar(whole, pa.timestamp(unit, "UTC" if has_zone else None)))
 
 
 def date_literal(text: str) -> Literal:
@@ -161,7 +159,7 @@ def date_literal(text: str) -> Literal:
         Problem: not a date.
     """
     seconds, _ = moment_seconds(text)
-    return Literal(pa.scalar(math.floor(seconds / DAY), pa.date32()))
+    return Literal(as_scalar(math.floor(seconds / DAY), pa.date32()))
 
 
 def time_literal(text: str) -> Literal:
@@ -174,7 +172,7 @@ def time_literal(text: str) -> Literal:
     seconds = _time_seconds(*match.groups()) if match else Fraction(DAY)
     if seconds >= DAY:
         raise Problem(f"not a time of day: {text!r}, expected 'HH:MM:SS'")
-    return Literal(pa.scalar(math.floor(seconds * 10**9), pa.time64("ns")))
+    return Literal(as_scalar(math.floor(seconds * 10**9), pa.time64("ns")))
 
 
 def moment_seconds(text: str) -> tuple[Fraction, bool]:

@@ -14,7 +14,7 @@ from alance.expr.coercion import unify
 from alance.expr.compare import compare
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Literal, Node, call
-from alance.format.numbers import to_arrow
+from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def array_has(name: str, args: list[Node]) -> Node:
         found[np.from_dlpack(parents)] = True
         if lists.null_count == 0:
             return to_arrow(found)
-        return pc.if_else(pc.is_valid(lists), to_arrow(found), pa.scalar(None, pa.bool_()))
+        return pc.if_else(pc.is_valid(lists), to_arrow(found), as_scalar(None, pa.bool_()))
 
     return call(name, find, node)
 

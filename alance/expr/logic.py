@@ -14,6 +14,7 @@ from alance.expr.compare import NULL, compare, constant, is_nothing
 from alance.expr.exact import exact_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # Up to here one comparison a value is faster than a hash look-up (0.23 against 3.7 ms a million).
 MAX_COMPARED: Final = 12
 
-TRUE: Final = Literal(pa.scalar(True))
-FALSE: Final = Literal(pa.scalar(False))
+TRUE: Final = Literal(as_scalar(True))
+FALSE: Final = Literal(as_scalar(False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +160,7 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
         hits = pc.is_in(rows, value_set=found)
         if rows.null_count == 0:
             return hits
-        return pc.if_else(pc.is_valid(rows), hits, pa.scalar(None, pa.bool_()))
+        return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
 
     return [call("in", look_up, node)]
 
@@ -229,7 +230,7 @@ def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | N
     Raises:
         Problem: a condition is no boolean, or the values have no common type.
     """
-    last = otherwise if otherwise is not None else Literal(pa.scalar(None, pa.null()))
+    last = otherwise if otherwise is not None else Literal(as_scalar(None, pa.null()))
     return Case(tuple(map(boolean, conditions)), unify(*values, last))
 
 
@@ -243,7 +244,7 @@ def null_if(left: Node, right: Node) -> Node:
     equal = compare("=", left, right)
 
     def clear(hits: Value, values: Value) -> pa.Array:
-        return pc.if_else(pc.fill_null(hits, False), pa.scalar(None, left.type), values)
+        return pc.if_else(pc.fill_null(hits, False), as_scalar(None, left.type), values)
 
     return call("nullif", clear, equal, left)
 

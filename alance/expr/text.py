@@ -14,6 +14,7 @@ from alance.expr.coercion import convert, is_bytes, is_text
 from alance.expr.compare import NULL, is_nothing
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def as_text(name: str, node: Node) -> Node:
     if is_text(node.type):
         return convert(node, pa.large_string()) if pa.types.is_string_view(node.type) else node
     if is_nothing(node):
-        return Literal(pa.scalar(None, pa.string()))
+        return Literal(as_scalar(None, pa.string()))
     raise Problem(f"{name}: expected text, found {node.type}")
 
 
@@ -171,11 +172,11 @@ def position(name: str, args: list[Node]) -> Node:
 
     def find(values: pa.Array) -> pa.Array:
         if not wanted:
-            return pc.if_else(pc.is_valid(values), pa.scalar(1, pa.int32()), pa.scalar(None))
+            return pc.if_else(pc.is_valid(values), as_scalar(1, pa.int32()), as_scalar(None))
         found = pc.find_substring(values, wanted)
         before = pc.list_element(pc.split_pattern(values, wanted, max_splits=1), 0)
-        place = pc.add(pc.cast(pc.utf8_length(before), pa.int32()), pa.scalar(1, pa.int32()))
-        return pc.if_else(pc.less(found, 0), pa.scalar(0, pa.int32()), place)
+        place = pc.add(pc.cast(pc.utf8_length(before), pa.int32()), as_scalar(1, pa.int32()))
+        return pc.if_else(pc.less(found, 0), as_scalar(0, pa.int32()), place)
 
     return call(name, find, as_text(name, args[0]))
 

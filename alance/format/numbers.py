@@ -48,3 +48,33 @@ def to_arrow(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = Non
     arrow = pa.from_numpy_dtype(values.dtype)
     content = pa.py_buffer(np.ascontiguousarray(data))
     return pa.Array.from_buffers(arrow, len(values), [validity, content])
+
+
+def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
+    """A value as an Arrow scalar of a type (default: what Arrow infers).
+
+    Whole numbers stand for what a type stores: days of a date, units of a timestamp, the digits
+    of a decimal.
+    """
+    if value is None:
+        return pa.nulls(1, arrow or pa.null())[0]
+    if isinstance(value, str | bytes):
+        content = value.encode() if isinstance(value, str) else value
+        made = pa.string() if isinstance(value, str) else pa.binary()
+        offsets = np.array([0, len(content)], np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+        found = pa.Array.from_buffers(made, 1, buffers)[0]
+        return found if arrow is None or arrow == made else found.cast(arrow)
+    if isinstance(value, bool):
+        return to_arrow(np.array([value]))[0]
+    if isinstance(value, int):
+        arrow = arrow or pa.int64()
+        if not pa.types.is_floating(arrow):
+            signed = not pa.types.is_unsigned_integer(arrow)
+            content = value.to_bytes(arrow.bit_width // 8, "little", signed=signed)
+            return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(content)])[0]
+    if isinstance(value, int | float):
+        arrow = arrow or pa.float64()
+        dtype = {16: np.float16, 32: np.float32, 64: np.float64}[arrow.bit_width]
+        return to_arrow(np.array([value], dtype))[0]
+    raise TypeError(f"no Arrow scalar of {type(value).__name__}")
