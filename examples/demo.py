@@ -13,9 +13,9 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-from alance.testing.lab import Lab
 
 import alance
+from alance.testing.lab import Lab
 
 TABLE = Path(__file__).parents[1] / "tests" / "golden" / "lineitem.lance"
 LATENCY_MS = 30

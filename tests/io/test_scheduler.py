@@ -1,0 +1,348 @@
+"""The scheduler: one plan a turn, shared flights, limits, cancellation, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.format.plans import ByteRange
+from alance.io.profile import StoreProfile
+from alance.io.scheduler import Scheduler
+from alance.io.trace import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+CONTENT = bytes(n * 31 % 251 for n in range(20_000))
+PROFILE = StoreProfile(
+    kind="s3",
+    take_gap=10,
+    scan_gap=100,
+    max_request_bytes=1000,
+    max_requests=4,
+    group_size=3,
+    group_range_bytes=64,
+)
+
+
+class Slow:
+    """A store whose requests end when the test says so."""
+
+    root = "slow://1/"
+
+    def __init__(self, profile: StoreProfile = PROFILE) -> None:
+        self.profile = profile
+        self.calls: list[tuple[str, list[tuple[int, int]], asyncio.Future]] = []
+        self.now = False
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> asyncio.Future:
+        future = asyncio.get_running_loop().create_future()
+        self.calls.append((path, list(ranges), future))
+        return future
+
+    def read_now(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview] | None:
+        return [memoryview(CONTENT)[a:b] for a, b in ranges] if self.now else None
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        return [span for _, spans, _ in self.calls for span in spans]
+
+    def land(self, number: int = 0) -> None:
+        _, spans, future = self.calls.pop(number)
+        future.set_result([memoryview(CONTENT)[a:b] for a, b in spans])
+
+    async def land_all(self) -> None:
+        while self.calls:
+            self.land()
+            await turn()
+
+
+class Registry:
+    def __init__(self, store: Slow) -> None:
+        self.store = store
+
+    def resolve(self, location: str) -> tuple[Slow, str]:
+        if not location.startswith(self.store.root):
+            raise InvalidInputError(f"no store for {location}")
+        return self.store, location.removeprefix(self.store.root)
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def ranges(*spans: tuple[int, int], path: str = "a") -> list[ByteRange]:
+    return [ByteRange(f"slow://1/{path}", start, stop) for start, stop in spans]
+
+
+@pytest.fixture
+def store() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def scheduler(store: Slow) -> Scheduler:
+    return Scheduler(Registry(store), io_buffer_bytes=1 << 20)  # type: ignore[arg-type]
+
+
+def check(buffers: Sequence[memoryview], *spans: tuple[int, int]) -> None:
+    assert [bytes(buffer) for buffer in buffers] == [CONTENT[a:b] for a, b in spans]
+
+
+async def test_callers_of_one_turn_share_requests(store: Slow, scheduler: Scheduler) -> None:
+    one = scheduler.read(ranges((0, 10), (300, 310)))
+    other = scheduler.read(ranges((15, 20), (0, 10)))
+    await turn()
+    assert store.spans == [(0, 20), (300, 310)]
+    await store.land_all()
+    check(await one, (0, 10), (300, 310))
+    check(await other, (15, 20), (0, 10))
+
+
+async def test_a_range_joins_the_flight_that_covers_it(store: Slow, scheduler: Scheduler) -> None:
+    first = scheduler.read(ranges((100, 200)))
+    await turn()
+    second = scheduler.read(ranges((120, 130), (500, 510)))
+    await turn()
+    assert store.spans == [(100, 200), (500, 510)]
+    await store.land_all()
+    check(await first, (100, 200))
+    check(await second, (120, 130), (500, 510))
+    third = scheduler.read(ranges((120, 130)))
+    await turn()
+    assert store.spans == [(120, 130)], "what has landed is not kept"
+    await store.land_all()
+    check(await third, (120, 130))
+
+
+async def test_scans_merge_over_wider_gaps(store: Slow, scheduler: Scheduler) -> None:
+    spans = [(0, 10), (60, 70)]
+    reads = [scheduler.read(ranges(*spans, path="t")), scheduler.read(ranges(*spans), bulk=True)]
+    await turn()
+    assert {path: spans for path, spans, _ in store.calls} == {"t": spans, "a": [(0, 70)]}
+    await store.land_all()
+    for read in reads:
+        check(await read, *spans)
+
+
+async def test_large_ranges_are_split_and_joined(store: Slow, scheduler: Scheduler) -> None:
+    read = scheduler.read(ranges((10, 2510), (2400, 2450)))
+    await turn()
+    assert len(store.spans) == 3
+    assert all(stop - start <= 1000 for start, stop in store.spans)
+    await store.land_all()
+    check(await read, (10, 2510), (2400, 2450))
+
+
+async def test_small_ranges_go_in_groups(store: Slow, scheduler: Scheduler) -> None:
+    spans = [(n * 100, n * 100 + 10) for n in range(4)] + [(1000, 1900)]
+    read = scheduler.read(ranges(*spans))
+    await turn()
+    assert [len(spans) for _, spans, _ in store.calls] == [3, 1]
+    await store.land_all()
+    check(await read, *spans)
+
+
+async def test_no_more_requests_at_once_than_allowed(store: Slow, scheduler: Scheduler) -> None:
+    spans = [(n * 500, n * 500 + 100) for n in range(10)]
+    read = scheduler.read(ranges(*spans))
+    await turn()
+    assert len(store.calls) == 4
+    store.land(2)
+    await turn()
+    assert len(store.calls) == 4
+    assert store.calls[-1][1] == [spans[4]], "first come, first served"
+    await store.land_all()
+    check(await read, *spans)
+
+
+async def test_bytes_at_once_are_bounded(store: Slow) -> None:
+    scheduler = Scheduler(Registry(store), io_buffer_bytes=250)  # type: ignore[arg-type]
+    spans = [(n * 500, n * 500 + 100) for n in range(3)] + [(4000, 4900)]
+    read = scheduler.read(ranges(*spans))
+    await turn()
+    assert len(store.calls) == 2
+    await store.land_all()
+    check(await read, *spans)
+
+
+async def test_what_is_in_memory_is_answered_at_once(store: Slow, scheduler: Scheduler) -> None:
+    store.now = True
+    read = scheduler.read(ranges((0, 10), (5, 30), (7, 7)))
+    assert read.done()
+    check(read.result(), (0, 10), (5, 30), (7, 7))
+    assert store.calls == []
+
+
+@pytest.mark.parametrize("span", [(5, 4), (-1, 4)])
+async def test_a_range_that_is_none(scheduler: Scheduler, span: tuple[int, int]) -> None:
+    with pytest.raises(CorruptFileError, match="no range"):
+        await scheduler.read(ranges(span))
+
+
+async def test_a_location_of_no_store_fails_its_reader(store: Slow, scheduler: Scheduler) -> None:
+    good = scheduler.read(ranges((0, 10)))
+    with pytest.raises(InvalidInputError, match="no store"):
+        await scheduler.read([ByteRange("nowhere://x", 0, 1)])
+    await turn()
+    await store.land_all()
+    check(await good, (0, 10))
+
+
+async def test_a_failure_reaches_everybody_who_waits_for_it(
+    store: Slow, scheduler: Scheduler
+) -> None:
+    one = scheduler.read(ranges((0, 10), (500, 600)))
+    other = scheduler.read(ranges((3, 5)))
+    third = scheduler.read(ranges((500, 600)))
+    await turn()
+    number = next(n for n, call in enumerate(store.calls) if call[1] == [(0, 10)])
+    store.calls.pop(number)[2].set_exception(NotFoundError("gone"))
+    await turn()
+    for read in (one, other):
+        with pytest.raises(NotFoundError, match="gone"):
+            await read
+    await store.land_all()
+    check(await third, (500, 600))
+
+
+async def test_a_cancelled_reader_leaves_the_others_alone(
+    store: Slow, scheduler: Scheduler
+) -> None:
+    one = scheduler.read(ranges((0, 10), (700, 800)))
+    other = scheduler.read(ranges((0, 10)))
+    await turn()
+    futures = {tuple(spans): future for _, spans, future in store.calls}
+    one.cancel()
+    assert futures[(700, 800),].cancelled()
+    assert not futures[(0, 10),].cancelled()
+    store.calls[0][2].done() or store.land(0)
+    await turn()
+    check(await other, (0, 10))
+
+
+async def test_cancelled_before_it_was_planned(store: Slow, scheduler: Scheduler) -> None:
+    read = scheduler.read(ranges((0, 10)))
+    read.cancel()
+    await turn()
+    assert store.calls == []
+
+
+async def test_cancelled_in_the_queue(store: Slow, scheduler: Scheduler) -> None:
+    busy = scheduler.read(ranges(*[(n * 500, n * 500 + 100) for n in range(4)]))
+    await turn()
+    waiting = scheduler.read(ranges((5000, 5100)))
+    last = scheduler.read(ranges((6000, 6100)))
+    await turn()
+    waiting.cancel()
+    await store.land_all()
+    check(await last, (6000, 6100))
+    assert (await busy)[0] is not None
+
+
+async def test_nothing_is_left_after_any_cancellation(store: Slow, scheduler: Scheduler) -> None:
+    """A caller cancelled after each number of turns: no slot is lost."""
+    for turns in range(6):
+        task = asyncio.ensure_future(_read(scheduler, (0, 100), (3000, 3100), (6000, 6100)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for _, _, future in store.calls:
+            assert future.cancelled()
+        store.calls.clear()
+        await turn()
+    spans = [(n * 500, n * 500 + 100) for n in range(4)]
+    read = scheduler.read(ranges(*spans))
+    await turn()
+    assert len(store.calls) == 4, "all slots are free again"
+    await store.land_all()
+    check(await read, *spans)
+
+
+async def _read(scheduler: Scheduler, *spans: tuple[int, int]) -> None:
+    await scheduler.read(ranges(*spans))
+
+
+async def test_closing_cancels_everything(store: Slow, scheduler: Scheduler) -> None:
+    flying = scheduler.read(ranges((0, 10)))
+    await turn()
+    pending = scheduler.read(ranges((900, 910)))
+    await scheduler.aclose()
+    assert flying.cancelled()
+    assert pending.cancelled()
+    assert all(future.cancelled() for _, _, future in store.calls)
+    with pytest.raises(InvalidInputError, match="closed"):
+        scheduler.read(ranges((0, 10)))
+    del flying, pending
+    gc.collect()
+
+
+async def test_requests_are_recorded_by_those_who_asked(store: Slow, scheduler: Scheduler) -> None:
+    async def ask(reason: str) -> Sequence[memoryview]:
+        return await scheduler.read(ranges((0, 10)), reason=reason)
+
+    with trace() as outer:
+        first = asyncio.ensure_future(ask("one"))
+        await asyncio.sleep(0)
+    with trace() as other:
+        second = asyncio.ensure_future(ask("two"))
+        await asyncio.sleep(0)
+    third = asyncio.ensure_future(ask("three"))
+    await turn()
+    await store.land_all()
+    await asyncio.gather(first, second, third)
+    assert [event.reasons for event in outer.events] == [event.reasons for event in other.events]
+    (event,) = outer.events
+    assert set(event.reasons) == {"one", "two", "three"}
+    assert (event.kind, event.start, event.stop, event.num_bytes) == ("get", 0, 10, 10)
+    assert outer.rounds == 1
+
+
+async def test_a_plan_of_many_objects_is_made_in_slices(store: Slow) -> None:
+    scheduler = Scheduler(Registry(store))  # type: ignore[arg-type]
+    wanted = [one for n in range(300) for one in ranges((n, n + 50), path=f"object-{n}")]
+    read = scheduler.read(wanted)
+    while not read.done():
+        await asyncio.sleep(0)
+        await store.land_all()
+    check(await read, *[(n, n + 50) for n in range(300)])
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 15_000), st.integers(0, 3000)).map(lambda one: (one[0], sum(one))),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(callers=st.lists(st.tuples(SPANS, st.booleans(), st.integers(0, 3)), max_size=6))
+def test_any_callers_get_their_bytes(
+    callers: list[tuple[list[tuple[int, int]], bool, int]],
+) -> None:
+    async def run() -> None:
+        store = Slow()
+        scheduler = Scheduler(Registry(store), io_buffer_bytes=2500)  # type: ignore[arg-type]
+
+        async def call(spans: list[tuple[int, int]], bulk: bool, wait: int) -> None:
+            for _ in range(wait):
+                await asyncio.sleep(0)
+            check(await scheduler.read(ranges(*spans), bulk=bulk), *spans)
+
+        tasks = [asyncio.ensure_future(call(*one)) for one in callers]
+        everything: Awaitable = asyncio.gather(*tasks)
+        while not everything.done():  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+            if store.calls:
+                store.land(len(store.calls) // 2)
+        await everything
+        await scheduler.aclose()
+
+    asyncio.run(run())
