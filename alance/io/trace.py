@@ -94,7 +94,7 @@ class Recorder:
             return "no requests"
         first = min(event.begun for event in self.events)
         total = max(_span(self.events), 1e-6)
-        room = max(10, width - 48)
+        room = max(10, width - 49)
         lines = []
         for event in sorted(self.events, key=lambda one: (one.begun, one.location, one.start)):
             left = int((event.begun - first) / total * (room - 1))

@@ -1,0 +1,109 @@
+"""The search cache: bytes bounded, the oldest dropped, one load for all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance.errors import StoreError
+from alance.io.cache import SearchCache
+
+
+def size(value: object) -> int:
+    return 10
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=60))
+def test_it_is_a_bounded_lru(steps: list[tuple[int, int]]) -> None:
+    cache, model, budget = SearchCache(100), OrderedDict[int, int](), 100
+    for key, num_bytes in steps:
+        if num_bytes % 3 == 0:
+            found = cache.peek(key)
+            assert found == (key if key in model else None)
+            if key in model:
+                model.move_to_end(key)
+            continue
+        cache.put(key, key, num_bytes)
+        model.pop(key, None)
+        if num_bytes <= budget // 4:
+            model[key] = num_bytes
+        while sum(model.values()) > budget:
+            model.popitem(last=False)
+        stats = cache.stats
+        assert (stats.num_entries, stats.num_bytes) == (len(model), sum(model.values()))
+
+
+async def test_concurrent_askers_share_a_load() -> None:
+    cache, loads = SearchCache(1000), 0
+
+    async def load() -> str:
+        nonlocal loads
+        loads += 1
+        await asyncio.sleep(0)
+        return "value"
+
+    found = await asyncio.gather(*(cache.get("key", load, size) for _ in range(9)))
+    assert found == ["value"] * 9
+    assert loads == 1
+    assert await cache.get("key", load, size) == "value"
+    assert loads == 1
+    assert cache.stats.hits == 1
+
+
+async def test_a_cancelled_asker_leaves_the_load_to_the_others() -> None:
+    cache, gate = SearchCache(1000), asyncio.Event()
+
+    async def load() -> str:
+        await gate.wait()
+        return "value"
+
+    one, other = (asyncio.ensure_future(cache.get("key", load, size)) for _ in range(2))
+    await asyncio.sleep(0)
+    one.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    assert await other == "value"
+
+
+async def test_the_last_asker_cancels_the_load() -> None:
+    cache, ended = SearchCache(1000), []
+
+    async def load() -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "value"
+
+    asker = asyncio.ensure_future(cache.get("key", load, size))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asker.cancel()
+    await asyncio.gather(asker, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert ended == ["cancelled"]
+
+
+async def test_a_failed_load_is_not_kept() -> None:
+    cache, answers = SearchCache(1000), [StoreError("down"), "value"]
+
+    async def load() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(StoreError, match="down"):
+        await cache.get("key", load, size)
+    assert await cache.get("key", load, size) == "value"
+
+
+def test_a_budget_of_nothing_keeps_nothing() -> None:
+    cache = SearchCache(0)
+    cache.put("key", "value", 1)
+    assert cache.peek("key") is None

@@ -1,0 +1,146 @@
+"""The decode pool, plans driven over a store, and what a trace says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from alance.errors import CorruptFileError, InvalidInputError, StoreError
+from alance.format.plans import ByteRange, Plan, together
+from alance.io import trace
+from alance.io.drive import drive
+from alance.io.pool import DecodePool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+async def test_work_runs_in_threads_of_the_pool() -> None:
+    pool = DecodePool(2)
+    names = await asyncio.gather(
+        *(pool.run(lambda: threading.current_thread().name) for _ in "abc")
+    )
+    assert all(name.startswith("alance-decode") for name in names)
+    await pool.aclose()
+    await pool.aclose()
+    with pytest.raises(InvalidInputError, match="closed"):
+        await pool.run(int)
+    assert not any(one.name.startswith("alance-decode") for one in threading.enumerate())
+
+
+async def test_cancelled_work_that_has_not_begun_is_dropped() -> None:
+    pool, gate, done = DecodePool(1), threading.Event(), []
+    busy = asyncio.ensure_future(pool.run(gate.wait))
+    waiting = asyncio.ensure_future(pool.run(lambda: done.append(1)))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    gate.set()
+    await busy
+    await pool.aclose()
+    assert done == []
+
+
+def plan(rounds: int, name: str = "a") -> Plan[bytes]:
+    found = b""
+    for number in range(rounds):
+        (buffer,) = yield [ByteRange(name, number, number + 1)]
+        found += bytes(buffer)
+    return found
+
+
+async def test_plans_are_driven_in_lockstep() -> None:
+    asked: list[list[str]] = []
+
+    async def read(ranges: Sequence[ByteRange]) -> list[memoryview]:
+        asked.append([one.path for one in ranges])
+        return [memoryview(b"abcdef")[one.start : one.stop] for one in ranges]
+
+    found = await drive(together([plan(1, "x"), plan(3, "y"), plan(0, "z")]), read)
+    assert found == [b"a", b"abc", b""]
+    assert asked == [["x", "y"], ["y"], ["y"]]
+
+
+async def test_a_plan_is_closed_when_its_read_fails() -> None:
+    closed = []
+
+    def watched() -> Plan[None]:
+        try:
+            yield [ByteRange("a", 0, 1)]
+        finally:
+            closed.append(True)
+
+    async def read(ranges: Sequence[ByteRange]) -> list[memoryview]:
+        raise StoreError("down")
+
+    with pytest.raises(StoreError):
+        await drive(watched(), read)
+    assert closed == [True]
+
+
+async def test_a_plan_may_fail() -> None:
+    def bad() -> Plan[None]:
+        yield []
+        raise CorruptFileError("bad")
+
+    async def read(ranges: Sequence[ByteRange]) -> list[memoryview]:
+        raise AssertionError("nothing is asked for")
+
+    with pytest.raises(CorruptFileError):
+        await drive(bad(), read)
+
+
+def recorder() -> trace.Recorder:
+    """Three waves: two requests at once, one, one."""
+    found = trace.Recorder()
+    for number, (begun, ended, reason) in enumerate(
+        [(0.0, 0.03, "open"), (0.001, 0.02, "open"), (0.031, 0.05, "take"), (0.05, 0.06, "")]
+    ):
+        found.events.append(
+            trace.RequestEvent(
+                "get",
+                f"s3://b/file-{number}",
+                0,
+                100,
+                (reason,) if reason else (),
+                begun,
+                ended,
+                100,
+                True,
+            )
+        )
+    return found
+
+
+def test_what_a_trace_says(tmp_path: Path) -> None:
+    found = recorder()
+    assert (found.num_requests, found.num_bytes, found.rounds) == (4, 400, 3)
+    assert "in 3 rounds" in found.summary()
+    assert "open" in found.summary()
+    lines = found.waterfall(100).splitlines()
+    assert len(lines) == 5
+    assert all(len(line) <= 100 for line in lines)
+    found.to_chrome(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [event["tid"] for event in events] == [0, 1, 0, 0]
+    assert events[2]["dur"] == pytest.approx(19_000)
+
+
+def test_a_trace_of_nothing() -> None:
+    with trace.trace() as found:
+        pass
+    assert (found.num_requests, found.rounds) == (0, 0)
+    assert found.waterfall() == "no requests"
+    assert "0" in found.summary()
+
+
+def test_traces_nest() -> None:
+    with trace.trace() as outer:
+        with trace.trace() as inner:
+            assert trace.current() is inner
+        assert trace.current() is outer
+    assert trace.current() is None

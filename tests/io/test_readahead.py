@@ -1,0 +1,90 @@
+"""Work ahead of the consumer: in order, under its budgets, and gone when the consumer is."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance.errors import StoreError
+from alance.io.readahead import Job, readahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Work:
+    """Jobs that note how much of them is under way or not yet consumed."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.held = 0
+        self.most = 0
+        self.cancelled = 0
+
+    def jobs(self, sizes: list[int], fail_at: int | None = None) -> Iterator[Job[int]]:
+        for number, num_bytes in enumerate(sizes):
+            yield Job(num_bytes, lambda n=number, b=num_bytes: self._run(n, b, fail_at))  # type: ignore[misc]
+
+    async def _run(self, number: int, num_bytes: int, fail_at: int | None) -> int:
+        self.begun += 1
+        self.held += num_bytes
+        self.most = max(self.most, self.held)
+        try:
+            for _ in range(number * 7 % 5):
+                await asyncio.sleep(0)
+            if number == fail_at:
+                raise StoreError(f"job {number}")
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return number
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 50), max_size=20),
+    st.integers(1, 120),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_budgets_and_order(sizes: list[int], budget: int, most: int, ordered: bool) -> None:
+    async def run() -> None:
+        work, found = Work(), []
+        async for number in readahead(
+            work.jobs(sizes), budget_bytes=budget, max_jobs=most, ordered=ordered
+        ):
+            found.append(number)
+            work.held -= sizes[number]
+            assert work.begun <= len(found) + most
+        assert sorted(found) == list(range(len(sizes)))
+        if ordered:
+            assert found == sorted(found)
+        assert work.most <= max([budget, *sizes]) + max([0, *sizes])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_failure_ends_the_others(ordered: bool) -> None:
+    work = Work()
+    with pytest.raises(StoreError, match="job 3"):
+        async for _ in readahead(
+            work.jobs([1] * 10, fail_at=3), budget_bytes=100, max_jobs=5, ordered=ordered
+        ):
+            pass
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_leaving_early_cancels_what_is_ahead() -> None:
+    work = Work()
+    async with aclosing(readahead(work.jobs([1] * 50), budget_bytes=100, max_jobs=8)) as found:
+        async for number in found:
+            if number == 2:
+                break
+    assert work.begun <= 12
+    assert len(asyncio.all_tasks()) == 1
