@@ -186,8 +186,19 @@ class Lab:
             time.sleep(0.01)
         recording.records = self.log(start)
 
+    def gcs_options(self) -> dict[str, str]:
+        """Storage options to reach the same objects as `gs://`."""
+        key = {
+            "gcs_base_url": self.endpoint,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        return {"google_service_account_key": json.dumps(key), "allow_http": "true"}
+
     def lance_options(self) -> dict[str, str]:
-        """Storage options for alance and pylance."""
+        """Storage options for alance and pylance, to reach the objects as `s3://`."""
         return {
             "endpoint": self.endpoint,
             "access_key_id": "lab",

@@ -30,6 +30,12 @@ class Request:
         self.op = self.name()
         self.record: dict[str, Any] = {}
 
+    @property
+    def copy_source(self) -> str | None:
+        """The object to copy from, in the S3 or GCS dialect."""
+        headers = self.headers
+        return headers.get("x-amz-copy-source") or headers.get("x-goog-copy-source")
+
     def name(self) -> str:
         """The operation, as S3 calls it in short."""
         method, query = self.method, self.query
@@ -42,7 +48,7 @@ class Request:
         if method == "PUT":
             if "uploadId" in query:
                 return "PART"
-            return "COPY" if "x-amz-copy-source" in self.headers else "PUT"
+            return "COPY" if self.copy_source is not None else "PUT"
         if method == "POST":
             return (
                 "MPCREATE"

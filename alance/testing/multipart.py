@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, Blob]:
     """The object that a copy names."""
-    name, _, key = unquote(req.headers["x-amz-copy-source"]).lstrip("/").partition("/")
+    name, _, key = unquote(req.copy_source or "").lstrip("/").partition("/")
     bucket = store.bucket(name)
     return bucket, key, store.blob(bucket, key)
 
@@ -58,7 +58,7 @@ class Multipart:
     def part(self, req: Request) -> Answer:
         parts, number = self.upload(req), int(req.query["partNumber"])
         data = req.body
-        copied = "x-amz-copy-source" in req.headers
+        copied = req.copy_source is not None
         if copied:
             origin, key, blob = copy_source(self.store, req)
             start, stop = parse_range(

@@ -68,6 +68,11 @@ class Blob:
     def __init__(self, size: int, etag: str, mtime: float) -> None:
         self.size, self.etag, self.mtime = size, etag, mtime
 
+    @property
+    def generation(self) -> int:
+        """The number of this content, as the GCS dialect tells it."""
+        return int(self.etag.strip('"').rsplit("-", 1)[-1], 16)
+
 
 class Bucket:
     """The keys of one bucket, sorted, over one folder."""
@@ -195,7 +200,10 @@ def etags(value: str) -> list[str]:
 
 
 def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
-    """If-None-Match and If-Match on a write."""
+    """If-None-Match and If-Match on a write, and their GCS dialect."""
+    generation = headers.get("x-goog-if-generation-match")
+    if generation is not None and int(generation) != (0 if blob is None else blob.generation):
+        raise Fault(412, message="generation")
     none = headers.get("if-none-match")
     if none is not None and blob is not None and (none.strip() == "*" or blob.etag in etags(none)):
         raise Fault(412, message="At least one of the pre-conditions you specified did not hold")

@@ -74,6 +74,7 @@ class Service:
         check_read(blob, req.headers)
         headers = [
             ("ETag", blob.etag),
+            ("x-goog-generation", str(blob.generation)),
             ("Last-Modified", email.utils.formatdate(blob.mtime, usegmt=True)),
             ("Accept-Ranges", "bytes"),
             ("Content-Type", "application/octet-stream"),
@@ -94,7 +95,7 @@ class Service:
         bucket = self.store.bucket(req.bucket)
         check_write(bucket.blobs.get(req.key), req.headers)
         blob = self.store.write(bucket, req.key, req.body)
-        return Answer(200, [("ETag", blob.etag)])
+        return Answer(200, [("ETag", blob.etag), ("x-goog-generation", str(blob.generation))])
 
     def copy(self, req: Request) -> Answer:
         origin, key, source = copy_source(self.store, req)

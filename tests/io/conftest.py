@@ -60,7 +60,7 @@ def bucket(lab: Lab) -> Place:
     return Place(store, folder)
 
 
-@pytest.fixture(params=["memory", "local", "s3", "obstore-memory"])
+@pytest.fixture(params=["memory", "local", "s3", "gcs", "obstore-memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A folder in each kind of store."""
     registry = StoreRegistry()
@@ -72,6 +72,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         case "s3":
             bucket: Place = request.getfixturevalue("bucket")
             return bucket
+        case "gcs":
+            gcs: Lab = request.getfixturevalue("lab")
+            uri = f"gs://lab/gcs-{next(_numbers)}"
+            return Place(*registry.open(uri, storage_options=gcs.gcs_options()))
         case _:
             given = obstore_stores.MemoryStore()
             return Place(*registry.open("a folder", store=given))

@@ -71,6 +71,12 @@ async def test_s3_by_uri_by_store_and_by_environment(
     )
 
 
+async def test_gcs(lineitem_lab: Lab) -> None:
+    await check(
+        await alance.dataset("gs://lab/lineitem.lance", storage_options=lineitem_lab.gcs_options())
+    )
+
+
 async def test_a_version_over_plain_http(lineitem_lab: Lab) -> None:
     """A plain web server lists nothing, so that the version has to be named."""
     uri = f"{lineitem_lab.endpoint}/lab/lineitem.lance"
