@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.coercion import common_type, convert, is_number
+from alance.expr.decimals import decimal_arithmetic
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
@@ -21,7 +22,11 @@ MAX_DIGITS: Final = 400  # an integer literal longer than this is infinite as a 
 
 
 def number_literal(digits: str) -> Literal:
-    """A number as written: int64, uint64 or float64, the first that holds it."""
+    """A number as written: int64, uint64 or float64, the first that holds it.
+
+    Raises:
+        Problem: no number.
+    """
     plain = digits.lstrip("-")
     if plain.isdigit() and len(plain) <= MAX_DIGITS:
         whole = int(digits)
@@ -29,7 +34,11 @@ def number_literal(digits: str) -> Literal:
             return Literal(as_scalar(whole, pa.int64()), digits)
         if 0 <= whole < 1 << 64:
             return Literal(as_scalar(whole, pa.uint64()), digits)
-    return Literal(as_scalar(float(digits), pa.float64()), digits)
+    try:
+        number = float(digits)
+    except ValueError:
+        raise Problem(f"{digits!r} is no number") from None
+    return Literal(as_scalar(number, pa.float64()), digits)
 
 
 def arithmetic(op: str, left: Node, right: Node) -> Node:
@@ -52,14 +61,19 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if common is None or pa.types.is_null(common):
         return Literal(as_scalar(None, pa.int64()))
     if pa.types.is_decimal(common):
-        return _decimal(op, left, right)
-    if pa.types.is_float16(common):
-        common = pa.float32()
+        return decimal_arithmetic(op, left, right)
+    if pa.types.is_floating(common):
+        floats = [t for t in types if pa.types.is_floating(t)]
+        common = max(pa.float32(), *floats, key=lambda t: t.bit_width)
     return call(op, KERNELS[op], convert(left, common), convert(right, common))
 
 
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
-    """A numeric literal in the type of the column beside it, where it fits exactly."""
+    """A numeric literal in the type of the column beside it, where it fits exactly.
+
+    Only where a computed column is nothing but a column and a literal; elsewhere a literal has its
+    own type and `i8 * 2` is an int64.
+    """
     number = number_value(literal) if literal.value.is_valid else None
     scale = scale_of(type_)
     if number is None or isinstance(number, float):
@@ -182,21 +196,6 @@ def remainder(left: Value, right: Value) -> pa.Array:
             found = to_arrow(np.fmod(*slots))
         return found if pc.all(valid).as_py() else pc.if_else(valid, found, as_scalar(None))
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
-
-
-def _decimal(op: str, left: Node, right: Node) -> Node:
-    if op == "%":
-        raise Problem("% of decimals", unsupported=True)
-    sides = [convert(n, _decimal_of(n.type)) for n in (left, right)]
-    try:
-        return call(op, KERNELS[op], *sides)
-    except Problem:
-        wide = [convert(n, pa.decimal256(n.type.precision, n.type.scale)) for n in sides]
-        return call(op, KERNELS[op], *wide)
-
-
-def _decimal_of(type_: pa.DataType) -> pa.DataType:
-    return type_ if pa.types.is_decimal(type_) else pa.decimal128(20, 0)
 
 
 def _days_between(left: Value, right: Value) -> pa.Array:

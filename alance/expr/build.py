@@ -10,7 +10,7 @@ from sqlglot import exp
 from alance.expr import logic, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast, named_type
-from alance.expr.compare import NULL, compare, distinct
+from alance.expr.compare import compare, distinct
 from alance.expr.functions import apply
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Column, Literal, Node, plain_type
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.expr.lexical import Source, Tree
 
 MAX_DEPTH: Final = 200
+NOTHING: Final = Literal(as_scalar(None, pa.null()))
 
 _COMPARED: Final = {
     exp.EQ: "=",
@@ -49,6 +50,8 @@ class Builder:
             InvalidInputError: a mistake, with its place in the text.
             UnsupportedError: valid SQL that is not evaluated here.
         """
+        while isinstance(tree, exp.Paren):
+            tree = tree.this
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -67,19 +70,20 @@ class Builder:
         return [self.build(tree) for tree in trees]
 
     def column(self, tree: Tree) -> Node:
-        """A column, a nested field, or text in double quotes beside a column."""
+        """A column or a nested field; in double quotes, text."""
         parts = tree.parts
         if any(not isinstance(part, exp.Identifier) for part in parts):
             raise Problem(f"* is not supported in a {self._source.what}", unsupported=True)
         names = [part.name for part in parts]
-        if names and self._schema.get_field_index(names[0]) < 0:
+        if self._is_double_quoted(parts[0]):
+            if len(parts) > 1:
+                raise Problem("text has no fields; names take backticks, not double quotes")
+            return Literal(as_scalar(names[0]), name=names[0])
+        if self._schema.get_field_index(names[0]) < 0:
             whole = ".".join(names)
-            if self._schema.get_field_index(whole) >= 0:
-                names = [whole]
-            elif len(parts) == 1 and self._is_double_quoted(parts[0]):
-                return Literal(as_scalar(names[0]), name=names[0])
-            else:
+            if self._schema.get_field_index(whole) < 0:
                 raise unknown("column", names[0], self._schema.names)
+            names = [whole]
         return self._field(tuple(names))
 
     def _field(self, path: tuple[str, ...]) -> Node:
@@ -181,11 +185,12 @@ class Builder:
         return self.like(inner, mark)
 
     def sum(self, tree: Tree) -> Node:
-        """+ - * / %: a literal takes the type of the column beside it where it fits."""
+        """+ - * / %: a literal takes a column's type where the two are all of the text."""
+        is_whole = self._depth == 1
         left, right = self.build(tree.this), self.build(tree.expression)
-        if isinstance(left, Literal) and not isinstance(right, Literal):
+        if is_whole and isinstance(left, Literal) and isinstance(right, Column):
             left = fitted(left, right.type)
-        elif isinstance(right, Literal) and not isinstance(left, Literal):
+        elif is_whole and isinstance(right, Literal) and isinstance(left, Column):
             right = fitted(right, left.type)
         return arithmetic(_COMPUTED[type(tree)], left, right)
 
@@ -244,7 +249,6 @@ _BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
     exp.And: Builder.chain,
     exp.Or: Builder.chain,
     exp.Not: Builder.negation,
-    exp.Paren: lambda builder, tree: builder.build(tree.this),
     exp.Is: Builder.test,
     exp.In: Builder.membership,
     exp.Between: Builder.between,
@@ -259,7 +263,7 @@ _BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
     exp.Literal: Builder.literal,
     exp.HexString: Builder.hexadecimal,
     exp.Boolean: lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
-    exp.Null: lambda *_: NULL,
+    exp.Null: lambda *_: NOTHING,
     exp.Neg: lambda builder, tree: negative(builder.build(tree.this)),
     exp.DPipe: lambda builder, tree: text.appended(
         builder.build(tree.this), builder.build(tree.expression)

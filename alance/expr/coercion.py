@@ -111,7 +111,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast without loss; a clock's reading becomes the instant that it shows in the zone."""
+    """Cast without loss but that of a float's digits; a clock's reading becomes the instant that it shows in the zone."""
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):
@@ -119,6 +119,9 @@ def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
         return pc.assume_timezone(
             naive, timezone=type_.tz, ambiguous="earliest", nonexistent="earliest"
         )
+    if pa.types.is_floating(type_):
+        options = pc.CastOptions(type_, allow_int_overflow=True, allow_float_truncate=True)
+        return pc.cast(values, options=options)
     return pc.cast(values, type_)
 
 

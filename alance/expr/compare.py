@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import is_bytes, is_text, unify
+from alance.expr.coercion import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
-from alance.expr.tree import Literal, Node, Value, call
+from alance.expr.tree import Column, Literal, Node, Value, call
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ def compare(op: str, left: Node, right: Node) -> Node:
     if isinstance(left, Literal) and not isinstance(right, Literal):
         op, left, right = FLIPPED[op], right, left
     if is_nothing(left) or is_nothing(right):
-        if isinstance(left, Literal) and left.name is not None:
-            raise Problem(f"unknown column {left.name!r} (text takes single quotes)")
         return NULL
     if isinstance(right, Literal) and not isinstance(left, Literal):
         return _against_literal(op, left, right)
@@ -132,6 +130,9 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
             raise _mismatch(op, node, literal)
         return _against_number(op, node, number / scale.unit)
     if pa.types.is_floating(node.type):
+        if not isinstance(node, Column) and pa.types.is_floating(literal.type):
+            # A column rounds the literal; a computed float meets it in 64 bits.
+            node = convert(node, pa.float64())
         value = float_literal(literal, node.type)
         if value is None:
             raise _mismatch(op, node, literal)
@@ -203,4 +204,7 @@ def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
 
 
 def _mismatch(op: str, left: Node, right: Node) -> Problem:
+    for side in (left, right):
+        if isinstance(side, Literal) and side.name is not None:
+            return Problem(f'"{side.name}" is text; a column takes backticks: `{side.name}`')
     return Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")

@@ -1,8 +1,8 @@
 """SQL text to a `sqlglot` tree, and errors that name the place in the text.
 
-`sqlglot` parses; here are the words of the dialect (text in single quotes, names bare, in backticks
-or in double quotes, X'..' for bytes), the limits, and the translation of its errors. No function
-is known to the parser but those with a syntax of their own, so that all others arrive by name.
+`sqlglot` parses; here are the words of the dialect (text in single or double quotes, names bare or
+in backticks, X'..' for bytes), the limits, and the translation of its errors. No function is known
+to the parser but those with a syntax of their own, so that all others arrive by name.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from alance.expr.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Value: TypeAlias = "pa.Array | pa.Scalar"
 
@@ -47,7 +47,7 @@ class Literal:
     Attributes:
         value: the scalar, of the type that the constant has by itself.
         digits: a number as it was written: `1.1` against a decimal column is exactly 1.1.
-        name: written in double quotes, the quotes of names: text only beside a column.
+        name: text in double quotes, which are the quotes of names elsewhere; for messages.
     """
 
     value: pa.Scalar
@@ -116,9 +116,6 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
     values = [arg.value if isinstance(arg, Literal) else pa.nulls(0, arg.type) for arg in args]
     constant = bool(args) and all(isinstance(arg, Literal) for arg in args)
     if constant:
-        quoted = [arg.name for arg in args if isinstance(arg, Literal) and arg.name is not None]
-        if quoted:
-            raise Problem(f"unknown column {quoted[0]!r} (text takes single quotes)")
         values[0] = pa.repeat(values[0], 1)
     try:
         result = function(*values)
@@ -130,8 +127,17 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
     except FAILURES as error:
         raise Problem(f"{name}: {one_line(error)}") from None
     if constant:
+        if pa.types.is_boolean(result.type):
+            _refuse_name(args)
         return Literal(result[0])
     return Call(name, function, args, result.type)
+
+
+def _refuse_name(args: Iterable[Node]) -> None:
+    """A condition on a name in double quotes alone is never meant: it is the same for all rows."""
+    for arg in args:
+        if isinstance(arg, Literal) and arg.name is not None:
+            raise Problem(f'"{arg.name}" is text; a column takes backticks: `{arg.name}`')
 
 
 def plain(array: pa.Array) -> pa.Array:
