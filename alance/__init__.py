@@ -31,6 +31,8 @@ from alance.ops.refs import Branches, Tags
 from alance.scanner import Scanner
 from alance.session import Session
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AccessError",
     "AlanceError",
@@ -55,6 +57,7 @@ __all__ = [
     "StoreError",
     "Tags",
     "UnsupportedError",
+    "__version__",
     "dataset",
     "trace",
 ]

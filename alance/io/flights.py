@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.io import trace
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.io.store import Store
+
+LOCAL_GROUP: Final = 4096
 
 Part: TypeAlias = "tuple[Flight, int, int]"  # a flight, and bytes of the object inside it
 
@@ -129,11 +131,13 @@ class Flight:
 class Call:
     """Flights to one object that go to the store together."""
 
-    __slots__ = ("flights", "future", "num_bytes")
+    __slots__ = ("flights", "future", "num_bytes", "num_requests")
 
     def __init__(self, flights: list[Flight]) -> None:
         self.flights = flights
         self.num_bytes = sum(flight.num_bytes for flight in flights)
+        is_local = flights[0].lane.store.profile.kind == "local"
+        self.num_requests = 1 if is_local else len(flights)
         self.future: asyncio.Future[Sequence[memoryview]] | None = None
 
 
@@ -210,6 +214,8 @@ class Lane:
         profile, waiting = self.store.profile, self._waiting
         group = [waiting.popleft()]
         room = min(profile.group_size, self._max_requests - self._num_requests)
+        if profile.kind == "local":
+            room = LOCAL_GROUP  # the store shares them among its threads
         while (
             waiting
             and len(group) < room
@@ -224,7 +230,7 @@ class Lane:
 
     def _start(self, call: Call) -> None:
         self.calls.add(call)
-        self._num_requests += len(call.flights)
+        self._num_requests += call.num_requests
         self._num_bytes += call.num_bytes
         begun = trace.now()
         for flight in call.flights:
@@ -236,7 +242,7 @@ class Lane:
 
     def _ended(self, call: Call, done: asyncio.Future[Sequence[memoryview]]) -> None:
         self.calls.discard(call)
-        self._num_requests -= len(call.flights)
+        self._num_requests -= call.num_requests
         self._num_bytes -= call.num_bytes
         for flight in call.flights:
             self._landed(flight)

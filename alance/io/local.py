@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INLINE_READ_BYTES: Final = 256 << 10  # 40 us of copying: one read must not hold the loop longer
-INLINE_TICK_BYTES: Final = 1 << 20  # 200 us a tick of the loop
+INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 THREADS: Final = 16  # 32 read no faster
 MAX_OPEN_FILES: Final = 512

@@ -58,8 +58,8 @@ LOCAL: Final = StoreProfile(
     scan_gap=64 * KIB,  # cold disks read ahead by more than this
     max_request_bytes=8 * MIB,  # 4 to 16 reads of 8 MiB saturate a disk
     max_requests=16,  # pool jobs; 32 were not faster
-    group_size=64,  # a hop to the pool is 50 to 150 us, a read in it 3 us
-    group_range_bytes=64 * KIB,
+    group_size=256,  # a hop to the pool is 50 to 150 us, a read in it 3 us
+    group_range_bytes=MIB,
 )
 
 _REMOTE_TAKE_GAP: Final = 128 * KIB  # a request costs the CPU of 80 to 180 KiB of body

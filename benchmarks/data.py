@@ -1,0 +1,121 @@
+"""The tables that are measured, written by pylance once and kept in `build/bench`."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER: Final = Path(__file__).parents[1] / "build" / "bench"
+ROWS_PER_FILE: Final = 1 << 20
+
+
+def table(name: str, scale: float) -> Path:
+    """The path of a table, made where it is not there yet."""
+    path = FOLDER / f"{name}-{scale:g}.lance"
+    if not path.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        lance.write_dataset(
+            MAKERS[name](scale), str(partial), max_rows_per_file=ROWS_PER_FILE, mode="overwrite"
+        )
+        partial.rename(path)
+    return path
+
+
+def lineitem(scale: float) -> pa.RecordBatchReader:
+    """TPC-H lineitem; 6 million rows at scale 1."""
+    path = FOLDER / f"lineitem-{scale:g}.parquet"
+    if not path.exists():
+        command = [Path(sys.executable).parent / "tpchgen-cli", "parquet", "-s", str(scale)]
+        subprocess.run([*command, "-T", "lineitem", "-o", FOLDER], check=True)
+        (FOLDER / "lineitem.parquet").rename(path)
+    file = pq.ParquetFile(path)
+    return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(1 << 16))
+
+
+def events(scale: float) -> pa.RecordBatchReader:
+    """Web events: ids, text, lists, structs; 2 million rows at scale 1."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rng = random.Random(11)
+        words = [f"{'abcdefghij'[n % 10]}{n:x}" for n in range(5000)]
+        for start in range(0, max(1, int(2e6 * scale)), 1 << 14):
+            numbers = range(start, start + (1 << 14))
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "id": pa.array(numbers, pa.int64()),
+                    "at": pa.array([10**15 + n * 997 for n in numbers], pa.timestamp("us")),
+                    "user": pa.array([rng.randrange(1 << 40) for _ in numbers]),
+                    "kind": [rng.choice(["view", "click", "buy", "leave"]) for _ in numbers],
+                    "url": [f"https://example.org/{rng.choice(words)}/{n % 9973}" for n in numbers],
+                    "referrer": [
+                        None if n % 3 else f"https://{rng.choice(words)}.net" for n in numbers
+                    ],
+                    "tags": [rng.choices(words, k=rng.randrange(6)) for _ in numbers],
+                    "scores": pa.array(
+                        [[rng.random() for _ in range(rng.randrange(5))] for _ in numbers],
+                        pa.list_(pa.float32()),
+                    ),
+                    "device": pa.array(
+                        [{"os": rng.choice("abc"), "width": rng.randrange(4000)} for _ in numbers]
+                    ),
+                    "text": [" ".join(rng.choices(words, k=rng.randrange(20))) for _ in numbers],
+                    "bot": [n % 50 == 0 for n in numbers],
+                }
+            )
+
+    stream = batches()
+    first = next(stream)
+
+    def all_batches() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from stream
+
+    return pa.RecordBatchReader.from_batches(first.schema, all_batches())
+
+
+def embeddings(scale: float) -> pa.RecordBatchReader:
+    """Vectors of 768 floats with a text and a label; 200 thousand rows at scale 1."""
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("vector", pa.list_(pa.float32(), 768)),
+            ("text", pa.string()),
+            ("label", pa.int32()),
+        ]
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rng = np.random.default_rng(5)
+        for start in range(0, max(1, int(2e5 * scale)), 4096):
+            flat = pa.array(rng.standard_normal(4096 * 768, np.float32))
+            labels = [None if n % 7 == 0 else n % 100 for n in range(4096)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(range(start, start + 4096)),
+                    pa.FixedSizeListArray.from_arrays(flat, 768),
+                    pa.array([f"text {start + n} of the set" for n in range(4096)]),
+                    pa.array(labels, pa.int32()),
+                ],
+                schema=schema,
+            )
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
+    "lineitem": lineitem,
+    "events": events,
+    "embeddings": embeddings,
+}
