@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.file_version import FileVersion
-    from alance.format.schema import Field
+    from alance.format.field import Field
     from alance.format.table.transaction import Transaction
     from alance.ops.blobs import BlobFile
     from alance.ops.projection import Columns

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from alance import ScanOptions as ScanOptions
 from alance import trace as trace
 from alance.file_version import FileVersion
-from alance.format.schema import Field
+from alance.format.field import Field
 from alance.format.table.fragment import Fragment
 from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction

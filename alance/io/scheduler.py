@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.io import trace
-from alance.io.coalesce import coalesce, split
+from alance.io.booking import Wanted, book
+from alance.io.coalesce import coalesce
 from alance.io.flights import Lane, Read
 from alance.io.store import ObjectMeta
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from alance.format.plans import ByteRange
-    from alance.io.flights import Part
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
@@ -31,9 +31,7 @@ INLINE_BYTES: Final = 8 << 20
 INLINE_RANGES: Final = 2048
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
-Wanted: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
 # `list` itself is a method of the scheduler.
-Wanteds: TypeAlias = list[Wanted]
 Numbered: TypeAlias = list[tuple[int, int, int]]  # number, start, stop
 R = TypeVar("R")
 
@@ -239,7 +237,7 @@ class Scheduler:
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                self._book(lane, path, wanted, bulk=bulk)
+                book(lane, path, wanted, bulk=bulk)
                 lane.send()
             except Exception as error:
                 for read, *_ in wanted:
@@ -248,35 +246,6 @@ class Scheduler:
                 loop = asyncio.get_running_loop()
                 self._planned = loop.call_soon(self._plan)
                 return
-
-    @staticmethod
-    def _book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool) -> None:
-        profile = lane.store.profile
-        new: Wanteds = []
-        flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
-        for one, flight in zip(wanted, flown, strict=True):
-            read, number, start, stop = one
-            if flight is None:
-                new.append(one)
-            else:
-                read.expect(number, [(flight, start, stop)])
-        if not new:
-            return
-        gap = profile.scan_gap if bulk else profile.take_gap
-        plan = coalesce(
-            [(start, stop) for _, _, start, stop in new], gap, profile.max_request_bytes
-        )
-        flights = [
-            [lane.book(path, *piece) for piece in split(*span, profile.max_request_bytes)]
-            for span in plan.spans
-        ]
-        for (read, number, start, stop), owner in zip(new, plan.owners, strict=True):
-            parts: list[Part] = [
-                (flight, max(start, flight.start), min(stop, flight.stop))
-                for flight in flights[owner]
-                if flight.start < stop and start < flight.stop
-            ]
-            read.expect(number, parts)
 
     async def _traced(
         self,

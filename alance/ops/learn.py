@@ -11,10 +11,11 @@ from alance.errors import CorruptFileError
 from alance.file.columns import ScanStates
 from alance.file.fragment import open_fragment
 from alance.file.open import open_columns, open_file
+from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers
 from alance.format.proto import file_pb2
-from alance.format.schema import Field, Schema
+from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
 from alance.ops.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from alance.versioning.load import all_of

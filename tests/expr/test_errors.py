@@ -36,6 +36,7 @@ BATCH = pa.RecordBatch.from_pylist(
         ("lowr(name) = 'a'", "unknown function 'lowr'; did you mean 'lower'"),
         ("lower(name, name) = 'a'", "lower: 2 arguments, expected 1"),
         ("price >", "line 1"),
+        ("price > 0.1.5", "'0.1.5' is no number"),
         ("price > 'a'", "type mismatch"),
         ("price", "expected a condition, found double"),
         ("name = 'a", "not closed"),

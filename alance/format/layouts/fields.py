@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.repdef import Structure
-    from alance.format.schema import Field
 
     Mask = npt.NDArray[np.bool_]
 
