@@ -111,7 +111,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast without loss but that of a float's digits; a clock's reading becomes the instant that it shows in the zone."""
+    """Cast without loss, save to floats; a clock's reading becomes what it shows in the zone."""
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr import arithmetic, logic, moments, text
+from alance.expr import arithmetic, logic, moments, regex, text
 from alance.expr.coercion import unify
 from alance.expr.compare import compare
 from alance.expr.problem import Problem, unknown
@@ -159,8 +159,10 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "starts_with": Function(2, 2, text.with_pattern(pc.starts_with)),
     "ends_with": Function(2, 2, text.with_pattern(pc.ends_with)),
     "contains": Function(2, 2, text.with_pattern(pc.match_substring)),
-    "regexp_like": Function(2, 3, text.regexp_like),
-    "regexp_match": Function(2, 3, text.regexp_like),
+    "regexp_like": Function(2, 3, regex.regexp_like),
+    "regexp_match": Function(2, 3, regex.regexp_match),
+    "regexp_count": Function(2, 2, regex.regexp_count),
+    "regexp_replace": Function(3, 4, regex.regexp_replace),
     "date_part": Function(2, 2, moments.date_part),
     "date_trunc": Function(2, 2, moments.date_trunc),
     "to_date": Function(1, 1, moments.to_date),

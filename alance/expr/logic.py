@@ -13,6 +13,7 @@ from alance.expr.coercion import is_bytes, unify
 from alance.expr.compare import NULL, compare, constant, is_nothing
 from alance.expr.exact import exact_value, scalar_of, scale_of
 from alance.expr.problem import Problem
+from alance.expr.regex import Match
 from alance.expr.tree import Literal, Node, Value, broadcast, call
 from alance.format.numbers import as_scalar
 
@@ -92,6 +93,8 @@ def boolean(node: Node) -> Node:
         return node
     if is_nothing(node):
         return NULL
+    if isinstance(node, Match):
+        return node.is_found()
     raise Problem(f"expected a condition, found {node.type}")
 
 
@@ -102,6 +105,8 @@ def negation(node: Node) -> Node:
 
 def is_null(node: Node) -> Node:
     """IS NULL; NaN is not null."""
+    if isinstance(node, Match):
+        return negation(node)
     return call("is null", pc.is_null, node)
 
 

@@ -37,20 +37,6 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
     )
 
 
-def regexp_like(name: str, args: list[Node]) -> Node:
-    """Whether a regular expression matches anywhere; flags `i`, `m`, `s` as third argument."""
-    if any(is_nothing(arg) for arg in args):
-        return NULL
-    pattern = literal_text(name, args[1])
-    flags = literal_text(name, args[2]) if len(args) > 2 else ""
-    if set(flags) - set("ims"):
-        raise Problem(f"{name}: flags {flags!r}, expected some of 'i', 'm' and 's'")
-    regex = f"(?{flags}){pattern}" if flags else pattern
-    return call(
-        name, lambda values: pc.match_substring_regex(values, regex), as_text(name, args[0])
-    )
-
-
 def as_text(name: str, node: Node) -> Node:
     """A node that is text.
 

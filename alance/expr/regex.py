@@ -1,0 +1,199 @@
+"""Regular expressions: Rust's syntax, in which filters are written, to RE2's, which Arrow runs.
+
+The two agree but for `\\w`, `\\d` and `\\s`, which are of all scripts in Rust and of ASCII in RE2:
+they are spelled out. `\\b` stays that of ASCII. Set operations on classes do not exist in RE2.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.compare import NULL, is_nothing
+from alance.expr.problem import Problem
+from alance.expr.text import as_text, literal_text
+from alance.expr.tree import FAILURES, Node, call, one_line
+from alance.format.numbers import as_scalar
+
+_MEMBERS: Final = {
+    "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}",
+    "d": r"\p{Nd}",
+    "s": r"\t\n\v\f\r\x{85}\p{Z}",
+}
+_GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
+_FLAGS: Final = frozenset("ims")
+
+
+def regexp_like(name: str, args: list[Node]) -> Node:
+    """Whether a literal pattern matches anywhere; flags `i`, `m`, `s` as third argument."""
+    if any(is_nothing(arg) for arg in args):
+        return NULL
+    regex = _pattern(name, args)
+    return call(
+        name, lambda values: pc.match_substring_regex(values, regex), as_text(name, args[0])
+    )
+
+
+def regexp_match(name: str, args: list[Node]) -> Node:
+    """The first match of a literal pattern as a list, null where there is none.
+
+    As a condition it is whether there is a match, and never null.
+    """
+    if any(is_nothing(arg) for arg in args):
+        return NULL
+    return Match(name, as_text(name, args[0]), _pattern(name, args))
+
+
+def regexp_count(name: str, args: list[Node]) -> Node:
+    """How often a literal pattern matches; 0 of a null."""
+    regex = _pattern(name, args)
+
+    def count(values: pa.Array) -> pa.Array:
+        found = pc.cast(pc.count_substring_regex(values, regex), pa.int64())
+        return pc.fill_null(found, 0)
+
+    return call(name, count, as_text(name, args[0]))
+
+
+def regexp_replace(name: str, args: list[Node]) -> Node:
+    r"""The first match, with flag `g` all, replaced; `$1` and `\1` stand for groups."""
+    flags = literal_text(name, args[3]) if len(args) > 3 else ""
+    regex = translated(name, literal_text(name, args[1]), flags.replace("g", ""))
+    new = re.sub(r"\$\{?(\d)\}?", r"\\\1", literal_text(name, args[2]))
+    most = None if "g" in flags else 1
+
+    def replace(values: pa.Array) -> pa.Array:
+        return pc.replace_substring_regex(values, regex, new, max_replacements=most)
+
+    return call(name, replace, as_text(name, args[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """What `regexp_match` finds.
+
+    Attributes:
+        text: what is searched.
+        regex: in RE2's syntax.
+    """
+
+    name: str
+    text: Node
+    regex: str
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.list_(self.text.type)
+
+    @property
+    def args(self) -> tuple[Node, ...]:
+        return (self.text,)
+
+    def is_found(self) -> Node:
+        """Whether there is a match; false of a null."""
+
+        def test(values: pa.Array) -> pa.Array:
+            return pc.fill_null(pc.match_substring_regex(values, self.regex), False)
+
+        return call(self.name, test, self.text)
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """Lists of one text, the whole match.
+
+        Raises:
+            Problem: the pattern has groups, whose texts would be the items.
+        """
+        if _GROUP.search(self.regex):
+            raise Problem(f"{self.name}: the texts of groups", unsupported=True)
+        values = self.text.evaluate(batch)
+        if isinstance(values, pa.Scalar):
+            values = pa.repeat(values, batch.num_rows)
+        found = pc.extract_regex(values, f"(?P<m>{self.regex})")
+        texts = pc.struct_field(found, [0])
+        hit = pc.is_valid(found)
+        offsets = pc.cumulative_sum(pc.cast(hit, pa.int32()))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), offsets])
+        misses = pc.invert(hit)
+        return pa.ListArray.from_arrays(offsets, texts.filter(hit), mask=misses)
+
+
+def translated(name: str, pattern: str, flags: str = "") -> str:
+    """A pattern in RE2's syntax.
+
+    Raises:
+        Problem: a mistake in it, or set operations on classes.
+    """
+    if set(flags) - _FLAGS:
+        raise Problem(f"{name}: flags {flags!r}, expected some of 'i', 'm' and 's'")
+    parts, at = [], 0
+    while at < len(pattern):
+        if pattern[at] == "[":
+            part, at = _class(name, pattern, at)
+        elif pattern[at] == "\\":
+            part, at = _escape(pattern, at)
+        else:
+            part, at = pattern[at], at + 1
+        parts.append(part)
+    regex = f"(?{flags}){''.join(parts)}" if flags else "".join(parts)
+    try:
+        pc.match_substring_regex(pa.repeat(as_scalar(""), 1), regex)
+    except FAILURES as error:
+        raise Problem(f"{name}: {one_line(error)}") from None
+    return regex
+
+
+def _pattern(name: str, args: list[Node]) -> str:
+    flags = literal_text(name, args[2]) if len(args) > 2 else ""
+    return translated(name, literal_text(name, args[1]), flags)
+
+
+def _escape(pattern: str, at: int) -> tuple[str, int]:
+    letter = pattern[at + 1 : at + 2]
+    if letter in _MEMBERS:
+        return f"[{_MEMBERS[letter]}]", at + 2
+    if letter and letter.lower() in _MEMBERS:
+        return f"[^{_MEMBERS[letter.lower()]}]", at + 2
+    return pattern[at : at + 2], at + 2
+
+
+def _class(name: str, pattern: str, at: int) -> tuple[str, int]:
+    """The class that begins at `[`, and where it ends; one with `\\W` becomes an alternative."""
+    start = at
+    at += 1
+    negated = pattern[at : at + 1] == "^"
+    at += negated
+    members, outside = [], []
+    while at < len(pattern) and (pattern[at] != "]" or not (members or outside)):
+        two = pattern[at : at + 2]
+        if two == "[:" and (end := pattern.find(":]", at)) > 0:
+            members.append(pattern[at : end + 2])
+            at = end + 2
+        elif two in ("&&", "~~") or (two == "--" and members) or pattern[at] == "[":
+            raise Problem(f"{name}: operations on classes of characters", unsupported=True)
+        elif two[0] == "\\" and two[1:] in _MEMBERS:
+            members.append(_MEMBERS[two[1:]])
+            at += 2
+        elif two[0] == "\\" and two[1:].lower() in _MEMBERS:
+            outside.append(f"[^{_MEMBERS[two[1:].lower()]}]")
+            at += 2
+        else:
+            width = 2 if two[0] == "\\" else 1
+            members.append(pattern[at : at + width])
+            at += width
+    if at >= len(pattern):
+        return pattern[start:], at
+    if not outside:
+        return f"[{'^' if negated else ''}{''.join(members)}]", at + 1
+    if negated and (members or len(outside) > 1):
+        raise Problem(f"{name}: \\W, \\D or \\S among others in [^...]", unsupported=True)
+    if negated:
+        return "[" + outside[0].removeprefix("[^"), at + 1
+    return f"(?:{'|'.join([*outside, *_bracketed(members)])})", at + 1
+
+
+def _bracketed(members: list[str]) -> list[str]:
+    return [f"[{''.join(members)}]"] if members else []
