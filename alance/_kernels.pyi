@@ -245,3 +245,7 @@ def jsonb_to_text(
     data: npt.NDArray[np.uint8],
     valid: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
+
+# --- memory.cpp ---
+
+def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...

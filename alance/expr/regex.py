@@ -116,7 +116,8 @@ class Match:
         texts = pc.struct_field(found, [0])
         hit = pc.is_valid(found)
         offsets = pc.cumulative_sum(pc.cast(hit, pa.int32()))
-        offsets = pa.concat_arrays([pa.array([0], pa.int32()), offsets])
+        first = pa.repeat(as_scalar(0, pa.int32()), 1)
+        offsets = pa.concat_arrays([first, offsets])
         misses = pc.invert(hit)
         return pa.ListArray.from_arrays(offsets, texts.filter(hit), mask=misses)
 
@@ -166,7 +167,8 @@ def _class(name: str, pattern: str, at: int) -> tuple[str, int]:
     at += 1
     negated = pattern[at : at + 1] == "^"
     at += negated
-    members, outside = [], []
+    members: list[str] = []
+    outside: list[str] = []
     while at < len(pattern) and (pattern[at] != "]" or not (members or outside)):
         two = pattern[at : at + 2]
         if two == "[:" and (end := pattern.find(":]", at)) > 0:

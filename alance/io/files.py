@@ -12,8 +12,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
+from alance import _kernels
 from alance.io.store import short_read
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _room(span: Span) -> int:
 
 
 def _allocate(num_bytes: int) -> tuple[memoryview, int]:
-    array = np.empty(num_bytes, np.uint8)  # unlike a bytearray, not filled with zeros
+    array = _kernels.blank(num_bytes)
     return array.data, array.__array_interface__["data"][0]
 
 

@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "bounds.hpp"
+#include "recycler.hpp"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 namespace alance {
 
@@ -19,18 +17,9 @@ template <typename T>
 class Owned {
  public:
   explicit Owned(int64_t size, size_t slack = 0) : size_(static_cast<size_t>(size)) {
-    if (size < 0 || size_ > (SIZE_MAX / 2 - slack) / sizeof(T)) throw std::bad_alloc();
-    size_t num_bytes = size_ * sizeof(T) + slack;
-    data_.reset(static_cast<T*>(std::malloc(num_bytes ? num_bytes : 1)));
-    if (!data_) throw std::bad_alloc();
-#if defined(__linux__)
-    // As numpy does: without huge pages, the page faults of fresh memory cost more than decoding.
-    if (num_bytes >= (size_t{4} << 20)) {
-      auto first = (reinterpret_cast<uintptr_t>(data_.get()) + 4095) & ~uintptr_t{4095};
-      auto last = (reinterpret_cast<uintptr_t>(data_.get()) + num_bytes) & ~uintptr_t{4095};
-      madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-    }
-#endif
+    if (size < 0 || size_ > (SIZE_MAX / 4 - slack) / sizeof(T)) throw std::bad_alloc();
+    const size_t num_bytes = size_ * sizeof(T) + slack;
+    data_ = {static_cast<T*>(Recycler::take(num_bytes)), Free{num_bytes}};
   }
 
   T* data() { return data_.get(); }
@@ -38,14 +27,25 @@ class Owned {
   T& operator[](int64_t i) { return data_.get()[i]; }
 
   nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy() {
+    // The capsule has one pointer: the size goes along with the block in a small record.
+    auto* block = new Block{data_.get(), data_.get_deleter().num_bytes};
     T* data = data_.release();
-    nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
+    nb::capsule owner(block, [](void* memory) noexcept {
+      auto* block = static_cast<Block*>(memory);
+      Recycler::give(block->data, block->num_bytes);
+      delete block;
+    });
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size_}, owner);
   }
 
  private:
+  struct Block {
+    T* data;
+    size_t num_bytes;
+  };
   struct Free {
-    void operator()(T* memory) const { std::free(memory); }
+    size_t num_bytes = 0;
+    void operator()(T* memory) const { Recycler::give(memory, num_bytes); }
   };
   std::unique_ptr<T, Free> data_;
   size_t size_;

@@ -1,0 +1,90 @@
+// Large blocks of memory, used again: fresh pages cost more than decoding into them.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace alance {
+
+class Recycler {
+ public:
+  static constexpr size_t kLarge = size_t{256} << 10;  // smaller blocks are malloc's own business
+  static constexpr size_t kKept = size_t{96} << 20;    // bytes kept for later at most
+
+  // A block of at least `size` bytes; give it back with the same size.
+  static void* take(size_t size) {
+    if (size < kLarge) return check(std::malloc(size ? size : 1));
+    const size_t room = round_up(size);
+    {
+      Recycler& self = instance();
+      std::lock_guard<std::mutex> guard(self.mutex_);
+      auto found = self.blocks_.find(room);
+      if (found != self.blocks_.end() && !found->second.empty()) {
+        void* block = found->second.back();
+        found->second.pop_back();
+        self.kept_ -= room;
+        return block;
+      }
+    }
+    void* block = check(std::malloc(room));
+#if defined(__linux__)
+    // As numpy does: one fault for 2 MiB in place of 512.
+    if (room >= (size_t{4} << 20)) {
+      auto first = (reinterpret_cast<uintptr_t>(block) + 4095) & ~uintptr_t{4095};
+      auto last = (reinterpret_cast<uintptr_t>(block) + room) & ~uintptr_t{4095};
+      madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+    }
+#endif
+    return block;
+  }
+
+  static void give(void* block, size_t size) noexcept {
+    if (block == nullptr) return;
+    if (size >= kLarge) {
+      const size_t room = round_up(size);
+      Recycler& self = instance();
+      std::lock_guard<std::mutex> guard(self.mutex_);
+      if (self.kept_ + room <= kKept) {
+        try {
+          self.blocks_[room].push_back(block);
+          self.kept_ += room;
+          return;
+        } catch (const std::bad_alloc&) {
+        }
+      }
+    }
+    std::free(block);
+  }
+
+ private:
+  // Sizes in steps of an eighth, so that blocks of nearly equal size are interchangeable.
+  static size_t round_up(size_t size) {
+    size_t step = kLarge / 8;
+    while (step * 16 <= size) step *= 2;
+    return (size + step - 1) / step * step;
+  }
+
+  static void* check(void* block) {
+    if (block == nullptr) throw std::bad_alloc();
+    return block;
+  }
+
+  // Never destroyed: arrays may outlive everything else at exit.
+  static Recycler& instance() {
+    static Recycler* self = new Recycler();
+    return *self;
+  }
+
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> blocks_;
+  size_t kept_ = 0;
+};
+
+}  // namespace alance
