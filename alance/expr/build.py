@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from alance.expr import logic, text
+from alance.expr import lists, logic, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast, named_type
 from alance.expr.compare import compare, distinct
@@ -110,10 +110,20 @@ class Builder:
         return self._below(self.build(tree.this), tree.expression.name)
 
     def bracket(self, tree: Tree) -> Node:
-        """`s['a']`: a field by name."""
-        if len(tree.expressions) != 1 or not getattr(tree.expressions[0], "is_string", False):
-            raise Problem("items of a list by number", unsupported=True)
-        return self._below(self.build(tree.this), tree.expressions[0].this)
+        """`s['a']`: a field by name; `l[1]`: an item of a list by number."""
+        if len(tree.expressions) != 1:
+            raise Problem("[]: expected one name or number")
+        key = tree.expressions[0]
+        if isinstance(key, exp.Slice):
+            raise Problem("parts of lists", unsupported=True)
+        node = self.build(tree.this)
+        if getattr(key, "is_string", False):
+            return self._below(node, key.this)
+        return lists.item("[]", [node, self.build(key)])
+
+    def array(self, tree: Tree) -> Node:
+        """`[1, 2]`."""
+        return lists.made_list("[]", self._all(tree.expressions))
 
     def _below(self, node: Node, name: str) -> Node:
         if not isinstance(node, Column):
@@ -260,6 +270,7 @@ _BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
     exp.Column: Builder.column,
     exp.Dot: Builder.dot,
     exp.Bracket: Builder.bracket,
+    exp.Array: Builder.array,
     exp.Literal: Builder.literal,
     exp.HexString: Builder.hexadecimal,
     exp.Boolean: lambda _, tree: logic.TRUE if tree.this else logic.FALSE,

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr import arithmetic, logic, moments, regex, text
+from alance.expr import arithmetic, lists, logic, moments, regex, text
 from alance.expr.coercion import unify
-from alance.expr.compare import compare
 from alance.expr.problem import Problem, unknown
-from alance.expr.tree import Literal, Node, call
-from alance.format.numbers import as_scalar, to_arrow
+from alance.expr.tree import Node, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,57 +43,12 @@ def apply(name: str, args: list[Node]) -> Node:
     return found.build(name.lower(), args)
 
 
-def array_length(name: str, args: list[Node]) -> Node:
-    """Items of a list; null of a null list."""
-    _check_list(name, args[0])
-    return call(name, pc.list_value_length, args[0])
-
-
-def array_has(name: str, args: list[Node]) -> Node:
-    """Whether a list has a literal among its items."""
-    node, item = args
-    _check_list(name, node)
-    if not isinstance(item, Literal) or not item.value.is_valid:
-        raise Problem(f"{name}: an item that is no literal", unsupported=True)
-    hit = compare("=", _Items(node.type.value_type), item)
-
-    def find(lists: pa.Array) -> pa.Array:
-        items = lists.flatten()
-        batch = pa.RecordBatch.from_arrays([items], ["item"])
-        equal = pc.fill_null(hit.evaluate(batch), False)
-        parents = pc.list_parent_indices(lists).filter(equal)
-        found = np.zeros(len(lists), np.bool_)
-        found[np.from_dlpack(parents)] = True
-        if lists.null_count == 0:
-            return to_arrow(found)
-        return pc.if_else(pc.is_valid(lists), to_arrow(found), as_scalar(None, pa.bool_()))
-
-    return call(name, find, node)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Items:
-    """The items of a list, as the only column of a batch."""
-
-    type: pa.DataType
-
-    @property
-    def args(self) -> tuple[Node, ...]:
-        return ()
-
-    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        return batch.column(0)
-
-
-def _check_list(name: str, node: Node) -> None:
-    kind = node.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not is_list and not pa.types.is_fixed_size_list(kind):
-        raise Problem(f"{name}: expected a list, found {kind}")
-
-
 def _extreme(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
     return lambda name, args: call(name, kernel, *unify(*args))
+
+
+def _named(*ends: str) -> list[str]:
+    return [f"{kind}_{end}" for end in ends for kind in ("array", "list")]
 
 
 _REAL: Final = {
@@ -167,10 +119,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "date_trunc": Function(2, 2, moments.date_trunc),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
-    "array_length": Function(1, 1, array_length),
-    "cardinality": Function(1, 1, array_length),
-    "array_has": Function(2, 2, array_has),
-    "array_contains": Function(2, 2, array_has),
-    "list_has": Function(2, 2, array_has),
-    "list_contains": Function(2, 2, array_has),
+    "make_array": Function(0, MANY, lists.made_list),
+    **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, lists.length)),
+    **dict.fromkeys(("empty", "array_empty"), Function(1, 1, lists.is_empty)),
+    **{name: Function(2, 2, lists.has) for name in _named("has", "contains")},
+    **{name: Function(2, 2, lists.has_any) for name in _named("has_any")},
+    **{name: Function(2, 2, lists.has_all) for name in _named("has_all", "contains_all")},
+    **{name: Function(2, 2, lists.position) for name in _named("position", "indexof")},
+    **{name: Function(2, 2, lists.item) for name in _named("element", "extract")},
 }

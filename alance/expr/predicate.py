@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import logic
 from alance.expr.build import Builder
 from alance.expr.lexical import Source
@@ -179,7 +179,8 @@ def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     except AlanceError:
         raise
     except Problem as problem:
-        raise InvalidInputError(f"{where}: {problem}") from None
+        kind = UnsupportedError if problem.unsupported else InvalidInputError
+        raise kind(f"{where}: {problem}") from None
     except FAILURES as error:
         raise InvalidInputError(f"{where}: {one_line(error)}") from error
     if isinstance(value, pa.ChunkedArray):

@@ -1,0 +1,185 @@
+"""Lists: their length, what they contain, one item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.arithmetic import whole_argument
+from alance.expr.compare import NULL, compare, is_nothing
+from alance.expr.logic import FALSE, TRUE, junction
+from alance.expr.problem import Problem
+from alance.expr.tree import Literal, Node, call, plain, plain_type
+from alance.format.numbers import as_scalar, to_arrow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.expr.tree import Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """A list that is written down, `[1, 2]`; only functions of lists take it.
+
+    Attributes:
+        args: its items.
+    """
+
+    args: tuple[Node, ...]
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.list_(self.args[0].type if self.args else pa.null())
+
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        raise Problem("a list that is written down, as a value", unsupported=True)
+
+
+def made_list(name: str, args: list[Node]) -> Node:
+    """make_array(1, 2) of literals, and `[1, 2]`."""
+    if not all(isinstance(arg, Literal) for arg in args):
+        raise Problem(f"{name}: items that are no literals", unsupported=True)
+    return Items(tuple(args))
+
+
+def length(name: str, args: list[Node]) -> Node:
+    """How many items a list has, as uint64; null of a null list."""
+    node = _list(name, args[0])
+    return call(name, lambda lists: pc.cast(pc.list_value_length(lists), pa.uint64()), node)
+
+
+def is_empty(name: str, args: list[Node]) -> Node:
+    """Whether a list has no items."""
+    return compare("=", length(name, args), Literal(as_scalar(0)))
+
+
+def has(name: str, args: list[Node]) -> Node:
+    """Whether a list contains an item; null of a null list or item."""
+    if any(is_nothing(arg) for arg in args):
+        return NULL
+    needed = [arg for arg in args if not isinstance(arg, Literal)]
+    return call(
+        name,
+        lambda found, *values: _known(pc.is_valid(found), *values),
+        _first(name, args),
+        *needed,
+    )
+
+
+def has_any(name: str, args: list[Node]) -> Node:
+    """Whether a list contains one of the items written down; null of a null list."""
+    node, items = _against_written(name, args)
+    parts = [_has_or_null_item(name, node, item) for item in items]
+    return junction(False, parts) if parts else FALSE
+
+
+def has_all(name: str, args: list[Node]) -> Node:
+    """Whether a list contains all of the items written down; null of a null list."""
+    node, items = _against_written(name, args)
+    parts = [_has_or_null_item(name, node, item) for item in items]
+    return junction(True, parts) if parts else TRUE
+
+
+def position(name: str, args: list[Node]) -> Node:
+    """Where in a list an item is first, counted from one, as uint64; null: nowhere."""
+    return _first(name, args)
+
+
+def item(name: str, args: list[Node]) -> Node:
+    """`l[n]`: an item, counted from one or, below zero, from the end; null beyond the list."""
+    node = _list(name, args[0])
+    number = whole_argument(name, args[1], -(1 << 31), 1 << 31)
+
+    def pick(lists: pa.Array) -> pa.Array:
+        sizes = _numbers(pc.fill_null(pc.list_value_length(lists), 0))
+        starts = np.cumsum(sizes) - sizes
+        offset = number - 1 if number > 0 else sizes + number
+        inside = (offset >= 0) & (offset < sizes) & (number != 0)
+        return plain(lists.flatten()).take(to_arrow(np.where(inside, starts + offset, 0), inside))
+
+    return call(name, pick, node)
+
+
+def _first(name: str, args: list[Node]) -> Node:
+    node, wanted = _list(name, args[0]), args[1]
+    items = _Slot(0, plain_type(node.type.value_type))
+    other = wanted if isinstance(wanted, Literal) else _Slot(1, wanted.type)
+    hit = compare("=", items, other)
+
+    def find(lists: pa.Array, *values: pa.Array) -> pa.Array:
+        parents = pc.list_parent_indices(lists)
+        slots = [plain(lists.flatten()), *[one.take(parents) for one in values]]
+        batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])
+        equal = pc.fill_null(hit.evaluate(batch), False)
+        return _first_true(equal, _numbers(parents), len(lists))
+
+    return call(name, find, node) if other is wanted else call(name, find, node, wanted)
+
+
+def _first_true(equal: pa.Array, parents: npt.NDArray[np.int64], num_lists: int) -> pa.Array:
+    """Where in each list the first true item is, from one; null: nowhere."""
+    hits = _numbers(pc.indices_nonzero(equal))
+    rows = parents[hits]
+    begins = np.searchsorted(parents, rows, "left")
+    places = np.zeros(num_lists, np.uint64)
+    places[rows[::-1]] = (hits - begins + 1)[::-1]
+    return to_arrow(places, places > 0)
+
+
+def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
+    if not is_nothing(item_):
+        return has(name, [node, item_])
+
+    def find(lists: pa.Array) -> pa.Array:
+        found = np.zeros(len(lists), np.bool_)
+        found[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
+        return _known(to_arrow(found), lists)
+
+    return call(name, find, node)
+
+
+def _known(answers: pa.Array, *needed: Value) -> pa.Array:
+    """The answers, null where a value needed is null."""
+    for values in needed:
+        if isinstance(values, pa.Array) and values.null_count:
+            answers = pc.if_else(pc.is_valid(values), answers, as_scalar(None, pa.bool_()))
+    return answers
+
+
+def _against_written(name: str, args: list[Node]) -> tuple[Node, tuple[Node, ...]]:
+    node = _list(name, args[0])
+    if not isinstance(args[1], Items):
+        raise Problem(f"{name}: a second list that is not written down", unsupported=True)
+    return node, args[1].args
+
+
+def _list(name: str, node: Node) -> Node:
+    kind = node.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if isinstance(node, Items) or not (is_list or pa.types.is_fixed_size_list(kind)):
+        raise Problem(f"{name}: expected a column of lists, found {kind}")
+    return node
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(np.from_dlpack(array), np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slot:
+    """A column of a batch by number."""
+
+    number: int
+    type: pa.DataType
+
+    @property
+    def args(self) -> tuple[Node, ...]:
+        return ()
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.number)
