@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -61,6 +62,8 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if common is None or pa.types.is_null(common):
         return Literal(as_scalar(None, pa.int64()))
     if pa.types.is_decimal(common):
+        if all(pa.types.is_integer(t) for t in types):
+            left, right = convert(left, common), convert(right, common)
         return decimal_arithmetic(op, left, right)
     if pa.types.is_floating(common):
         floats = [t for t in types if pa.types.is_floating(t)]
@@ -177,6 +180,54 @@ def whole_argument(name: str, node: Node, low: int, high: int) -> int:
 def is_nan(name: str, args: list[Node]) -> Node:
     """isnan(x)."""
     return call(name, pc.is_nan, real(args[0]))
+
+
+def is_zero(name: str, args: list[Node]) -> Node:
+    """iszero(x)."""
+    return call(name, lambda values: pc.equal(values, as_scalar(0, values.type)), real(args[0]))
+
+
+def nan_value(name: str, args: list[Node]) -> Node:
+    """nanvl(a, b): a, or b where a is NaN."""
+    both = [real(arg) for arg in args]
+    if isinstance(both[1], Literal):
+        both[1] = convert(both[1], both[0].type)
+    type_ = max((one.type for one in both), key=lambda t: t.bit_width)
+    left, right = (convert(one, type_) for one in both)
+    return call(name, lambda a, b: pc.if_else(pc.is_nan(a), b, a), left, right)
+
+
+def logarithm(name: str, args: list[Node]) -> Node:
+    """log(x) of base 10, or log(base, x)."""
+    if len(args) == 1:
+        return call(name, pc.log10, real(args[0]))
+    base, value = (convert(real(arg), pa.float64()) for arg in args)
+    return call(name, lambda b, x: pc.logb(x, b), base, value)
+
+
+def degrees(name: str, args: list[Node]) -> Node:
+    """Radians as degrees."""
+    return _times(name, args[0], 180 / math.pi)
+
+
+def radians(name: str, args: list[Node]) -> Node:
+    """Degrees as radians."""
+    return _times(name, args[0], math.pi / 180)
+
+
+def _times(name: str, node: Node, factor: float) -> Node:
+    number = real(node)
+    scalar = as_scalar(factor, number.type)
+    return call(name, lambda values: pc.multiply(values, scalar), number)
+
+
+def square_root(values: pa.Array) -> pa.Array:
+    """The square root as processors have it: the sign of the NaN below zero decides its order."""
+    valid = pc.is_valid(values)
+    slots = np.from_dlpack(pc.fill_null(values, 0))
+    with np.errstate(all="ignore"):
+        found = to_arrow(np.sqrt(slots))
+    return found if not values.null_count else pc.if_else(valid, found, as_scalar(None))
 
 
 def modulo(name: str, args: list[Node]) -> Node:

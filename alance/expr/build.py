@@ -82,6 +82,8 @@ class Builder:
         if self._schema.get_field_index(names[0]) < 0:
             whole = ".".join(names)
             if self._schema.get_field_index(whole) < 0:
+                if whole.lower() in ("current_date", "current_timestamp"):
+                    return apply(whole, [])
                 raise unknown("column", names[0], self._schema.names)
             names = [whole]
         return self._field(tuple(names))
@@ -237,8 +239,9 @@ class Builder:
         return apply(name, self._all([one for one in given if one is not None and one != ""]))
 
     def position(self, tree: Tree) -> Node:
-        """POSITION(part IN text)."""
-        return apply("position", self._all([tree.this, tree.args["substr"]]))
+        """POSITION(part IN text), and position(text, part)."""
+        given = [tree.this, tree.args.get("substr"), tree.args.get("position")]
+        return apply("position", self._all([one for one in given if one is not None]))
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""

@@ -59,7 +59,7 @@ def compare(op: str, left: Node, right: Node) -> Node:
     try:
         left, right = unify(left, right)
     except Problem:
-        raise _mismatch(op, left, right) from None
+        raise mismatch(op, left, right) from None
     if pa.types.is_floating(left.type):
         return call(op, lambda a, b: KERNELS[op](total_order(a), total_order(b)), left, right)
     return call(op, KERNELS[op], left, right)
@@ -127,7 +127,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
     if (scale := scale_of(node.type)) is not None:
         number = exact_value(literal, node.type)
         if number is None:
-            raise _mismatch(op, node, literal)
+            raise mismatch(op, node, literal)
         return _against_number(op, node, number / scale.unit)
     if pa.types.is_floating(node.type):
         if not isinstance(node, Column) and pa.types.is_floating(literal.type):
@@ -135,7 +135,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
             node = convert(node, pa.float64())
         value = float_literal(literal, node.type)
         if value is None:
-            raise _mismatch(op, node, literal)
+            raise mismatch(op, node, literal)
         return _against_float(op, node, value)
     fits = (
         (is_text(node.type) and is_text(literal.type))
@@ -143,7 +143,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
         or (pa.types.is_boolean(node.type) and pa.types.is_boolean(literal.type))
     )
     if not fits:
-        raise _mismatch(op, node, literal)
+        raise mismatch(op, node, literal)
     value = literal.value
     if is_bytes(node.type) and is_text(value.type):
         value = value.cast(pa.binary())
@@ -203,7 +203,8 @@ def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
     return slots[values.offset : values.offset + len(values)]
 
 
-def _mismatch(op: str, left: Node, right: Node) -> Problem:
+def mismatch(op: str, left: Node, right: Node) -> Problem:
+    """The problem of two types that do not compare."""
     for side in (left, right):
         if isinstance(side, Literal) and side.name is not None:
             return Problem(f'"{side.name}" is text; a column takes backticks: `{side.name}`')

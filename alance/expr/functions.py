@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr import arithmetic, lists, logic, moments, regex, text
+from alance.expr import arithmetic, letters, lists, logic, moments, regex, text
 from alance.expr.coercion import unify
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Node, call
@@ -17,6 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MANY: Final = 1000
+
+# Functions that Lance has in filters and columns, and aggregates, which it has in neither.
+_ELSEWHERE: Final = """
+    acosh array_append array_concat array_dims array_distance array_distinct array_except
+    array_intersect array_join array_max array_min array_ndims array_pop_back array_pop_front
+    array_positions array_prepend array_remove array_repeat array_replace array_resize
+    array_reverse array_slice array_sort array_to_string array_union arrow_cast arrow_typeof
+    ascii asinh atanh avg bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos cot
+    count current_time date_bin date_format decode digest encode factorial find_in_set
+    first_value flatten from_unixtime gcd generate_series get_field json_array_contains
+    json_exists json_extract json_get json_get_bool json_get_float json_get_int json_get_string
+    last_value lcm levenshtein make_date make_time map map_keys map_values max md5 median min
+    named_struct nvl2 overlay pi random range row_number sha224 sha256 sha384 sha512 stddev
+    string_agg string_to_array strings struct substr_index substring_index sum to_char to_hex
+    to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
+    to_timestamp_seconds to_unixtime translate union_extract unnest uuid var version
+"""
+ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,8 @@ def apply(name: str, args: list[Node]) -> Node:
     """
     found = FUNCTIONS.get(name.lower())
     if found is None:
+        if name.lower() in ELSEWHERE:
+            raise Problem(f"function {name}", unsupported=True)
         raise unknown("function", name, FUNCTIONS)
     if not found.least <= len(args) <= found.most:
         expected = str(found.least) if found.least == found.most else f"at least {found.least}"
@@ -52,18 +72,20 @@ def _named(*ends: str) -> list[str]:
 
 
 _REAL: Final = {
-    "sqrt": pc.sqrt,
+    "sqrt": arithmetic.square_root,
     "exp": pc.exp,
     "ln": pc.ln,
     "log2": pc.log2,
     "log10": pc.log10,
-    "log": pc.log10,
     "sin": pc.sin,
     "cos": pc.cos,
     "tan": pc.tan,
     "asin": pc.asin,
     "acos": pc.acos,
     "atan": pc.atan,
+    "sinh": pc.sinh,
+    "cosh": pc.cosh,
+    "tanh": pc.tanh,
     "signum": pc.sign,
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
@@ -79,6 +101,11 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "ceil": Function(1, 1, arithmetic.rounding(pc.ceil)),
     "ceiling": Function(1, 1, arithmetic.rounding(pc.ceil)),
     "mod": Function(2, 2, arithmetic.modulo),
+    "log": Function(1, 2, arithmetic.logarithm),
+    "degrees": Function(1, 1, arithmetic.degrees),
+    "radians": Function(1, 1, arithmetic.radians),
+    "iszero": Function(1, 1, arithmetic.is_zero),
+    "nanvl": Function(2, 2, arithmetic.nan_value),
     "isnan": Function(1, 1, arithmetic.is_nan),
     "greatest": Function(1, MANY, _extreme(pc.max_element_wise)),
     "least": Function(1, MANY, _extreme(pc.min_element_wise)),
@@ -87,14 +114,19 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "nvl": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nullif": Function(2, 2, lambda _, args: logic.null_if(*args)),
     "if": Function(3, 3, lambda _, args: logic.choose(*args)),
-    "lower": Function(1, 1, text.plain_text(pc.utf8_lower)),
-    "upper": Function(1, 1, text.plain_text(pc.utf8_upper)),
-    "initcap": Function(1, 1, text.plain_text(pc.utf8_title)),
+    "lower": Function(1, 1, text.plain_text(letters.lower)),
+    "upper": Function(1, 1, text.plain_text(letters.upper)),
+    "initcap": Function(1, 1, text.plain_text(letters.initcap)),
     "reverse": Function(1, 1, text.plain_text(pc.utf8_reverse)),
     "length": Function(1, 1, _LENGTH),
     "char_length": Function(1, 1, _LENGTH),
     "character_length": Function(1, 1, _LENGTH),
     "octet_length": Function(1, 1, text.octet_length),
+    "bit_length": Function(1, 1, text.bit_length),
+    "lpad": Function(2, 3, text.padding(pc.utf8_lpad)),
+    "rpad": Function(2, 3, text.padding(pc.utf8_rpad)),
+    "split_part": Function(3, 3, text.split_part),
+    "concat_ws": Function(2, MANY, text.concat_ws),
     "trim": Function(1, 2, text.trimming(pc.utf8_trim)),
     "btrim": Function(1, 2, text.trimming(pc.utf8_trim)),
     "ltrim": Function(1, 2, text.trimming(pc.utf8_ltrim)),
@@ -105,6 +137,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "right": Function(2, 2, text.right),
     "replace": Function(3, 3, text.replace),
     "repeat": Function(2, 2, text.repeat),
+    "instr": Function(2, 2, text.position),
     "strpos": Function(2, 2, text.position),
     "position": Function(2, 2, text.position),
     "concat": Function(1, MANY, text.concat),
@@ -117,6 +150,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "regexp_replace": Function(3, 4, regex.regexp_replace),
     "date_part": Function(2, 2, moments.date_part),
     "date_trunc": Function(2, 2, moments.date_trunc),
+    **dict.fromkeys(("now", "current_timestamp"), Function(0, 0, moments.now)),
+    **dict.fromkeys(("today", "current_date"), Function(0, 0, moments.today)),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
     "make_array": Function(0, MANY, lists.made_list),

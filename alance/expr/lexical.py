@@ -30,7 +30,7 @@ MAX_CHARACTERS: Final = 4 << 20
 
 Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
 
-_SYNTAX_OF_THEIR_OWN: Final = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+_SYNTAX_OF_THEIR_OWN: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
 _PRECEDENCE: Final = getattr(sqlglot.parser, "IsPredicatePrecedence", None)
 
 
@@ -47,7 +47,8 @@ class _Grammar(sqlglot.parser.Parser):
         "CASE": lambda self: self._parse_case()
     }
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: sqlglot.parser.Parser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN
+        **{name: sqlglot.parser.Parser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN},
+        "POSITION": lambda self: self._parse_position(haystack_first=True),
     }
     if _PRECEDENCE is not None:
         # `a = 1 is true` is `(a = 1) is true`, as DataFusion has it.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.coercion import is_bytes, unify
-from alance.expr.compare import NULL, compare, constant, is_nothing
+from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
 from alance.expr.exact import exact_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.regex import Match
@@ -245,13 +245,22 @@ def coalesce(*args: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """Null where the two are equal, else the first."""
-    equal = compare("=", left, right)
+    """Null where the two are equal, else the first; -0.0 is not 0.0."""
+    if is_nothing(left) or is_nothing(right):
+        return left
+    try:
+        left, right = unify(left, right)
+    except Problem:
+        raise mismatch("=", left, right) from None
 
-    def clear(hits: Value, values: Value) -> pa.Array:
-        return pc.if_else(pc.fill_null(hits, False), as_scalar(None, left.type), values)
+    def clear(values: Value, others: Value) -> pa.Array:
+        sides = values, others
+        if pa.types.is_floating(left.type):
+            sides = total_order(values), total_order(others)
+        hits = pc.fill_null(pc.equal(*sides), False)
+        return pc.if_else(hits, as_scalar(None, left.type), values)
 
-    return call("nullif", clear, equal, left)
+    return call("nullif", clear, left, right)
 
 
 def choose(condition: Node, chosen: Node, other: Node) -> Node:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from time import time_ns
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.casts import cast
+from alance.expr.exact import DAY
 from alance.expr.problem import Problem, unknown
 from alance.expr.text import literal_text
-from alance.expr.tree import Node, call
+from alance.expr.tree import Literal, Node, call
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,38 @@ def _weekday(values: pa.Array) -> pa.Array:
     return pc.day_of_week(values, count_from_zero=True, week_start=7)
 
 
+def _iso_weekday(values: pa.Array) -> pa.Array:
+    return pc.day_of_week(values, count_from_zero=False, week_start=1)
+
+
+def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
+    """Seconds and what is below, in parts of a second."""
+    width = pa.int64() if per_second == 10**9 else pa.int32()
+
+    def count(values: pa.Array) -> pa.Array:
+        fine = _ticks(values, pa.timestamp("ns"))
+        within = pc.subtract(fine, pc.multiply(pc.divide(fine, _MINUTE), _MINUTE))
+        within = pc.if_else(pc.less(within, 0), pc.add(within, _MINUTE), within)
+        return pc.cast(pc.divide(within, 10**9 // per_second), width)
+
+    return count
+
+
+def _epoch(values: pa.Array) -> pa.Array:
+    """Seconds since 1970 as floats."""
+    fine = pc.cast(_ticks(values, pa.timestamp("us")), pa.float64(), safe=False)
+    return pc.divide(fine, 1e6)
+
+
+def _ticks(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_time(values.type):
+        raise Problem("this part of a time of day", unsupported=True)
+    zone = getattr(values.type, "tz", None)
+    options = pc.CastOptions(pa.timestamp(type_.unit, zone), allow_time_truncate=True)
+    return pc.cast(pc.cast(values, options=options), pa.int64())
+
+
+_MINUTE: Final = as_scalar(60 * 10**9)
 PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "year": pc.year,
     "quarter": pc.quarter,
@@ -31,17 +66,28 @@ PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "hour": pc.hour,
     "minute": pc.minute,
     "second": pc.second,
+    "millisecond": _fraction(10**3),
+    "microsecond": _fraction(10**6),
+    "nanosecond": _fraction(10**9),
+    "epoch": _epoch,
+    "isodow": _iso_weekday,
+    "isoyear": pc.iso_year,
 }
-UNITS: Final = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+UNITS: Final = (
+    *("year", "quarter", "month", "week", "day", "hour", "minute", "second"),
+    *("millisecond", "microsecond"),
+)
 
 
 def date_part(name: str, args: list[Node]) -> Node:
-    """date_part('year', moment), and EXTRACT(year FROM moment): an int32."""
+    """date_part('year', moment), and EXTRACT(year FROM moment): an int32 mostly."""
     part = literal_text(name, args[0]).lower()
-    kernel = PARTS.get(part)
+    kernel = PARTS.get(part) or PARTS.get(part.removesuffix("s"))
     if kernel is None:
         raise unknown("part of a date", part, PARTS)
     moment = _moment(name, args[1])
+    if part == "epoch" or part.startswith("nanosecond"):
+        return call(name, kernel, moment)
     return call(name, lambda values: pc.cast(kernel(values), pa.int32()), moment)
 
 
@@ -54,6 +100,16 @@ def date_trunc(name: str, args: list[Node]) -> Node:
     if pa.types.is_date(moment.type):
         moment = cast(moment, pa.timestamp("ns"))
     return call(name, lambda values: pc.floor_temporal(values, unit=unit), moment)
+
+
+def now(name: str, args: list[Node]) -> Node:
+    """The moment at which the text is read, of nanoseconds, in UTC."""
+    return Literal(as_scalar(time_ns(), pa.timestamp("ns", "UTC")))
+
+
+def today(name: str, args: list[Node]) -> Node:
+    """The date at which the text is read, in UTC."""
+    return Literal(as_scalar(time_ns() // (DAY * 10**9), pa.date32()))
 
 
 def to_date(name: str, args: list[Node]) -> Node:

@@ -167,6 +167,65 @@ def position(name: str, args: list[Node]) -> Node:
     return call(name, find, as_text(name, args[0]))
 
 
+def split_part(name: str, args: list[Node]) -> Node:
+    """split_part(text, separator, n): the n-th part, from the end if negative; else empty."""
+    separator = literal_text(name, args[1])
+    number = whole_argument(name, args[2], -(1 << 31), (1 << 31) - 1)
+    if number == 0:
+        raise Problem(f"{name}: parts count from one")
+
+    def pick(values: pa.Array) -> pa.Array:
+        if not separator:
+            return values if number in (1, -1) else _emptied(values)
+        parts = pc.split_pattern(values, separator)
+        sizes = pc.list_value_length(parts)
+        place = number - 1 if number > 0 else pc.add(sizes, number)
+        starts = parts.offsets.slice(0, len(parts))
+        inside = pc.and_(pc.less(place, sizes), pc.greater_equal(place, 0))
+        found = parts.values.take(pc.if_else(inside, pc.add(starts, place), as_scalar(None)))
+        return pc.if_else(inside, found, _emptied(values))
+
+    return call(name, pick, as_text(name, args[0]))
+
+
+def _emptied(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_valid(values), as_scalar("", values.type), values)
+
+
+def padding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of lpad or rpad: to a number of characters, longer texts are cut."""
+
+    def build(name: str, args: list[Node]) -> Node:
+        width = whole_argument(name, args[1], 0, MAX_REPEATS)
+        fill = literal_text(name, args[2]) if len(args) > 2 else " "
+        if len(fill) > 1:
+            raise Problem(f"{name}: filled with more than one character", unsupported=True)
+
+        def pad(values: pa.Array) -> pa.Array:
+            padded = kernel(values, width=width, padding=fill) if fill else values
+            return pc.utf8_slice_codeunits(padded, 0, width)
+
+        return call(name, pad, as_text(name, args[0]))
+
+    return build
+
+
+def bit_length(name: str, args: list[Node]) -> Node:
+    """Bits of a text."""
+    eight = as_scalar(8, pa.int32())
+    return call(
+        name,
+        lambda values: pc.cast(pc.multiply(pc.binary_length(values), eight), pa.int32()),
+        as_text(name, args[0]),
+    )
+
+
+def concat_ws(name: str, args: list[Node]) -> Node:
+    """concat_ws(separator, ...): nulls are left out, with their separator."""
+    separator = literal_text(name, args[0])
+    return _joined(name, args[1:], null_handling="skip", separator=separator)
+
+
 def concat(name: str, args: list[Node]) -> Node:
     """concat(...): nulls are left out."""
     return _joined(name, args, null_handling="replace")
@@ -177,14 +236,19 @@ def appended(left_side: Node, right_side: Node) -> Node:
     return _joined("||", [left_side, right_side], null_handling="emit_null")
 
 
-def _joined(name: str, args: list[Node], null_handling: str) -> Node:
+def _joined(name: str, args: list[Node], null_handling: str, separator: str = "") -> Node:
     if any(pa.types.is_nested(arg.type) or is_bytes(arg.type) for arg in args):
         raise Problem(f"{name}: expected text, found {', '.join(str(arg.type) for arg in args)}")
 
     def join(*values: Value) -> pa.Array:
         rows = next((len(one) for one in values if isinstance(one, pa.Array)), 1)
         texts = [_text(broadcast(one, rows)) for one in values]
-        return pc.binary_join_element_wise(*texts, "", null_handling=null_handling)
+        if null_handling == "skip":
+            # The kernel drops rows that have nothing but nulls: each gets an empty text to begin.
+            texts.insert(0, pa.repeat(as_scalar(""), rows))
+            found = pc.binary_join_element_wise(*texts, separator, null_handling=null_handling)
+            return pc.utf8_slice_codeunits(found, len(separator))
+        return pc.binary_join_element_wise(*texts, separator, null_handling=null_handling)
 
     return call(name, join, *args)
 

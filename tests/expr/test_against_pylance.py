@@ -124,7 +124,6 @@ TESTS = st.one_of(
         "{} {} {}".format, NUMBERS, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), CONSTANTS
     ),
     st.builds("{} is null".format, st.sampled_from(["i", "f", "s", "b", "d", "st.x", "l"])),
-    st.builds("{} in ({}, {})".format, NUMBERS, CONSTANTS, CONSTANTS),
     st.builds("{} between {} and {}".format, NUMBERS, CONSTANTS, CONSTANTS),
     st.builds(
         "s {} '{}'".format,
@@ -133,14 +132,29 @@ TESTS = st.one_of(
     ),
     st.sampled_from(["b", "b is not true", "i = t", "i < u", "f = g", "s = st.y"]),
 )
-CONDITIONS = st.recursive(
+# Not of AND only without lists: pylance takes `not (a = 0 and a in (1, 2))` as true of a null.
+LISTS = st.one_of(
     TESTS,
-    lambda inner: st.one_of(
+    st.builds("{} in ({}, {})".format, NUMBERS, CONSTANTS, CONSTANTS),
+    st.builds("{} not in ({}, {})".format, NUMBERS, CONSTANTS, CONSTANTS),
+    st.builds("not ({})".format, TESTS),
+)
+
+
+def joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
         st.builds("({} and {})".format, inner, inner),
         st.builds("({} or {})".format, inner, inner),
-        st.builds("not ({})".format, inner),
+    )
+
+
+CONDITIONS = st.one_of(
+    st.recursive(LISTS, joined, max_leaves=5),
+    st.recursive(
+        TESTS,
+        lambda inner: st.one_of(joined(inner), st.builds("not ({})".format, inner)),
+        max_leaves=5,
     ),
-    max_leaves=5,
 )
 
 
