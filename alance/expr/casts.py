@@ -146,7 +146,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
             values = pc.cast(values, pa.int32() if type_.bit_width == 32 else pa.int64())
         options = pc.CastOptions(type_, allow_time_truncate=True)
         return pc.cast(values, options=options)
-    elif pa.types.is_float32(type_) or pa.types.is_float16(type_):
+    elif pa.types.is_floating(type_):
         options = pc.CastOptions(type_, allow_float_truncate=True, allow_int_overflow=True)
         return pc.cast(values, options=options)
     elif is_bytes(source) and is_bytes(type_):

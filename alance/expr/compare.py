@@ -61,6 +61,8 @@ def compare(op: str, left: Node, right: Node) -> Node:
     except Problem:
         raise mismatch(op, left, right) from None
     if pa.types.is_floating(left.type):
+        if isinstance(right, Literal):
+            return _against_float(op, left, float(right.value.as_py()))
         return call(op, lambda a, b: KERNELS[op](total_order(a), total_order(b)), left, right)
     return call(op, KERNELS[op], left, right)
 
@@ -107,6 +109,11 @@ def total_order(values: Value) -> Value:
     negative = pc.negate(pc.cast(pc.less(pattern, as_scalar(0, integers)), integers))
     flip = pc.bit_wise_and(negative, as_scalar((1 << (bits - 1)) - 1, integers))
     return pc.bit_wise_xor(pattern, flip)
+
+
+def _ordered(keys: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The floats of `total_order`'s integers, which is its own inverse."""
+    return total_order(keys.view(type_)).view(type_)
 
 
 def float_literal(literal: Literal, type_: pa.DataType) -> float | None:
@@ -201,6 +208,22 @@ def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
     dtype: Callable[..., np.dtype] = np.dtype
     slots = np.frombuffer(buffer, dtype(values.type.to_pandas_dtype()))
     return slots[values.offset : values.offset + len(values)]
+
+
+def extreme(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+    """The builder of greatest or least, of the kernel for two arrays; nulls are left out.
+
+    Floats are in total order: NaN is the greatest.
+    """
+
+    def build(name: str, args: list[Node]) -> Node:
+        nodes = unify(*args)
+        if not pa.types.is_floating(nodes[0].type):
+            return call(name, kernel, *nodes)
+        type_ = nodes[0].type
+        return call(name, lambda *v: _ordered(kernel(*map(total_order, v)), type_), *nodes)
+
+    return build
 
 
 def mismatch(op: str, left: Node, right: Node) -> Problem:

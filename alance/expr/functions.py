@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr import arithmetic, letters, lists, logic, moments, regex, text
-from alance.expr.coercion import unify
+from alance.expr.compare import extreme
 from alance.expr.problem import Problem, unknown
-from alance.expr.tree import Node, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from alance.expr.tree import Node
 
 MANY: Final = 1000
 
@@ -63,10 +63,6 @@ def apply(name: str, args: list[Node]) -> Node:
     return found.build(name.lower(), args)
 
 
-def _extreme(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    return lambda name, args: call(name, kernel, *unify(*args))
-
-
 def _named(*ends: str) -> list[str]:
     return [f"{kind}_{end}" for end in ends for kind in ("array", "list")]
 
@@ -107,8 +103,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "iszero": Function(1, 1, arithmetic.is_zero),
     "nanvl": Function(2, 2, arithmetic.nan_value),
     "isnan": Function(1, 1, arithmetic.is_nan),
-    "greatest": Function(1, MANY, _extreme(pc.max_element_wise)),
-    "least": Function(1, MANY, _extreme(pc.min_element_wise)),
+    "greatest": Function(1, MANY, extreme(pc.max_element_wise)),
+    "least": Function(1, MANY, extreme(pc.min_element_wise)),
     "coalesce": Function(1, MANY, lambda _, args: logic.coalesce(*args)),
     "ifnull": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nvl": Function(2, 2, lambda _, args: logic.coalesce(*args)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import is_bytes, unify
+from alance.expr.coercion import convert, is_bytes, unify
 from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
 from alance.expr.exact import exact_value, scalar_of, scale_of
 from alance.expr.problem import Problem
@@ -124,6 +124,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
     """
     if is_nothing(node):
         return NULL
+    items = [_unrounding(node, item) for item in items]
     nulls = any(is_nothing(item) for item in items)
     literals = [item for item in items if isinstance(item, Literal) and not is_nothing(item)]
     computed = [item for item in items if not isinstance(item, Literal)]
@@ -139,7 +140,15 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
 
 def between(node: Node, low: Node, high: Node) -> Node:
     """BETWEEN, both bounds included."""
+    low, high = _unrounding(node, low), _unrounding(node, high)
     return junction(True, [compare(">=", node, low), compare("<=", node, high)])
+
+
+def _unrounding(node: Node, item: Node) -> Node:
+    """A float column as it meets a literal first: in `0.1 in (f32)` it does not round it."""
+    if isinstance(node, Literal) and pa.types.is_floating(item.type):
+        return convert(item, pa.float64())
+    return item
 
 
 def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:

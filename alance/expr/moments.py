@@ -86,6 +86,8 @@ def date_part(name: str, args: list[Node]) -> Node:
     if kernel is None:
         raise unknown("part of a date", part, PARTS)
     moment = _moment(name, args[1])
+    if pa.types.is_date(moment.type):
+        moment = cast(moment, pa.timestamp("ms"))
     if part == "epoch" or part.startswith("nanosecond"):
         return call(name, kernel, moment)
     return call(name, lambda values: pc.cast(kernel(values), pa.int32()), moment)
