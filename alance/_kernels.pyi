@@ -249,3 +249,13 @@ def jsonb_to_text(
 # --- memory.cpp ---
 
 def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...
+
+# --- pieces.cpp ---
+
+def read_pieces(
+    fd: int,
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    gap: int,
+    nowait: bool,
+) -> tuple[int, npt.NDArray[np.uint8]]: ...

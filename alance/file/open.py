@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.file.columns import OpenColumn, States
 from alance.format.container import TAIL_BYTES, Container, open_container
+from alance.format.plans import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,7 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
             fetched = iter((yield missing) if missing else ())
             wanted = plan.send(
                 [
-                    tail[one.start - start : one.stop - start] if is_here else next(fetched)
+                    cut(one, tail, start) if is_here else next(fetched)
                     for one, is_here in zip(wanted, here, strict=True)
                 ]
             )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.io.coalesce import coalesce, split
-from alance.io.flights import Read
+from alance.io.reads import Read
 
 if TYPE_CHECKING:
-    from alance.io.flights import Lane, Part
+    from alance.io.flights import Lane
+    from alance.io.reads import Part
 
 Wanted: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
 Wanteds: TypeAlias = list[Wanted]

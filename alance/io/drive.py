@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from alance.format.plans import ByteRange, Plan, T
+    from alance.format.plans import Plan, T, Wanted
 
 
 async def drive(
-    plan: Plan[T], read: Callable[[Sequence[ByteRange]], Awaitable[Sequence[memoryview]]]
+    plan: Plan[T], read: Callable[[Sequence[Wanted]], Awaitable[Sequence[memoryview]]]
 ) -> T:
     """Run a plan to its end; one `read` a round, none for a round that asks for nothing.
 

@@ -18,6 +18,9 @@ from alance.io.store import short_read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from alance.io.store import Span
 
 ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
@@ -98,6 +101,11 @@ class FileCache:
         return file
 
 
+PIECES_GAP: Final = 16 << 10  # bytes that are copied as fast as another call is made
+PIECES_DONE: Final = 0
+PIECES_SHORT: Final = -2
+
+
 def allocate(ranges: Sequence[Span]) -> list[memoryview]:
     """Writable buffers for ranges of a file, at addresses congruent to their offsets.
 
@@ -171,3 +179,37 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
             file.nowait = False
         return None
     return [buffer.toreadonly() for buffer in buffers]
+
+
+def read_pieces(
+    file: OpenFile,
+    where: str,
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    *,
+    wait: bool = False,
+) -> memoryview | None:
+    """Ascending pieces, one behind the other, in one call that holds no GIL.
+
+    Args:
+        wait: block where the page cache has not all; else the answer is None then.
+
+    Raises:
+        CorruptFileError: the file ends before a piece does.
+        OSError: of the system.
+    """
+    if not wait and (not file.nowait or _NOWAIT is None):
+        return None
+    size = os.fstat(file.fd).st_size
+    if int(stops[-1]) > size:  # before memory is allocated for what cannot be there
+        if not wait:
+            return None
+        raise short_read(where, (int(starts[-1]), int(stops[-1])), max(0, size - int(starts[-1])))
+    status, content = _kernels.read_pieces(file.fd, starts, stops, PIECES_GAP, not wait)
+    if status == PIECES_DONE:
+        return content.data.toreadonly()
+    if not wait:
+        return None
+    if status == PIECES_SHORT:
+        raise short_read(where, (int(starts[0]), int(stops[-1])), 0)
+    raise OSError(status, os.strerror(status))

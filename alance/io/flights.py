@@ -11,82 +11,17 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from alance.io import trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.io.reads import Read
     from alance.io.store import Store
 
 LOCAL_GROUP: Final = 4096
-
-Part: TypeAlias = "tuple[Flight, int, int]"  # a flight, and bytes of the object inside it
-
-
-class Read(asyncio.Future["Sequence[memoryview]"]):
-    """The buffers of some ranges, in the order asked for."""
-
-    def __init__(
-        self,
-        num_ranges: int,
-        reason: str,
-        recorder: trace.Recorder | None,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        super().__init__(loop=loop)
-        self.reason = reason
-        self.recorder = recorder
-        self.buffers: list[memoryview | None] = [None] * num_ranges
-        self.unplanned = 0  # ranges that no flight is expected to bring yet
-        self._parts: list[tuple[int, list[Part]]] = []
-        self._missing: set[Flight] = set()
-
-    def cancel(self, msg: object = None) -> bool:
-        """Withdraw from the flights that are still under way."""
-        if self.done():
-            return False
-        self._withdraw()
-        return super().cancel(msg)
-
-    def expect(self, number: int, parts: list[Part]) -> None:
-        """Range `number` is the bytes of these parts, one after the other."""
-        self.unplanned -= 1
-        self._parts.append((number, parts))
-        for flight, _, _ in parts:
-            if flight.buffer is None:
-                self._missing.add(flight)
-                flight.readers.add(self)
-
-    def landed(self, flight: Flight) -> None:
-        """One of the flights is there."""
-        self._missing.discard(flight)
-        self.finish_if_complete()
-
-    def failed(self, error: BaseException) -> None:
-        """One of the flights failed: so does the read."""
-        if not self.done():
-            self._withdraw()
-            self.set_exception(error)
-
-    def finish_if_complete(self) -> None:
-        """Give the buffers if nothing is missing."""
-        if self._missing or self.unplanned or self.done():
-            return
-        for number, parts in self._parts:
-            pieces = [flight.slice(start, stop) for flight, start, stop in parts]
-            self.buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
-        self._parts.clear()
-        self.set_result(self.buffers)  # type: ignore[arg-type]  # none is missing
-
-    def _withdraw(self) -> None:
-        missing, self._missing = self._missing, set()
-        self._parts.clear()
-        for flight in missing:
-            flight.readers.discard(self)
-            if not flight.readers:
-                flight.lane.drop(flight)
 
 
 class Flight:

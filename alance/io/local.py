@@ -20,12 +20,16 @@ from alance.io.store import ObjectMeta, check_spans, translate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from alance.io.store import Body, Names, Span
 
 T = TypeVar("T")
 
 INLINE_READ_BYTES: Final = 256 << 10  # 40 us of copying: one read must not hold the loop longer
 INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
+PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 THREADS: Final = 16  # 32 read no faster
 MAX_OPEN_FILES: Final = 512
@@ -93,6 +97,40 @@ class LocalStore:
             for group in _groups(ranges, self.profile.group_size)
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
+
+    def pieces_now(
+        self, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+    ) -> memoryview | None:
+        """Pieces of a file, one behind the other, from the page cache; else None."""
+        name = "/" + path
+        if not self._files.might_answer(name):
+            return None
+        if not self._tick.has(int((stops - starts).sum()) + PIECE_BYTES * len(starts)):
+            return None
+        file = self._files.peek(name)
+        return None if file is None else files.read_pieces(file, self.root + path, starts, stops)
+
+    def get_pieces(
+        self, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+    ) -> asyncio.Future[memoryview]:
+        """Pieces of a file, one behind the other: one job of the pool.
+
+        Raises:
+            CorruptFileError: (in the future) the file ends before a piece does.
+        """
+
+        def job() -> memoryview:
+            where = self.root + path
+            try:
+                file = self._files.open("/" + path)
+                found = files.read_pieces(file, where, starts, stops, wait=True)
+            except OSError as error:
+                failure = translate(error, where)
+                raise failure from failure.__cause__
+            assert found is not None
+            return found
+
+        return self._start(asyncio.get_running_loop(), job)
 
     def _read(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         where = self.root + path

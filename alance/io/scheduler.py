@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import CorruptFileError, InvalidInputError
+from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.booking import Wanted, book
-from alance.io.coalesce import coalesce
-from alance.io.flights import Lane, Read
+from alance.io.flights import Lane
+from alance.io.inline import answer_now, pieces_from_disk
+from alance.io.local import LocalStore
+from alance.io.reads import Read
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from alance.format.plans import ByteRange
+    from alance.format.plans import Wanted as WantedRange
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
@@ -32,7 +35,6 @@ INLINE_RANGES: Final = 2048
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
 # `list` itself is a method of the scheduler.
-Numbered: TypeAlias = list[tuple[int, int, int]]  # number, start, stop
 R = TypeVar("R")
 
 
@@ -63,9 +65,11 @@ class Scheduler:
         self._closed = False
 
     def read(
-        self, ranges: Sequence[ByteRange], *, reason: str = "", bulk: bool = False
+        self, ranges: Sequence[WantedRange], *, reason: str = "", bulk: bool = False
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Bytes of objects, in the order of `ranges`, read-only. Begins at once.
+
+        Pieces are answered by one buffer.
 
         Cancelling the future withdraws from its requests; those that nobody else waits for are
         dropped.
@@ -82,24 +86,31 @@ class Scheduler:
         self._check_open()
         read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
         by_location: dict[str, list[tuple[int, int, int]]] = {}
-        for number, (location, start, stop) in enumerate(ranges):
+        for number, one in enumerate(ranges):
+            if isinstance(one, Pieces):
+                try:
+                    self._read_pieces(read, number, one, bulk=bulk)
+                except Exception as error:
+                    read.failed(error)
+                    return read
+                continue
+            location, start, stop = one
             if not 0 <= start <= stop:
-                read.set_exception(
-                    CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
-                )
+                read.failed(CorruptFileError(f"{location}: bytes {start} to {stop} are no range"))
                 return read
             if start == stop:
                 read.buffers[number] = memoryview(b"")
             else:
                 by_location.setdefault(location, []).append((number, start, stop))
         inline = not bulk and len(ranges) <= INLINE_RANGES
-        inline = inline and sum(one.stop - one.start for one in ranges) <= INLINE_BYTES
+        sizes = (stop - start for wanted in by_location.values() for _, start, stop in wanted)
+        inline = inline and sum(sizes) <= INLINE_BYTES
         is_whole = True
         for location, wanted in by_location.items():
             try:
-                found = inline and self._read_now(location, wanted, read)
+                found = inline and answer_now(*self._resolve(location), wanted, read)
             except Exception as error:
-                read.set_exception(error)
+                read.failed(error)
                 return read
             if not found:
                 is_whole = False
@@ -108,12 +119,25 @@ class Scheduler:
                 pending += [(read, number, start, stop) for number, start, stop in wanted]
         if is_whole:
             read.finish_if_complete()
-            return read
+            if read.done():
+                return read
         self._reads.add(read)
         read.add_done_callback(self._reads.discard)
-        if self._planned is None:
+        if self._planned is None and not is_whole:
             self._planned = read.get_loop().call_soon(self._plan)
         return read
+
+    def _read_pieces(self, read: Read, number: int, pieces: Pieces, *, bulk: bool) -> None:
+        """Pieces from a local file in one call; from another store range by range."""
+        store, path = self._registry.resolve(pieces.path)
+        if isinstance(store, LocalStore):
+            pieces_from_disk(store, path, pieces, read, number, inline=not bulk)
+            return
+        inner = self.read(pieces.ranges(), reason=read.reason, bulk=bulk)
+        if inner.done() and inner.exception() is None:
+            read.buffers[number] = memoryview(b"".join(inner.result()))
+        else:
+            read.wait_for(number, inner, lambda buffers: memoryview(b"".join(buffers)))
 
     async def read_tail(
         self, location: str, num_bytes: int, *, size: int | None = None, reason: str = ""
@@ -200,28 +224,6 @@ class Scheduler:
             limit = self._max_requests or store.profile.max_requests
             lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes)
         return lane
-
-    def _read_now(self, location: str, wanted: Numbered, read: Read) -> bool:
-        """Answer from memory or the page cache, if that has it."""
-        store, path = self._registry.resolve(location)
-        profile = store.profile
-        begun = trace.now()
-        plan = coalesce(
-            [(start, stop) for _, start, stop in wanted],
-            profile.take_gap,
-            profile.max_request_bytes,
-        )
-        buffers = store.read_now(path, plan.spans)
-        if buffers is None:
-            return False
-        for (number, start, stop), owner in zip(wanted, plan.owners, strict=True):
-            first = plan.spans[owner][0]
-            read.buffers[number] = buffers[owner][start - first : stop - first]
-        for span, buffer in zip(plan.spans, buffers, strict=True):
-            trace.record(
-                [read.recorder], "get", location, span, [read.reason], begun, num_bytes=len(buffer)
-            )
-        return True
 
     def _plan(self) -> None:
         """All that was asked for in this turn of the loop: join, merge, send.

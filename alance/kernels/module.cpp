@@ -15,6 +15,7 @@ void register_strings(nb::module_& m);
 void register_chunks(nb::module_& m);
 void register_levels(nb::module_& m);
 void register_memory(nb::module_& m);
+void register_pieces(nb::module_& m);
 void register_utf8(nb::module_& m);
 void register_jsonb(nb::module_& m);
 void register_fullzip(nb::module_& m);
@@ -28,6 +29,7 @@ NB_MODULE(_kernels, m) {
   register_chunks(m);
   register_levels(m);
   register_memory(m);
+  register_pieces(m);
   register_utf8(m);
   register_jsonb(m);
   register_fullzip(m);

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.file.columns import ScanStates
 from alance.file.fragment import open_fragment
-from alance.format.plans import together
+from alance.format.plans import Pieces, together
 from alance.io.coalesce import coalesce, split
 from alance.ops.planning import plan_scan
 from alance.ops.scan import OpenSource
@@ -138,7 +138,11 @@ async def _add(
 def _first_round(plan: Plan[object]) -> Sequence[ByteRange]:
     """What a plan asks for first; nothing where it needs no bytes."""
     try:
-        return next(plan)
+        return [
+            each
+            for one in next(plan)
+            for each in (one.ranges() if isinstance(one, Pieces) else [one])
+        ]
     except StopIteration:
         return ()
     finally:

@@ -22,6 +22,7 @@ from lance.file import LanceFileWriter
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.fragment import FileSource, open_fragment
 from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import cut
 from alance.format.schema import Schema
 from tests.reference.types import ONLY_2_2, TYPES, column
 
@@ -74,7 +75,7 @@ def run(plan: Plan[Any], content: bytes) -> Any:
                 assert 0 <= one.start <= one.stop
                 if one.stop > len(content):
                     raise CorruptFileError("beyond the end")
-            wanted = plan.send([view[one.start : one.stop] for one in wanted])
+            wanted = plan.send([cut(one, view) for one in wanted])
     except StopIteration as done:
         return done.value
 

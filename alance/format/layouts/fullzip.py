@@ -20,7 +20,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.format.layouts.fullzip_form import FullZipTask, ZipForm
 from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
-from alance.format.layouts.place import fetch
+from alance.format.layouts.place import fetch, fetch_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.layouts.base import PageState
-    from alance.format.layouts.place import PagePlace, Spans
+    from alance.format.layouts.place import PagePlace
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -115,9 +115,9 @@ class FullZipPage:
         """
         assert isinstance(state, FullZipState)
         first, counts = _neighbours(rows)
-        spans = yield from self._spans(state, first, counts)
-        pieces = yield from fetch([self.place.part(ROWS, *span) for span in spans])
-        return self._task(pieces, counts)
+        starts, stops = yield from self._bounds(state, first, counts)
+        content = yield from fetch_pieces(self.place, ROWS, starts, stops)
+        return self._task([content], counts, np.cumsum(stops - starts))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[FullZipTask]:
         """Plan neighbouring rows: one range; rounds as of `take`."""
@@ -125,9 +125,9 @@ class FullZipPage:
         if start >= stop:
             return self._task([], np.empty(0, np.int64))
         first, counts = np.array([start], np.int64), np.array([stop - start], np.int64)
-        spans = yield from self._spans(state, first, counts)
-        pieces = yield from fetch([self.place.part(ROWS, *span) for span in spans])
-        return self._task(pieces, counts)
+        starts, stops = yield from self._bounds(state, first, counts)
+        content = yield from fetch_pieces(self.place, ROWS, starts, stops)
+        return self._task([content], counts)
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:
         """Plan state and rows: one round where rows have equal length, the page is small or the
@@ -144,7 +144,8 @@ class FullZipPage:
         content, *read = yield from fetch([self.place.whole(INDEX), *guessed])
         state = self._state(content)
         first, counts = _neighbours(rows)
-        wanted = yield from self._spans(state, first, counts)
+        starts, stops = yield from self._bounds(state, first, counts)
+        wanted = list(zip(starts.tolist(), stops.tolist(), strict=True))
         pieces = yield from fetch_missing(self.place, ROWS, wanted, spans, read)
         return state, self._task(pieces, counts)
 
@@ -156,8 +157,10 @@ class FullZipPage:
             self.place, self.form, tuple(pieces), counts, self.num_items, self.num_visible_items
         )
 
-    def _task(self, pieces: Sequence[memoryview], counts: Int64s) -> FullZipTask:
-        return FullZipTask(self.place, self.form, tuple(pieces), counts)
+    def _task(
+        self, pieces: Sequence[memoryview], counts: Int64s, stops: Int64s | None = None
+    ) -> FullZipTask:
+        return FullZipTask(self.place, self.form, tuple(pieces), counts, stops=stops)
 
     def _check_index_size(self) -> None:
         size, entries = self.place.size(INDEX), self.num_rows + 1
@@ -175,8 +178,10 @@ class FullZipPage:
             )
         return FullZipState(index)
 
-    def _spans(self, state: FullZipState, first: Int64s, counts: Int64s) -> Plan[Spans]:
-        """The byte ranges of runs of rows."""
+    def _bounds(
+        self, state: FullZipState, first: Int64s, counts: Int64s
+    ) -> Plan[tuple[Int64s, Int64s]]:
+        """The byte ranges of runs of rows: where they begin and end."""
         if self.form.row_bytes is not None:
             starts, stops = first * self.form.row_bytes, (first + counts) * self.form.row_bytes
         elif state.index is not None:
@@ -184,7 +189,7 @@ class FullZipPage:
             stops = state.index[first + counts].astype(np.int64)
         else:
             starts, stops = yield from self._index_entries(first, counts)
-        return list(zip(starts.tolist(), stops.tolist(), strict=True))
+        return starts, stops
 
     def _index_entries(self, first: Int64s, counts: Int64s) -> Plan[tuple[Int64s, Int64s]]:
         """Index entries of the first and behind the last row of each run: one round."""

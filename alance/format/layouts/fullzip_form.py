@@ -104,6 +104,7 @@ class FullZipTask:
     piece_rows: Int64s  # rows in each piece, shape (pieces,)
     num_entries: int | None = None  # in all pieces, where known
     num_visible: int | None = None  # entries with a value slot, where known
+    stops: Int64s | None = None  # ends of runs of rows in one piece; None: of the pieces
 
     @property
     def num_bytes(self) -> int:
@@ -119,7 +120,9 @@ class FullZipTask:
         with self.place.checking():
             data = joined(self.pieces)
             num_rows = int(self.piece_rows.sum())
-            stops = np.cumsum([len(piece) for piece in self.pieces], dtype=np.int64)
+            stops = self.stops
+            if stops is None:
+                stops = np.cumsum([len(piece) for piece in self.pieces], dtype=np.int64)
             if self.form.row_bytes is not None:
                 self._check_sizes(num_rows, stops)
             if self.form.row_bytes is not None and self.form.control_bytes == 0:

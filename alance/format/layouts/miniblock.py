@@ -21,7 +21,7 @@ from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_sp
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
 from alance.format.layouts.miniblock_task import ChunkForm, Dictionary, MiniBlockTask
-from alance.format.layouts.place import fetch
+from alance.format.layouts.place import fetch, fetch_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,15 +118,15 @@ class MiniBlockPage:
         """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate(rows)
-        pieces = yield from fetch(self._ranges(runs))
-        return self._task(state, pieces, runs, rows)
+        content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
+        return self._task(state, [content], runs, rows)
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[MiniBlockTask]:
         """Plan the chunks of neighbouring rows: one round of one range."""
         assert isinstance(state, MiniBlockState)
         runs = state.chunks.locate_range(start, stop)
-        pieces = yield from fetch(self._ranges(runs))
-        return self._task(state, pieces, runs, range(start, stop))
+        content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
+        return self._task(state, [content], runs, range(start, stop))
 
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
         """Plan state and chunks: one round where the page is small or the guess holds, else two."""
@@ -178,9 +178,6 @@ class MiniBlockPage:
                 block_codec(self.dictionary), bytes(buffers[1]), self.num_dictionary_items
             )
         return MiniBlockState(chunks, dictionary)
-
-    def _ranges(self, runs: ChunkRuns) -> list[ByteRange]:
-        return [self.place.part(CHUNKS, *span) for span in runs.spans]
 
     def _task(
         self,

@@ -103,9 +103,14 @@ class ChunkRuns:
     last: Int64s  # shape (r,): its last chunk
 
     @property
+    def bounds(self) -> tuple[Int64s, Int64s]:
+        """First byte of each run and the one behind its last, shape (r,) each."""
+        return self.chunks.first_bytes[self.first], self.chunks.first_bytes[self.last + 1]
+
+    @property
     def spans(self) -> Spans:
         """The byte range of each run."""
-        starts, stops = self.chunks.first_bytes[self.first], self.chunks.first_bytes[self.last + 1]
+        starts, stops = self.bounds
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     @property

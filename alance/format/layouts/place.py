@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,6 +89,44 @@ def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
                 f"{len(buffer)} bytes of {one.path} from {one.start}, expected {one.num_bytes}"
             )
     return buffers
+
+
+def fetch_pieces(
+    place: PagePlace,
+    buffer: int,
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+) -> Plan[memoryview]:
+    """Ask for pieces of a buffer in one round; the answer has them one behind the other.
+
+    Args:
+        starts: shape (n,), ascending; no two pieces overlap.
+        stops: shape (n,), exclusive.
+
+    Raises:
+        CorruptFileError: a piece that is not inside of the buffer.
+    """
+    offset, size = place.buffers[buffer]
+    if len(starts) == 0:
+        return memoryview(b"")
+    bad = (starts < 0) | (stops < starts) | (stops > size)
+    bad[1:] |= starts[1:] < stops[:-1]
+    if bad.any():
+        number = int(np.argmax(bad))
+        raise place.corrupt(
+            f"bytes {starts[number]} to {stops[number]} of buffer {buffer}, which has {size}"
+        )
+    if len(starts) == 1:
+        (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
+        return content
+    wanted = Pieces(place.path, starts + offset, stops + offset)
+    (content,) = yield [wanted]
+    if len(content) != wanted.num_bytes:
+        raise CorruptFileError(
+            f"{len(content)} bytes in {len(starts)} pieces of {place.path}, "
+            f"expected {wanted.num_bytes}"
+        )
+    return content
 
 
 def joined(pieces: Sequence[memoryview]) -> Bytes:

@@ -24,7 +24,7 @@ from alance.format.blocks import (
 from alance.format.container import open_container
 from alance.format.layouts import PAGE_LAYOUT, page_layout
 from alance.format.layouts.base import DecodeTask, Layer, PageLayout, PageValues
-from alance.format.plans import Plan, run
+from alance.format.plans import Pieces, Plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,12 @@ class Page:
         """The result of a plan, and its number of rounds as `rounds`."""
         result, rounds = run(plan, self.content)
         self.rounds = len(rounds)
-        self.ranges = [one for wanted in rounds for one in wanted]
+        self.ranges = [
+            each
+            for wanted in rounds
+            for one in wanted
+            for each in (one.ranges() if isinstance(one, Pieces) else [one])
+        ]
         return result
 
     def read_page(self) -> PageValues:

@@ -17,6 +17,7 @@ from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.layouts.repdef import Lists, unravel
+from alance.format.plans import cut
 from alance.format.schema import Schema
 from tests.reference.types import ONLY_2_2, TYPES, column
 
@@ -42,7 +43,7 @@ def run(plan: Plan[Any], content: bytes) -> Any:
     try:
         wanted = next(plan)
         while True:
-            wanted = plan.send([view[one.start : one.stop] for one in wanted])
+            wanted = plan.send([cut(one, view) for one in wanted])
     except StopIteration as done:
         return done.value
 

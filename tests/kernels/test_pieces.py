@@ -1,0 +1,112 @@
+"""Pieces of a file in one call."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import CorruptFileError, NotFoundError
+from alance.format.plans import ByteRange, Pieces
+from alance.io.registry import StoreRegistry
+from alance.io.scheduler import Scheduler
+from alance.io.trace import trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = bytes(n * 37 % 253 for n in range(3 << 20))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pieces") / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def bounds(sizes: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending pieces from gaps and sizes."""
+    steps = np.array(sizes, np.int64).reshape(-1, 2)
+    ends = np.cumsum(steps.reshape(-1)).reshape(-1, 2)
+    return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+
+
+SIZES = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 100, 5000, 40_000]), st.sampled_from([0, 1, 17, 4096, 90_000])
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(sizes=SIZES, gap=st.sampled_from([0, 1, 8000, 1 << 20]))
+def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
+    starts, stops = bounds(sizes)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        status, content = _kernels.read_pieces(fd, starts, stops, gap, False)
+    finally:
+        os.close(fd)
+    assert status == 0
+    expected = b"".join(CONTENT[a:b] for a, b in zip(starts, stops, strict=True))
+    assert bytes(content) == expected
+
+
+def test_what_cannot_be_read(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    end = len(CONTENT)
+    try:
+        for starts, stops in (([0, 5], [6, 9]), ([-1], [4]), ([4], [3]), ([1], [2, 3])):
+            with pytest.raises(ValueError, match="pieces"):
+                _kernels.read_pieces(fd, np.array(starts), np.array(stops), 0, False)
+        status, _ = _kernels.read_pieces(fd, np.array([end - 1]), np.array([end + 1]), 0, False)
+        assert status == -2
+    finally:
+        os.close(fd)
+    status, _ = _kernels.read_pieces(fd, np.array([0]), np.array([1]), 0, False)
+    assert status > 0, "the number of the system's error"
+
+
+async def test_pieces_of_a_local_file(path: Path) -> None:
+    registry = StoreRegistry()
+    store, name = registry.open(str(path))
+    scheduler, location = Scheduler(registry), store.root + name
+    starts, stops = bounds([(10, 5), (100, 7), (500_000, 3)])
+    pieces = Pieces(location, starts, stops)
+    expected = b"".join(CONTENT[a:b] for a, b in zip(starts, stops, strict=True))
+    for bulk in (False, True):
+        with trace() as recorder:
+            found, other = await scheduler.read(
+                [pieces, ByteRange(location, 1, 3)], reason="test", bulk=bulk
+            )
+        assert bytes(found) == expected
+        assert bytes(other) == CONTENT[1:3]
+        assert recorder.num_bytes >= len(expected)
+    beyond = Pieces(location, np.array([0, len(CONTENT)]), np.array([1, len(CONTENT) + 1]))
+    with pytest.raises(CorruptFileError, match="ends"):
+        await scheduler.read([beyond])
+    missing = Pieces(location + "-missing", starts, stops)
+    with pytest.raises(NotFoundError):
+        await scheduler.read([ByteRange(location, 0, 1), missing], bulk=True)
+    cancelled = scheduler.read([pieces, ByteRange(location, 1, 3)], bulk=True)
+    cancelled.cancel()
+    await scheduler.aclose()
+
+
+async def test_pieces_of_an_object_in_memory() -> None:
+    registry = StoreRegistry()
+    store, name = registry.open("memory://pieces/a")
+    await store.put(name, CONTENT[:1000])
+    scheduler = Scheduler(registry)
+    starts, stops = bounds([(10, 5), (100, 7)])
+    (found,) = await scheduler.read([Pieces(store.root + name, starts, stops)])
+    assert bytes(found) == CONTENT[10:15] + CONTENT[115:122]
+    await scheduler.aclose()
