@@ -102,7 +102,7 @@ def negative(node: Node) -> Node:
         return number_literal(digits[1:] if digits.startswith("-") else "-" + digits)
     if pa.types.is_unsigned_integer(node.type):
         raise Problem(f"minus does not take {node.type}; cast it to a signed type")
-    return call("minus", pc.negate, single_width(node))
+    return call("minus", pc.negate_checked, single_width(node))
 
 
 def single_width(node: Node) -> Node:
@@ -246,7 +246,17 @@ def remainder(left: Value, right: Value) -> pa.Array:
         with np.errstate(all="ignore"):
             found = to_arrow(np.fmod(*slots))
         return found if pc.all(valid).as_py() else pc.if_else(valid, found, as_scalar(None))
+    if pa.types.is_signed_integer(array.type):
+        # By -1 it is 0, as by 1; the quotient of the smallest integer does not exist.
+        minus_one, one = as_scalar(-1, array.type), as_scalar(1, array.type)
+        right = pc.if_else(pc.equal(right, minus_one), one, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
+
+
+def quotient(left: Value, right: Value) -> pa.Array:
+    """Division; of integers towards zero, and an error where the result is not one of the type."""
+    is_whole = pa.types.is_integer(left.type)
+    return pc.divide_checked(left, right) if is_whole else pc.divide(left, right)
 
 
 def _days_between(left: Value, right: Value) -> pa.Array:
@@ -260,6 +270,6 @@ KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
     "+": pc.add,
     "-": pc.subtract,
     "*": pc.multiply,
-    "/": pc.divide,
+    "/": quotient,
     "%": remainder,
 }
