@@ -16,6 +16,7 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.open import from_content, open_columns, open_file
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.plans import together
+from alance.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from alance.file.columns import OpenColumn, States
     from alance.format.layouts.base import DecodeTask
     from alance.format.plans import Plan
-    from alance.format.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,28 @@ class FragmentTask:
         """Encoded bytes to decode."""
         return sum(task.num_bytes for tasks in self.tasks.values() for task in tasks)
 
+    def split(self, count: int) -> list[FragmentTask]:
+        """The task as up to `count` ones, each for some neighbouring fields and about as many
+        bytes; their batches side by side are the batch of the whole.
+        """
+        if count <= 1 or len(self.schema.fields) <= 1:
+            return [self]
+        owned = [[leaf.field.id for leaf in leaf_columns(field)] for field in self.schema.fields]
+        sizes = [
+            sum(task.num_bytes for leaf in leaves for task in self.tasks.get(leaf, ()))
+            for leaves in owned
+        ]
+        middles = np.cumsum(sizes) - np.array(sizes) / 2
+        share = (middles * count / max(1, sum(sizes))).astype(np.int64)
+        parts = []
+        for number in np.unique(share).tolist():
+            mine = np.flatnonzero(share == number).tolist()
+            fields = tuple(self.schema.fields[position] for position in mine)
+            leaves = [leaf for position in mine for leaf in owned[position]]
+            tasks = {leaf: self.tasks[leaf] for leaf in leaves if leaf in self.tasks}
+            parts.append(FragmentTask(Schema(fields, {}), self.num_rows, tasks))
+        return parts
+
     def decode(self) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plan.
 
@@ -88,6 +110,15 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return float(arrow.bit_width) / 8
     except ValueError:
         return 0.0
+
+
+def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The columns of batches of the same rows in one."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [column for batch in batches for column in batch.columns]
+    schema = pa.schema([field for batch in batches for field in batch.schema])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

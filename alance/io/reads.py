@@ -31,7 +31,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self.buffers: list[memoryview | None] = [None] * num_ranges
         self.unplanned = 0  # ranges that no flight is expected to bring yet
         self._others: dict[asyncio.Future[Any], int] = {}  # what brings pieces, and which
-        self._parts: list[tuple[int, list[Part]]] = []
+        self._parts: list[tuple[int, Sequence[Part]]] = []
         self._missing: set[Flight] = set()
 
     def cancel(self, msg: object = None) -> bool:
@@ -41,7 +41,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self._withdraw()
         return super().cancel(msg)
 
-    def expect(self, number: int, parts: list[Part]) -> None:
+    def expect(self, number: int, parts: Sequence[Part]) -> None:
         """Range `number` is the bytes of these parts, one after the other."""
         self.unplanned -= 1
         self._parts.append((number, parts))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.file.fragment import empty_batch, empty_columns, open_fragment
+from alance.file.fragment import empty_batch, empty_columns, open_fragment, side_by_side
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
 from alance.ops.projection import project
@@ -16,7 +17,7 @@ from alance.ops.rows import with_meta
 from alance.versioning.load import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.projection import Columns, Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot
+
+SHARED_BYTES: Final = 1 << 20  # encoded; below this one thread is done before another begins
 
 
 def as_positions(values: object, what: str) -> npt.NDArray[np.int64]:
@@ -140,14 +143,30 @@ async def take_located(
     ]
     tasks = await snapshot.engine.drive(together(plans), "take")
 
-    def decode() -> pa.Table:
+    num_bytes = sum(task.num_bytes for task in tasks)
+    decoded = [task.decode for task in tasks]
+    if num_bytes > SHARED_BYTES:
+        decoded = await _decode_in_threads(snapshot, tasks)
+
+    def finish() -> pa.Table:
         batches = [
-            _with_meta(task.decode(), handle, rows, projection)
-            for task, handle, rows in zip(tasks, handles, rows_of, strict=True)
+            _with_meta(batch(), handle, rows, projection)
+            for batch, handle, rows in zip(decoded, handles, rows_of, strict=True)
         ]
         return in_order(batches or [_nothing(projection, schema)], places)
 
-    return await snapshot.engine.decode(decode, sum(task.num_bytes for task in tasks))
+    return await snapshot.engine.decode(finish, num_bytes)
+
+
+async def _decode_in_threads(
+    snapshot: Snapshot, tasks: Sequence[FragmentTask]
+) -> list[Callable[[], pa.RecordBatch]]:
+    """The batches of tasks, each shared among the threads by its columns."""
+    pool, threads = snapshot.engine.pool, snapshot.session.decode_threads
+    parts = [task.split(threads) for task in tasks]
+    found = iter(await all_of(pool.run(part.decode) for group in parts for part in group))
+    batches = [[next(found) for _ in group] for group in parts]
+    return [partial(side_by_side, group) for group in batches]
 
 
 async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
