@@ -62,6 +62,7 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if common is None or pa.types.is_null(common):
         return Literal(as_scalar(None, pa.int64()))
     if pa.types.is_decimal(common):
+        left, right = (convert(n, common) if pa.types.is_null(n.type) else n for n in (left, right))
         if all(pa.types.is_integer(t) for t in types):
             left, right = convert(left, common), convert(right, common)
         return decimal_arithmetic(op, left, right)

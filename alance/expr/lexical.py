@@ -50,6 +50,11 @@ class _Grammar(sqlglot.parser.Parser):
         **{name: sqlglot.parser.Parser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN},
         "POSITION": lambda self: self._parse_position(haystack_first=True),
     }
+    COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
+        token: meaning
+        for token, meaning in sqlglot.parser.Parser.COLUMN_OPERATORS.items()
+        if token.name in ("DOT", "DCOLON")
+    }
     if _PRECEDENCE is not None:
         # `a = 1 is true` is `(a = 1) is true`, as DataFusion has it.
         IS_PREDICATE_PRECEDENCE = _PRECEDENCE.LOW

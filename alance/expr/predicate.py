@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import logic
+from alance.expr.arrow import ArrowCondition
 from alance.expr.build import Builder
 from alance.expr.lexical import Source
 from alance.expr.problem import Problem
@@ -101,68 +102,30 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     """A filter from a pyarrow expression.
 
     Raises:
-        InvalidInputError: no expression, an unknown column, or no boolean.
+        InvalidInputError: no expression, an unknown column, a column by position, or no boolean.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
             f"filter: expected SQL text or a pyarrow expression, found {type(expression).__name__}"
         )
     text = str(expression)
-    condition = _Arrow(expression)
-    empty = _empty(schema)
+    condition = ArrowCondition(expression)
     try:
-        found = condition.evaluate(empty)
-    except FAILURES as error:
-        raise InvalidInputError(f"filter {text}: {one_line(error)}") from error
-    if not pa.types.is_boolean(found.type):
-        raise InvalidInputError(f"filter {text}: expected a condition, found {found.type}")
-    needed = [
-        name for name in schema.names if name in text and _fails_without(condition, empty, name)
-    ]
-    return Predicate(text, tuple(needed), condition)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrow:
-    """A pyarrow expression, run by Arrow's own engine."""
-
-    expression: pc.Expression
-
-    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        from pyarrow import acero  # imports pandas, which takes 0.2 s: not before it is needed
-
-        table = pa.Table.from_batches([batch])
-        if not batch.num_columns:
-            table = table.append_column("", pa.nulls(batch.num_rows))
-        plan = acero.Declaration.from_sequence(
-            [
-                acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-                acero.Declaration(
-                    "project", acero.ProjectNodeOptions([self.expression], ["value"])
-                ),
-            ]
-        )
-        column = plan.to_table(use_threads=False).column(0)
-        return column.combine_chunks()
-
-
-def _fails_without(condition: _Arrow, empty: pa.RecordBatch, name: str) -> bool:
-    try:
-        condition.evaluate(empty.drop_columns([name]))
-    except FAILURES:
-        return True
-    return False
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+        columns = condition.columns(schema)
+    except Problem as problem:
+        raise InvalidInputError(f"filter {text}: {problem}") from problem.__cause__
+    return Predicate(text, columns, condition)
 
 
 def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
     try:
         return Builder(source, schema).build(tree)
+    except AlanceError:
+        raise
     except RecursionError:
         raise source.too_deep() from None
+    except FAILURES as error:
+        raise InvalidInputError(f"{source.what} {source.text!r}: {one_line(error)}") from error
 
 
 def _columns(node: Node) -> tuple[str, ...]:
