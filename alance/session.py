@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from alance.io.cache import CacheStats
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
+BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
 IO_BUFFER_BYTES: Final = 256 << 20  # fetched and not yet decoded bytes of one scan
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
@@ -35,6 +36,8 @@ class Session:
         cache_bytes: budget of the search cache (manifests, footers, page tables, deletions).
         max_requests: requests in flight to one store; None: what suits the kind of store.
         io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer.
+        block_cache_bytes: budget of the block cache: data of remote stores that takes of many
+            concurrent callers asked for. Scans and single callers do not fill it.
         decode_threads: threads that decode; None: one a processor, at most 8.
     """
 
@@ -44,9 +47,14 @@ class Session:
         cache_bytes: int = CACHE_BYTES,
         max_requests: int | None = None,
         io_buffer_bytes: int = IO_BUFFER_BYTES,
+        block_cache_bytes: int = BLOCK_CACHE_BYTES,
         decode_threads: int | None = None,
     ) -> None:
-        for name, value in (("cache_bytes", cache_bytes), ("io_buffer_bytes", io_buffer_bytes)):
+        for name, value in (
+            ("cache_bytes", cache_bytes),
+            ("io_buffer_bytes", io_buffer_bytes),
+            ("block_cache_bytes", block_cache_bytes),
+        ):
             if value < 0:
                 raise InvalidInputError(f"{name}={value}: expected a number of bytes")
         for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
@@ -54,6 +62,7 @@ class Session:
                 raise InvalidInputError(f"{name}={limit}: expected at least 1")
         self.io_buffer_bytes = io_buffer_bytes
         self._cache_bytes = cache_bytes
+        self._block_cache_bytes = block_cache_bytes
         self._max_requests = max_requests
         self._decode_threads = decode_threads or min(8, os.cpu_count() or 1)
         self._engine: Engine | None = None
@@ -74,7 +83,10 @@ class Session:
         if self._engine is None:
             registry = StoreRegistry.shared()
             scheduler = Scheduler(
-                registry, max_requests=self._max_requests, io_buffer_bytes=self.io_buffer_bytes
+                registry,
+                max_requests=self._max_requests,
+                io_buffer_bytes=self.io_buffer_bytes,
+                block_cache_bytes=self._block_cache_bytes,
             )
             cache = SearchCache(self._cache_bytes)
             self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))

@@ -8,6 +8,7 @@ from alance.io.coalesce import coalesce, split
 from alance.io.reads import Read
 
 if TYPE_CHECKING:
+    from alance.io.blocks import BlockCache
     from alance.io.flights import Lane
     from alance.io.reads import Part
 
@@ -15,14 +16,20 @@ Wanted: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its rang
 Wanteds: TypeAlias = list[Wanted]
 
 
-def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool) -> None:
+def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = False) -> None:
     """Flights for ranges of one object: joined where one is under way, else new ones, merged.
+
+    What the block cache has is answered at once.
 
     Args:
         wanted: none empty; their reads are told which parts of which flights are theirs.
-        bulk: merge over the wider gaps of scans.
+        bulk: merge over the wider gaps of scans; the block cache is left alone.
+        crowded: many callers are waiting: read whole blocks, and keep them.
     """
     profile = lane.store.profile
+    location = lane.store.root + path
+    if not bulk and lane.blocks.is_on:
+        wanted = _not_kept(lane.blocks, location, wanted)
     new: Wanteds = []
     flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
     for one, flight in zip(wanted, flown, strict=True):
@@ -34,11 +41,18 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool) -> None:
     if not new:
         return
     gap = profile.scan_gap if bulk else profile.take_gap
-    plan = coalesce([(start, stop) for _, _, start, stop in new], gap, profile.max_request_bytes)
+    spans = [(start, stop) for _, _, start, stop in new]
+    keep = crowded and not bulk and lane.blocks.is_on
+    if keep:
+        spans = [lane.blocks.widened(location, *span) for span in spans]
+    plan = coalesce(spans, gap, profile.max_request_bytes)
     flights = [
         [lane.book(path, *piece) for piece in split(*span, profile.max_request_bytes)]
         for span in plan.spans
     ]
+    for group in flights:
+        for booked in group:
+            booked.is_kept = keep
     for (read, number, start, stop), owner in zip(new, plan.owners, strict=True):
         parts: list[Part] = [
             (flight, max(start, flight.start), min(stop, flight.stop))
@@ -46,3 +60,21 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool) -> None:
             if flight.start < stop and start < flight.stop
         ]
         read.expect(number, parts)
+
+
+def _not_kept(blocks: BlockCache, location: str, wanted: Wanteds) -> Wanteds:
+    """The ranges that the block cache cannot answer; it answers the others."""
+    left: Wanteds = []
+    answered = set()
+    for one in wanted:
+        read, number, start, stop = one
+        content = blocks.get(location, start, stop)
+        if content is None:
+            left.append(one)
+        else:
+            read.unplanned -= 1
+            read.buffers[number] = content
+            answered.add(read)
+    for read in answered:
+        read.finish_if_complete()
+    return left

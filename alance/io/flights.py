@@ -18,6 +18,7 @@ from alance.io import trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.store import Store
 
@@ -27,7 +28,17 @@ LOCAL_GROUP: Final = 4096
 class Flight:
     """One request for a span of an object's bytes."""
 
-    __slots__ = ("begun", "buffer", "call", "lane", "path", "readers", "start", "stop")
+    __slots__ = (
+        "begun",
+        "buffer",
+        "call",
+        "is_kept",
+        "lane",
+        "path",
+        "readers",
+        "start",
+        "stop",
+    )
 
     def __init__(self, lane: Lane, path: str, start: int, stop: int) -> None:
         self.lane = lane
@@ -38,6 +49,7 @@ class Flight:
         self.buffer: memoryview | None = None
         self.call: Call | None = None  # None: waiting in the lane
         self.begun = 0.0
+        self.is_kept = False  # its blocks go into the block cache
 
     @property
     def num_bytes(self) -> int:
@@ -82,10 +94,12 @@ class Lane:
     Args:
         max_requests: requests under way.
         max_bytes: bytes under way; one call is let through whatever its size.
+        blocks: keeps what crowds ask for.
     """
 
-    def __init__(self, store: Store, max_requests: int, max_bytes: int) -> None:
+    def __init__(self, store: Store, max_requests: int, max_bytes: int, blocks: BlockCache) -> None:
         self.store = store
+        self.blocks = blocks
         self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
         self.calls: set[Call] = set()
         self._waiting: deque[Flight] = deque()
@@ -189,6 +203,10 @@ class Lane:
             for flight, buffer in zip(call.flights, done.result(), strict=True):
                 flight.buffer = buffer
                 flight.record(len(buffer))
+                location = self.store.root + flight.path
+                self.blocks.note_end(location, flight.stop)
+                if flight.is_kept:
+                    self.blocks.put(location, flight.start, buffer)
                 readers, flight.readers = flight.readers, set()
                 for read in readers:
                     read.landed(flight)

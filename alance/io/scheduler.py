@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.plans import Pieces
 from alance.io import trace
+from alance.io.blocks import BlockCache
 from alance.io.booking import Wanted, book
 from alance.io.flights import Lane
 from alance.io.inline import answer_now, pieces_from_disk
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # threads, as does what a store has not at hand.
 INLINE_BYTES: Final = 8 << 20
 INLINE_RANGES: Final = 2048
+CROWD: Final = 8  # callers that wait; one alone gains nothing from what others asked for
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
 # `list` itself is a method of the scheduler.
@@ -45,6 +47,7 @@ class Scheduler:
         registry: finds the store of a location.
         max_requests: requests under way to one store; None: what suits its kind.
         io_buffer_bytes: bytes under way to one store.
+        block_cache_bytes: what crowds of callers ask of remote stores is kept up to this size.
     """
 
     def __init__(
@@ -53,10 +56,13 @@ class Scheduler:
         *,
         max_requests: int | None = None,
         io_buffer_bytes: int = 256 << 20,
+        block_cache_bytes: int = 0,
     ) -> None:
         self._registry = registry
         self._max_requests = max_requests
         self._io_buffer_bytes = io_buffer_bytes
+        self._blocks = BlockCache(block_cache_bytes)
+        self._num_callers = 0
         self._lanes: dict[str, Lane] = {}
         self._pending: dict[tuple[str, bool], list[Wanted]] = {}
         self._reads: set[Read] = set()
@@ -84,6 +90,17 @@ class Scheduler:
             InvalidInputError: the session is closed.
         """
         self._check_open()
+        read = self._begin(ranges, reason, bulk=bulk)
+        if not read.done():
+            self._num_callers += 1
+            read.add_done_callback(self._caller_left)
+        return read
+
+    def _caller_left(self, _: asyncio.Future[Sequence[memoryview]]) -> None:
+        self._num_callers -= 1
+
+    def _begin(self, ranges: Sequence[WantedRange], reason: str, *, bulk: bool) -> Read:
+        """Answer what can be answered at once, and put the rest on the list of this turn."""
         read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
         by_location: dict[str, list[tuple[int, int, int]]] = {}
         for number, one in enumerate(ranges):
@@ -133,7 +150,7 @@ class Scheduler:
         if isinstance(store, LocalStore):
             pieces_from_disk(store, path, pieces, read, number, inline=not bulk)
             return
-        inner = self.read(pieces.ranges(), reason=read.reason, bulk=bulk)
+        inner = self._begin(pieces.ranges(), read.reason, bulk=bulk)
         if inner.done() and inner.exception() is None:
             read.buffers[number] = memoryview(b"".join(inner.result()))
         else:
@@ -222,7 +239,7 @@ class Scheduler:
         lane = self._lanes.get(store.root)
         if lane is None:
             limit = self._max_requests or store.profile.max_requests
-            lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes)
+            lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self._blocks)
         return lane
 
     def _plan(self) -> None:
@@ -239,7 +256,7 @@ class Scheduler:
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                book(lane, path, wanted, bulk=bulk)
+                book(lane, path, wanted, bulk=bulk, crowded=self._num_callers >= CROWD)
                 lane.send()
             except Exception as error:
                 for read, *_ in wanted:
