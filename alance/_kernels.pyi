@@ -259,3 +259,19 @@ def read_pieces(
     gap: int,
     nowait: bool,
 ) -> tuple[int, npt.NDArray[np.uint8]]: ...
+
+# --- rows.cpp ---
+
+def locate_rows(
+    rows: npt.NDArray[np.int64],
+    first_rows: npt.NDArray[np.int64],
+    first_bytes: npt.NDArray[np.int64],
+) -> tuple[
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]: ...

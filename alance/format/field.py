@@ -6,7 +6,7 @@ Source: file format specification, "Field" and "logical types".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -44,6 +44,7 @@ class Field:
     Attributes:
         id: the field's id in its table, or in its file.
         message: the protobuf field as it came, with what this alance does not know.
+        derived: what was made of the field before, so that it is made once.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Field:
     metadata: Mapping[str, str]
     children: tuple[Field, ...]
     message: file_pb2.Field = field(compare=False, repr=False)
+    derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def is_packed(self) -> bool:
@@ -104,7 +106,10 @@ class Field:
 
     def to_arrow(self) -> pa.Field:
         """The Arrow field of a read: extension types where pyarrow knows them."""
-        return self._arrow(as_stored=False)
+        found: pa.Field | None = self.derived.get("arrow")
+        if found is None:
+            found = self.derived["arrow"] = self._arrow(as_stored=False)
+        return found
 
     def logical_arrow(self) -> pa.Field:
         """The Arrow field of the table's schema: as of a read, but for blobs."""

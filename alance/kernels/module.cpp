@@ -16,6 +16,7 @@ void register_chunks(nb::module_& m);
 void register_levels(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
+void register_rows(nb::module_& m);
 void register_utf8(nb::module_& m);
 void register_jsonb(nb::module_& m);
 void register_fullzip(nb::module_& m);
@@ -30,6 +31,7 @@ NB_MODULE(_kernels, m) {
   register_levels(m);
   register_memory(m);
   register_pieces(m);
+  register_rows(m);
   register_utf8(m);
   register_jsonb(m);
   register_fullzip(m);

@@ -50,7 +50,10 @@ def leaf_columns(field: Field) -> list[LeafColumn]:
     Raises:
         CorruptFileError: dimensions whose product is beyond any file.
     """
-    return list(_leaf_columns(field, 1))
+    found: list[LeafColumn] | None = field.derived.get("leaves")
+    if found is None:
+        found = field.derived["leaves"] = list(_leaf_columns(field, 1))
+    return found
 
 
 def owns_column(field: Field) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class Chunks:
         begins = np.flatnonzero(np.concatenate([[True], first[1:] > last[:-1] + 1]))
         return ChunkRuns(self, first[begins], last[np.append(begins[1:], len(rows)) - 1])
 
+    def points(self, rows: Int64s) -> Points:
+        """The chunks of single rows, in one call; for pages without lists.
+
+        Args:
+            rows: sorted and unique, shape (m,), all in the page, m > 0.
+        """
+        numbers, counts, starts, sizes, first, behind, entries = _kernels.locate_rows(
+            rows, self.first_rows, self.first_bytes
+        )
+        return Points(numbers, counts, starts, sizes, (first, behind), entries)
+
     def locate_range(self, start: int, stop: int) -> ChunkRuns:
         """The chunks that hold the rows from `start` to `stop`: one run, or none if no rows."""
         if start >= stop:
@@ -92,6 +104,18 @@ class Chunks:
                 ends = self.closing[np.searchsorted(self.closing, last + 1) % len(self.closing)]
                 last = np.where(is_open, ends, last)
         return first, last
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Single rows of a page without lists, and the c chunks that hold them."""
+
+    numbers: Int64s  # of the chunks, ascending, shape (c,)
+    counts: Int64s  # values of each chunk, shape (c,)
+    starts: Int64s  # where each chunk begins in the bytes that are read, shape (c,)
+    sizes: Int64s  # bytes of each chunk, shape (c,)
+    bounds: tuple[Int64s, Int64s]  # first byte of each run of neighbours, and behind its last
+    entries: Int64s  # of each row among the values of all chunks, shape (m,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from alance.format.blocks import DictionaryBlock, FixedWidth
 from alance.format.codecs.base import ChunkBuffers
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.levels import Levels, Shape
+from alance.format.layouts.miniblock_chunks import ChunkRuns, Points
 from alance.format.layouts.place import joined, levels_view
 from alance.format.layouts.selection import block_bytes
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from alance.format.blocks import Block, Bytes
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
-    from alance.format.layouts.miniblock_chunks import ChunkRuns
     from alance.format.layouts.place import PagePlace
 
     Int64s = npt.NDArray[np.int64]
@@ -95,7 +95,7 @@ class MiniBlockTask:
     form: ChunkForm
     dictionary: Dictionary | None
     pieces: tuple[memoryview, ...]  # the bytes of each run of chunks
-    runs: ChunkRuns
+    runs: ChunkRuns | Points
     rows: Int64s | range  # sorted and unique
 
     @property
@@ -110,30 +110,45 @@ class MiniBlockTask:
             CorruptFileError: the chunks contradict themselves, the index or the description.
         """
         with self.form.place.checking():
-            levels, values, entries = self._decode_chunks()
-            if self._wants_all():
+            runs = self.runs
+            if isinstance(runs, Points):
+                levels, values, _ = self._decode_chunks(
+                    runs.numbers, runs.counts, runs.starts, runs.sizes
+                )
+                points = runs.entries, runs.entries
+                return self._with_dictionary(levels.page_values(values, len(self.rows), points))
+            numbers = runs.numbers
+            chunks = runs.chunks
+            counts = chunks.first_values[numbers + 1] - chunks.first_values[numbers]
+            sizes = chunks.first_bytes[numbers + 1] - chunks.first_bytes[numbers]
+            levels, values, entries = self._decode_chunks(
+                numbers, counts, np.cumsum(sizes) - sizes, sizes
+            )
+            if self._wants_all(runs):
                 page = levels.all_rows(values, len(self.rows))
                 return self._with_dictionary(page)
             if isinstance(self.rows, range):
-                first = int(self.runs.ordinals(np.array(self.rows[:1], np.int64)).sum())
+                first = int(runs.ordinals(np.array(self.rows[:1], np.int64)).sum())
                 chosen = levels.choose_range(first, first + len(self.rows), entries[-1:])
             else:
-                breaks = entries[self.runs.ends]
-                chosen = levels.choose(self.runs.ordinals(self.rows), breaks)
+                chosen = levels.choose(runs.ordinals(self.rows), entries[runs.ends])
             return self._with_dictionary(levels.page_values(values, len(self.rows), chosen))
 
-    def _wants_all(self) -> bool:
+    def _wants_all(self, runs: ChunkRuns) -> bool:
         """Whether the chunks hold the wanted rows and nothing else."""
-        runs = self.runs
         if len(self.rows) != runs.num_rows or len(runs.first) == 0:
             return False
         return runs.chunks.carries is None or not runs.chunks.carries[runs.first].any()
 
-    def _decode_chunks(self) -> tuple[Levels, Block, Int64s]:
-        """Levels and values of all chunks, and the number of entries before each and in all."""
-        form, chunks, numbers = self.form, self.runs.chunks, self.runs.numbers
-        counts = np.diff(chunks.first_values)[numbers]
-        buffers = self._split(numbers, counts)
+    def _decode_chunks(
+        self, numbers: Int64s, counts: Int64s, starts: Int64s, sizes: Int64s
+    ) -> tuple[Levels, Block, Int64s]:
+        """Levels and values of all chunks, and the number of entries before each and in all.
+
+        Args: of each chunk, its number, values, place in the bytes that were read, and bytes.
+        """
+        form = self.form
+        buffers = self._split(counts, starts, sizes)
         entries = counts if form.num_level_buffers == 0 else buffers.entries
         num_entries = int(entries.sum())
         taken = 0
@@ -151,9 +166,11 @@ class MiniBlockTask:
             found.append(decoded if is_used else None)
         levels = Levels(form.shape, num_entries, found[0], found[1])
         if form.shape.has_lists:
+            assert isinstance(self.runs, ChunkRuns)
+            chunks = self.runs.chunks
             assert chunks.carries is not None
-            starts = np.diff(chunks.first_rows)[numbers]
-            levels.check(entries, values=counts, rows=starts, carries=chunks.carries[numbers])
+            begun = chunks.first_rows[numbers + 1] - chunks.first_rows[numbers]
+            levels.check(entries, values=counts, rows=begun, carries=chunks.carries[numbers])
         else:
             levels.check(entries, values=counts)
         values = form.values.decode_chunks(buffers.values(taken))
@@ -163,18 +180,17 @@ class MiniBlockTask:
             )
         return levels, values, np.concatenate([[0], np.cumsum(entries)])
 
-    def _split(self, numbers: Int64s, counts: Int64s) -> _SplitChunks:
+    def _split(self, counts: Int64s, starts: Int64s, sizes: Int64s) -> _SplitChunks:
         """Where the buffers of all chunks lie in the joined pieces."""
         form = self.form
-        sizes = np.diff(self.runs.chunks.first_bytes)[numbers]
         data = joined(self.pieces)
         num_buffers = form.num_level_buffers + form.values.num_buffers
         split = _SplitChunks(
-            data, np.empty((2, num_buffers, len(numbers)), np.int64), np.empty_like(counts), counts
+            data, np.empty((2, num_buffers, len(counts)), np.int64), np.empty_like(counts), counts
         )
         _kernels.split_chunks(
             data,
-            np.cumsum(sizes) - sizes,
+            starts,
             sizes,
             form.num_level_buffers,
             form.values.num_buffers,
