@@ -249,8 +249,13 @@ def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | N
 
 
 def coalesce(*args: Node) -> Node:
-    """The first value that is not null."""
-    return call("coalesce", pc.coalesce, *unify(*args))
+    """The first value that is not null; what follows a literal is never computed."""
+    nodes = [node for node in unify(*args) if not is_nothing(node)]
+    literals = [place for place, node in enumerate(nodes) if isinstance(node, Literal)]
+    nodes = nodes[: literals[0] + 1] if literals else nodes
+    if len(nodes) < 2:
+        return nodes[0] if nodes else args[0]
+    return call("coalesce", pc.coalesce, *nodes)
 
 
 def null_if(left: Node, right: Node) -> Node:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import Predicate, parse_filter, parse_projection, predicate_from_arrow
 from alance.expr.arithmetic import number_literal
+from alance.expr.functions import FUNCTIONS
 from alance.expr.problem import Problem
 
 SCHEMA = pa.schema(
@@ -28,6 +29,9 @@ BATCH = pa.RecordBatch.from_pylist(
 )
 
 
+SX = pc.field("s", "x") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -39,6 +43,11 @@ BATCH = pa.RecordBatch.from_pylist(
         ("lower(name, name) = 'a'", "lower: 2 arguments, expected 1"),
         ("price >", "line 1"),
         ("price > 'a'", "type mismatch"),
+        ('"price" > 1', '"price" is text; a column takes backticks: `price`'),
+        ("\"name\" = 'a'", '"name" is text; a column takes backticks: `name`'),
+        ("regexp_like(name, '(')", "regexp_like: Invalid regular expression.*column 1"),
+        ("regexp_like(name, 'a', 'q')", "flags 'q'"),
+        ("array_has(name, 1)", "expected a column of lists, found string"),
         ("price", "expected a condition, found double"),
         ("name = 'a", "not closed"),
         ("", "expected an expression, found nothing"),
@@ -52,7 +61,14 @@ def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
         parse_filter(text, SCHEMA)
 
 
-@pytest.mark.parametrize("text", ["count(*) > 1", "price in (select 1)", "name similar to 'x'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["count(*) > 1", "price in (select 1)", "name similar to 'x'", "max(price) = 1"],
+        *["md5(name) = 'x'", "name like name", "price + interval '1 day' > 1", "[1, 2] = [1]"],
+        *["regexp_like(name, '[a&&b]')", "exists (select 1)"],
+    ],
+)
 def test_sql_beyond_filters_is_unsupported(text: str) -> None:
     with pytest.raises(UnsupportedError):
         parse_filter(text, SCHEMA)
@@ -78,6 +94,8 @@ def test_other_things_than_text() -> None:
         predicate_from_arrow("price > 1", SCHEMA)
     with pytest.raises(InvalidInputError, match="nope"):
         predicate_from_arrow(pc.field("nope") > 1, SCHEMA)
+    with pytest.raises(InvalidInputError, match="by position"):
+        predicate_from_arrow(pc.field(0) > 1, SCHEMA)
     with pytest.raises(InvalidInputError, match="expected a condition"):
         predicate_from_arrow(pc.field("price"), SCHEMA)
 
@@ -86,7 +104,20 @@ def test_what_a_filter_needs() -> None:
     assert parse_filter("s.x = 1 and price > 1", SCHEMA).columns == ("s.x", "price")
     assert parse_filter("s is null or s.x = 1", SCHEMA).columns == ("s",)
     assert parse_filter("true", SCHEMA).columns == ()
-    assert predicate_from_arrow(pc.field("price") > 1, SCHEMA).columns == ("price",)
+    price, nested = pc.field("price") > 1, pc.field("s", "x") == 1
+    assert predicate_from_arrow(price, SCHEMA).columns == ("price",)
+    assert predicate_from_arrow(pc.field("name") == "price s", SCHEMA).columns == ("name",)
+    assert predicate_from_arrow(nested & price, SCHEMA).columns == ("price", "s.x")
+    assert predicate_from_arrow(nested | pc.field("s").is_null(), SCHEMA).columns == ("s",)
+    assert predicate_from_arrow(pc.scalar(True), SCHEMA).columns == ()
+
+
+def test_a_condition_on_a_nested_field_takes_a_struct_without_its_other_fields() -> None:
+    schema = pa.schema([("s", pa.struct([("y", pa.string()), ("x", pa.int32())]))])
+    pruned = pa.RecordBatch.from_pylist([{"s": {"x": 1}}, {"s": None}])
+    for made in (parse_filter("s.x = 1", schema), predicate_from_arrow(SX, schema)):
+        assert made.columns == ("s.x",)
+        assert made.mask(pruned).to_pylist() == [True, None]
 
 
 def test_long_chains_are_no_deep_nesting() -> None:
@@ -95,53 +126,36 @@ def test_long_chains_are_no_deep_nesting() -> None:
 
 
 WORDS = [
-    "price",
-    "name",
-    "s",
-    "s.x",
-    "=",
-    "<",
-    "and",
-    "or",
-    "not",
-    "(",
-    ")",
-    "'a'",
-    "1",
-    "1.5",
-    ",",
-    "in",
-    "is",
-    "null",
-    "like",
-    "case",
-    "when",
-    "then",
-    "end",
-    "cast",
-    "as",
-    "int",
-    "-",
-    "*",
-    "lower",
-    "substr",
-    "date",
-    "between",
-    "::",
-    "[",
-    "]",
-    ".",
-    '"',
-    "`",
-    "||",
-    "x'0'",
-    ";",
+    *["price", "name", "s", "s.x", "=", "<", "and", "or", "not", "(", ")", "'a'", "1", "1.5", ","],
+    *["in", "is", "null", "like", "case", "when", "then", "end", "cast", "as", "int", "-", "*"],
+    *["lower", "substr", "date", "between", "::", "[", "]", ".", '"', "`", "||", "x'0'", ";", "->"],
 ]
 PIECES = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.one_of(PIECES, st.text(max_size=30)))
+ATOMS = [
+    *["price", "name", "count", "s", "s.x", "1", "-1", "0", "1e400", "'x'", "''", "'['", "null"],
+    *["true", "date '2020-01-01'", "timestamp '2020-01-01 00:00:00'", "x'00'", "[1]", '"q"', "*"],
+]
+OPERATORS = ["+", "-", "*", "/", "%", "||", "=", "<", "and", "or", "like", "is", "in", "&", "<=>"]
+CALLS = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda inner: st.one_of(
+        st.builds(
+            "{}({})".format,
+            st.sampled_from(sorted(FUNCTIONS)),
+            st.lists(inner, max_size=3).map(", ".join),
+        ),
+        st.builds("({} {} {})".format, inner, st.sampled_from(OPERATORS), inner),
+        st.builds("cast({} as {})".format, inner, st.sampled_from(["int", "date", "json", "time"])),
+        st.builds("{}[{}]".format, inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=800, deadline=None)
+@given(st.one_of(PIECES, st.text(max_size=30), CALLS))
 def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
     for parse in (parse_filter, parse_projection):
         with suppress(AlanceError):
