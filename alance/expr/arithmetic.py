@@ -14,10 +14,12 @@ from alance.expr.decimals import decimal_arithmetic
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
-from alance.format.numbers import as_scalar, to_arrow
+from alance.format.numbers import as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy.typing as npt
 
 MAX_DIGITS: Final = 400  # an integer literal longer than this is infinite as a float, too
 
@@ -224,11 +226,9 @@ def _times(name: str, node: Node, factor: float) -> Node:
 
 def square_root(values: pa.Array) -> pa.Array:
     """The square root as processors have it: the sign of the NaN below zero decides its order."""
-    valid = pc.is_valid(values)
-    slots = np.from_dlpack(pc.fill_null(values, 0))
     with np.errstate(all="ignore"):
-        found = to_arrow(np.sqrt(slots))
-    return found if not values.null_count else pc.if_else(valid, found, as_scalar(None))
+        found = to_arrow(np.sqrt(_slots(values)))
+    return pc.if_else(pc.is_valid(values), found, as_scalar(None)) if values.null_count else found
 
 
 def modulo(name: str, args: list[Node]) -> Node:
@@ -243,15 +243,18 @@ def remainder(left: Value, right: Value) -> pa.Array:
         rows = len(array)
         numbers = [broadcast(v, rows) for v in (left, right)]
         valid = pc.and_(*[pc.is_valid(v) for v in numbers])
-        slots = [pc.fill_null(v, 0).to_numpy(zero_copy_only=False) for v in numbers]
         with np.errstate(all="ignore"):
-            found = to_arrow(np.fmod(*slots))
+            found = to_arrow(np.fmod(*map(_slots, numbers)))
         return found if pc.all(valid).as_py() else pc.if_else(valid, found, as_scalar(None))
     if pa.types.is_signed_integer(array.type):
         # By -1 it is 0, as by 1; the quotient of the smallest integer does not exist.
         minus_one, one = as_scalar(-1, array.type), as_scalar(1, array.type)
         right = pc.if_else(pc.equal(right, minus_one), one, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
+
+
+def _slots(values: pa.Array) -> npt.NDArray[np.floating]:
+    return as_numbers(pc.fill_null(values, as_scalar(0, values.type)))
 
 
 def quotient(left: Value, right: Value) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -12,7 +13,7 @@ from alance.expr.coercion import is_bytes, is_text
 from alance.expr.exact import date_literal, time_literal, timestamp_literal
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import FAILURES, Literal, Node, call
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,8 @@ def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
     """
     if isinstance(node, Literal) and pa.types.is_null(node.type):
         return Literal(as_scalar(None, type_))
+    if pa.types.is_time(type_) and pa.types.is_integer(node.type):
+        raise Problem(f"cast of {node.type} to a time of day", unsupported=True)
     try:
         if isinstance(node, Literal) and is_text(node.type) and (read := _READERS.get(type_.id)):
             literal = read(node.value.as_py())
@@ -178,13 +181,13 @@ def _whole_numbers(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
-        known = pa.array(list(_TRUTHS))
+        known = pa.concat_arrays([pa.repeat(as_scalar(word), 1) for word in _TRUTHS])
         found = pc.index_in(pc.utf8_lower(values), value_set=known)
         lost = pc.and_(pc.is_valid(values), pc.is_null(found))
         if pc.any(lost).as_py():
             first = values.filter(lost)[0]
             raise pa.ArrowInvalid(f"Failed to parse value: {first} as bool")
-        return pa.array(list(_TRUTHS.values())).take(found)
+        return to_arrow(np.array(list(_TRUTHS.values()))).take(found)
     if pa.types.is_decimal(type_):
         whole = pc.cast(values, pa.decimal256(MAX_PRECISION, 30))
         return _rounded(whole, type_)

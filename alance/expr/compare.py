@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from alance.expr.coercion import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.problem import Problem
-from alance.expr.tree import Column, Literal, Node, Value, call
+from alance.expr.tree import Column, Literal, Node, Value, call, truly
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def distinct(left: Node, right: Node) -> Node:
 
     def merge(differs: Value, a: Value, b: Value) -> pa.Array:
         one_null = pc.xor(pc.is_null(a), pc.is_null(b))
-        return pc.or_(pc.fill_null(differs, False), one_null)
+        return pc.or_(truly(differs), one_null)
 
     return call("is distinct from", merge, unequal, left, right)
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.expr.tree import truly
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,7 +48,7 @@ def _mapped(
     found = kernel(values)
     if not has_ascii and pc.all(pc.string_is_ascii(values), min_count=0).as_py():
         return found
-    odd = pc.fill_null(pc.match_substring_regex(values, special), False)
+    odd = truly(pc.match_substring_regex(values, special))
     if not odd.true_count:
         return found
     texts = pa.array([method(text) for text in values.filter(odd).to_pylist()], values.type)

@@ -13,7 +13,7 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.compare import NULL, compare, is_nothing
 from alance.expr.logic import FALSE, TRUE, junction
 from alance.expr.problem import Problem
-from alance.expr.tree import Literal, Node, call, plain, plain_type
+from alance.expr.tree import Literal, Node, call, plain, plain_type, truly
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def item(name: str, args: list[Node]) -> Node:
     number = whole_argument(name, args[1], -(1 << 31), 1 << 31)
 
     def pick(lists: pa.Array) -> pa.Array:
-        sizes = _numbers(pc.fill_null(pc.list_value_length(lists), 0))
+        lengths = pc.list_value_length(lists)
+        sizes = _numbers(pc.fill_null(lengths, as_scalar(0, lengths.type)))
         starts = np.cumsum(sizes) - sizes
         offset = number - 1 if number > 0 else sizes + number
         inside = (offset >= 0) & (offset < sizes) & (number != 0)
@@ -115,7 +116,7 @@ def _first(name: str, args: list[Node]) -> Node:
         parents = pc.list_parent_indices(lists)
         slots = [plain(lists.flatten()), *[one.take(parents) for one in values]]
         batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])
-        equal = pc.fill_null(hit.evaluate(batch), False)
+        equal = truly(hit.evaluate(batch))
         return _first_true(equal, _numbers(parents), len(lists))
 
     return call(name, find, node) if other is wanted else call(name, find, node, wanted)

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import convert, is_bytes, unify
+from alance.expr.coercion import convert, is_bytes, is_text, unify
 from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
-from alance.expr.exact import exact_value, scalar_of, scale_of
+from alance.expr.exact import exact_value, scale_of
 from alance.expr.problem import Problem
 from alance.expr.regex import Match
-from alance.expr.tree import Literal, Node, Value, broadcast, call
+from alance.expr.tree import Literal, Node, Value, broadcast, call, truly
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def is_null(node: Node) -> Node:
 
 def is_answer(node: Node, answer: bool) -> Node:
     """IS TRUE or IS FALSE: never null."""
-    kernel = _is_true if answer else _is_false
+    kernel = truly if answer else _is_false
     return call(f"is {answer}".lower(), kernel, boolean(node))
 
 
@@ -155,7 +156,8 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
     if len(literals) <= MAX_COMPARED:
         return [compare("=", node, item) for item in literals]
     scale = scale_of(node.type)
-    values = []
+    values: list[pa.Scalar] = []
+    wholes: list[int] = []
     for item in literals:
         if scale is not None:
             number = exact_value(item, node.type)
@@ -164,11 +166,11 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
             whole = number / scale.unit
             is_whole = isinstance(whole, Fraction) and whole.denominator == 1
             if is_whole and scale.low <= whole <= scale.high:
-                values.append(scalar_of(node.type, int(whole)))
+                wholes.append(int(whole))
             continue
         compare("=", node, item)
         values.append(item.value)
-    found = _value_set(values, node.type)
+    found = _value_set(values, node.type) if scale is None else _whole_set(wholes, node.type)
 
     def look_up(rows: pa.Array) -> pa.Array:
         hits = pc.is_in(rows, value_set=found)
@@ -180,20 +182,28 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
 
 
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
-    if is_bytes(type_):
-        contents = [value.cast(pa.binary()).as_py() for value in values]
-        if pa.types.is_fixed_size_binary(type_):
-            contents = [content for content in contents if len(content) == type_.byte_width]
-        return pa.array(contents, type_)
-    return pa.array([value.as_py() for value in values], type_)
+    if not is_bytes(type_) and not is_text(type_):
+        return pa.concat_arrays([pa.repeat(value, 1) for value in values])
+    contents = [value.cast(pa.binary()).as_py() for value in values]
+    if pa.types.is_fixed_size_binary(type_):
+        contents = [content for content in contents if len(content) == type_.byte_width]
+    ends = np.cumsum([0, *map(len, contents)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
+    made = pa.large_string() if is_text(type_) else pa.large_binary()
+    found = pa.Array.from_buffers(made, len(contents), buffers)
+    return pc.cast(pc.cast(found, pa.binary()) if made == pa.large_binary() else found, type_)
 
 
-def _is_true(values: pa.Array) -> pa.Array:
-    return pc.fill_null(values, False)
+def _whole_set(numbers: list[int], type_: pa.DataType) -> pa.Array:
+    """The array that stores these whole numbers."""
+    width = type_.bit_width // 8
+    signed = not pa.types.is_unsigned_integer(type_)
+    content = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
+    return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(content)])
 
 
 def _is_false(values: pa.Array) -> pa.Array:
-    return pc.fill_null(pc.invert(values), False)
+    return truly(pc.invert(values))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +235,7 @@ class Case:
         if branch == len(self.conditions):
             return broadcast(self.values[branch].evaluate(batch), batch.num_rows)
         chosen = broadcast(self.conditions[branch].evaluate(batch), batch.num_rows)
-        chosen = pc.fill_null(chosen, False)
+        chosen = truly(chosen)
         if chosen.true_count == batch.num_rows:
             return broadcast(self.values[branch].evaluate(batch), batch.num_rows)
         if chosen.true_count == 0:
@@ -271,7 +281,7 @@ def null_if(left: Node, right: Node) -> Node:
         sides = values, others
         if pa.types.is_floating(left.type):
             sides = total_order(values), total_order(others)
-        hits = pc.fill_null(pc.equal(*sides), False)
+        hits = truly(pc.equal(*sides))
         return pc.if_else(hits, as_scalar(None, left.type), values)
 
     return call("nullif", clear, left, right)

@@ -30,12 +30,13 @@ def _iso_weekday(values: pa.Array) -> pa.Array:
 def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
     """Seconds and what is below, in parts of a second."""
     width = pa.int64() if per_second == 10**9 else pa.int32()
+    part = as_scalar(10**9 // per_second)
 
     def count(values: pa.Array) -> pa.Array:
         fine = _ticks(values, pa.timestamp("ns"))
         within = pc.subtract(fine, pc.multiply(pc.divide(fine, _MINUTE), _MINUTE))
-        within = pc.if_else(pc.less(within, 0), pc.add(within, _MINUTE), within)
-        return pc.cast(pc.divide(within, 10**9 // per_second), width)
+        within = pc.if_else(pc.less(within, _ZERO), pc.add(within, _MINUTE), within)
+        return pc.cast(pc.divide(within, part), width)
 
     return count
 
@@ -43,7 +44,7 @@ def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
 def _epoch(values: pa.Array) -> pa.Array:
     """Seconds since 1970 as floats."""
     fine = pc.cast(_ticks(values, pa.timestamp("us")), pa.float64(), safe=False)
-    return pc.divide(fine, 1e6)
+    return pc.divide(fine, as_scalar(1e6))
 
 
 def _ticks(values: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -54,6 +55,7 @@ def _ticks(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(values, options=options), pa.int64())
 
 
+_ZERO: Final = as_scalar(0)
 _MINUTE: Final = as_scalar(60 * 10**9)
 PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "year": pc.year,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from alance.expr.compare import NULL, is_nothing
 from alance.expr.problem import Problem
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import FAILURES, Node, call, one_line
+from alance.expr.tree import FAILURES, Node, call, one_line, truly
 from alance.format.numbers import as_scalar
 
 _MEMBERS: Final = {
@@ -54,7 +54,7 @@ def regexp_count(name: str, args: list[Node]) -> Node:
 
     def count(values: pa.Array) -> pa.Array:
         found = pc.cast(pc.count_substring_regex(values, regex), pa.int64())
-        return pc.fill_null(found, 0)
+        return pc.fill_null(found, as_scalar(0))
 
     return call(name, count, as_text(name, args[0]))
 
@@ -97,7 +97,7 @@ class Match:
         """Whether there is a match; false of a null."""
 
         def test(values: pa.Array) -> pa.Array:
-            return pc.fill_null(pc.match_substring_regex(values, self.regex), False)
+            return truly(pc.match_substring_regex(values, self.regex))
 
         return call(self.name, test, self.text)
 

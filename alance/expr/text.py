@@ -159,10 +159,11 @@ def position(name: str, args: list[Node]) -> Node:
     def find(values: pa.Array) -> pa.Array:
         if not wanted:
             return pc.if_else(pc.is_valid(values), as_scalar(1, pa.int32()), as_scalar(None))
-        found = pc.find_substring(values, wanted)
-        before = pc.list_element(pc.split_pattern(values, wanted, max_splits=1), 0)
+        zero, found = as_scalar(0, pa.int32()), pc.find_substring(values, wanted)
+        parts = pc.split_pattern(values, wanted, max_splits=1)
+        before = pc.list_element(parts, as_scalar(0))
         place = pc.add(pc.cast(pc.utf8_length(before), pa.int32()), as_scalar(1, pa.int32()))
-        return pc.if_else(pc.less(found, 0), as_scalar(0, pa.int32()), place)
+        return pc.if_else(pc.less(found, zero), zero, place)
 
     return call(name, find, as_text(name, args[0]))
 
@@ -179,9 +180,9 @@ def split_part(name: str, args: list[Node]) -> Node:
             return values if number in (1, -1) else _emptied(values)
         parts = pc.split_pattern(values, separator)
         sizes = pc.list_value_length(parts)
-        place = number - 1 if number > 0 else pc.add(sizes, number)
+        place = as_scalar(number - 1) if number > 0 else pc.add(sizes, as_scalar(number))
         starts = parts.offsets.slice(0, len(parts))
-        inside = pc.and_(pc.less(place, sizes), pc.greater_equal(place, 0))
+        inside = pc.and_(pc.less(place, sizes), pc.greater_equal(place, as_scalar(0)))
         found = parts.values.take(pc.if_else(inside, pc.add(starts, place), as_scalar(None)))
         return pc.if_else(inside, found, _emptied(values))
 
@@ -240,15 +241,17 @@ def _joined(name: str, args: list[Node], null_handling: str, separator: str = ""
     if any(pa.types.is_nested(arg.type) or is_bytes(arg.type) for arg in args):
         raise Problem(f"{name}: expected text, found {', '.join(str(arg.type) for arg in args)}")
 
+    between = as_scalar(separator)
+
     def join(*values: Value) -> pa.Array:
         rows = next((len(one) for one in values if isinstance(one, pa.Array)), 1)
         texts = [_text(broadcast(one, rows)) for one in values]
         if null_handling == "skip":
             # The kernel drops rows that have nothing but nulls: each gets an empty text to begin.
             texts.insert(0, pa.repeat(as_scalar(""), rows))
-            found = pc.binary_join_element_wise(*texts, separator, null_handling=null_handling)
+            found = pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
             return pc.utf8_slice_codeunits(found, len(separator))
-        return pc.binary_join_element_wise(*texts, separator, null_handling=null_handling)
+        return pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
 
     return call(name, join, *args)
 

@@ -9,12 +9,13 @@ they are built. Types are found by running the function on empty arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.problem import Problem
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,9 @@ Value: TypeAlias = "pa.Array | pa.Scalar"
 
 # What kernels and conversions raise over values that they cannot take.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
+
+
+_FALSE: Final = as_scalar(False)
 
 
 class Node(Protocol):
@@ -164,6 +168,11 @@ def column_paths(node: Node) -> Iterator[tuple[str, ...]]:
         yield node.path
     for arg in node.args:
         yield from column_paths(arg)
+
+
+def truly(answers: Value) -> Value:
+    """Where answers are true: false where they are null."""
+    return pc.fill_null(answers, _FALSE)
 
 
 def broadcast(value: Value, num_rows: int) -> pa.Array:
