@@ -95,18 +95,21 @@ class OpenColumn:
             self.layouts[number] = layout
         return layout
 
-    def take(self, rows: npt.NDArray[np.int64], states: States) -> Plan[list[DecodeTask]]:
+    def take(
+        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
+    ) -> Plan[list[DecodeTask]]:
         """Plan single rows.
 
         Cost: one round where the states of their pages are known or guessed well, else two.
 
         Args:
             rows: sorted and unique, shape (n,), all below `num_rows`.
+            guess: where the rows of an unknown page lie, and read more for it, to save a round.
         """
         first_rows = self.column.first_rows
         cuts = np.searchsorted(rows, first_rows)
         plans = [
-            self._take_page(number, rows[cuts[number] : cuts[number + 1]] - first, states)
+            self._take_page(number, rows[cuts[number] : cuts[number + 1]] - first, states, guess)
             for number, first in enumerate(first_rows[:-1].tolist())
             if cuts[number] < cuts[number + 1]
         ]
@@ -157,12 +160,14 @@ class OpenColumn:
         return state
 
     def _take_page(
-        self, number: int, rows: npt.NDArray[np.int64], states: States
+        self, number: int, rows: npt.NDArray[np.int64], states: States, guess: bool
     ) -> Plan[DecodeTask]:
         key = self._key(number)
         state: PageState | None = states.peek(key)
         layout = self.layout(number)
         try:
+            if state is None and not guess:
+                state = yield from self._state(number, states)
             if state is None:
                 state, task = yield from layout.load_and_take(rows)
                 states.put(key, state, state.num_bytes)

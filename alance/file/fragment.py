@@ -158,9 +158,16 @@ class OpenFragment:
             for one in self.leaves
         )
 
-    def take(self, rows: npt.NDArray[np.int64], states: States) -> Plan[FragmentTask]:
-        """Plan single rows; `rows` are physical row offsets, sorted and unique."""
-        plans = [self._take_leaf(leaf, rows, states) for leaf in self.leaves]
+    def take(
+        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
+    ) -> Plan[FragmentTask]:
+        """Plan single rows.
+
+        Args:
+            rows: physical row offsets, sorted and unique.
+            guess: as of `OpenColumn.take`.
+        """
+        plans = [self._take_leaf(leaf, rows, states, guess) for leaf in self.leaves]
         tasks = yield from together(plans)
         return FragmentTask(self.schema, len(rows), self._by_field(tasks))
 
@@ -195,11 +202,11 @@ class OpenFragment:
 
     @staticmethod
     def _take_leaf(
-        one: OpenLeaf, rows: npt.NDArray[np.int64], states: States
+        one: OpenLeaf, rows: npt.NDArray[np.int64], states: States, guess: bool
     ) -> Plan[list[DecodeTask]]:
         if (dimension := one.leaf.multiplier) > 1:
             rows = (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
-        return from_content(one.column.take(rows, states), one.column.container)
+        return from_content(one.column.take(rows, states, guess=guess), one.column.container)
 
 
 def open_fragment(

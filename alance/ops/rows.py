@@ -149,7 +149,7 @@ async def finish(
             late_schema, handle.sources, handle.num_physical_rows, engine.cache
         )
         if sparse:
-            return (yield from opened.take(rows, engine.cache))
+            return (yield from opened.take(rows, engine.cache, guess=snapshot.is_remote))
         return (yield from opened.read(start, stop, engine.cache))
 
     task = await engine.drive(read(), "late columns", bulk=not sparse)

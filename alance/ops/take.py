@@ -189,7 +189,7 @@ def _take_fragment(
 ) -> Plan[FragmentTask]:
     cache = snapshot.engine.cache
     opened = yield from open_fragment(schema, handle.sources, handle.num_physical_rows, cache)
-    return (yield from opened.take(rows, cache))
+    return (yield from opened.take(rows, cache, guess=snapshot.is_remote))
 
 
 def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:

@@ -9,6 +9,7 @@ Source: encoding spec, "Repetition and Definition Levels".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -52,16 +53,21 @@ class Shape:
         Raises:
             CorruptFileError: no layers, or one without a meaning.
         """
-        numbers = tuple(layers)
-        known = {layer.value for layer in Layer}
-        if not numbers or len(numbers) > 0xFFFF or not known.issuperset(numbers):
-            raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
-        found = tuple(Layer(number) for number in numbers)
-        return cls(found, max_repetition(found), max_definition(found), max_visible(found))
+        return _shape(tuple(layers))
 
     @property
     def has_lists(self) -> bool:
         return self.max_rep > 0
+
+
+@lru_cache(maxsize=1024)
+def _shape(numbers: tuple[int, ...]) -> Shape:
+    """The shape of pages with these layers: a table has few, and many pages."""
+    known = {layer.value for layer in Layer}
+    if not numbers or len(numbers) > 0xFFFF or not known.issuperset(numbers):
+        raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
+    found = tuple(Layer(number) for number in numbers)
+    return Shape(found, max_repetition(found), max_definition(found), max_visible(found))
 
 
 @dataclass(frozen=True, slots=True)
