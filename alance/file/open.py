@@ -46,7 +46,9 @@ def open_columns(
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
-    """The same plan, with ranges that the container's own bytes cover answered at once."""
+    """The same plan, with the pages of a small file answered from its own bytes."""
+    if not container.is_whole:
+        return plan
     return from_tail(plan, container.path, container.content, container.content_start)
 
 

@@ -85,6 +85,11 @@ class Container:
     content_start: int
 
     @property
+    def is_whole(self) -> bool:
+        """Whether `content` is the whole file, pages too."""
+        return self.content_start == 0
+
+    @property
     def num_columns(self) -> int:
         return len(self.columns)
 

@@ -75,6 +75,8 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
 
     Costs as many rounds as the longest of them. The results keep the order of `plans`.
     """
+    if len(plans) == 1:
+        return [(yield from plans[0])]
     results: list[T | None] = [None] * len(plans)
     waiting: list[tuple[int, Plan[T], Sequence[Wanted]]] = []
     for position, plan in enumerate(plans):
