@@ -12,6 +12,7 @@ from alance.ops.take import take, take_addresses, take_rows
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import datetime
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def dataset(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     version: int | str | None = None,
     asof: datetime | str | None = None,

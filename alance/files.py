@@ -18,6 +18,7 @@ from alance.ops.take import as_positions, in_order
 from alance.session import Session
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from alance.file.fragment import FragmentTask, OpenFragment
@@ -53,7 +54,7 @@ class FileReader:
     @classmethod
     async def open(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         *,
         store: object | None = None,
         storage_options: Mapping[str, str] | None = None,

@@ -3,6 +3,7 @@
 Made by `python -m alance.testing.stubs`.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -113,7 +114,7 @@ class FileReader:
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         *,
         store: object | None = ...,
         storage_options: Mapping[str, str] | None = ...,
@@ -166,7 +167,7 @@ class Branches:
     def get(self, name: str) -> BranchContents | None: ...
 
 def dataset(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     version: int | str | None = ...,
     asof: datetime | str | None = ...,

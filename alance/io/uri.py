@@ -44,7 +44,12 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
         InvalidInputError: not a URI of its scheme, or of no scheme known.
         UnsupportedError: a scheme that Lance knows and alance does not.
     """
-    text = os.fspath(uri)
+    try:
+        text = os.fspath(uri)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise InvalidInputError(f"uri={uri!r}: expected text or a path")
     if "\0" in text:
         raise InvalidInputError(f"uri {text!r}: contains a zero byte")
     scheme, mark, rest = text.partition("://")

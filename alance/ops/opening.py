@@ -14,6 +14,7 @@ from alance.versioning.sidecars import load_transaction
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from alance.format.table.manifest import Manifest
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def open_snapshot(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     version: int | str | None = None,
     asof: datetime | str | None = None,

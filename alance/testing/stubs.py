@@ -22,6 +22,7 @@ HEADER: Final = '''"""The blocking face: the same names as `alance`, without `aw
 Made by `python -m alance.testing.stubs`.
 """
 
+import os
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime

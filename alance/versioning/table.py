@@ -16,6 +16,7 @@ from alance.format.table.refs import branch_folder, check_branch_name, ref_file_
 from alance.io.uri import clean_path, join, parse_uri
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from alance.format.table.fragment import BasePath, DataFile, Fragment
@@ -199,7 +200,7 @@ class Table:
 
 def open_table(
     registry: StoreRegistry,
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     store: object | None = None,
     storage_options: Mapping[str, object] | None = None,

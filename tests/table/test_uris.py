@@ -26,6 +26,7 @@ async def check(dataset: alance.Dataset) -> None:
 @pytest.mark.parametrize("form", ["{}", "{}/", "file://{}"])
 async def test_local(golden: Path, form: str) -> None:
     await check(await alance.dataset(form.format(golden / "lineitem.lance")))
+    await check(await alance.dataset(golden / "lineitem.lance"))
 
 
 async def test_a_relative_path(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +92,13 @@ async def test_a_version_over_plain_http(lineitem_lab: Lab) -> None:
         ("nonsense://bucket/x", alance.InvalidInputError),
         ("/nowhere/at/all", alance.NotFoundError),
         ("s3://", alance.InvalidInputError),
+        (None, alance.InvalidInputError),
+        (b"/tmp", alance.InvalidInputError),
     ],
 )
-async def test_what_is_no_dataset(uri: str, error: type[Exception]) -> None:
+async def test_what_is_no_dataset(uri: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await alance.dataset(uri)
+        await alance.dataset(uri)  # type: ignore[arg-type]
 
 
 async def test_a_folder_without_versions(tmp_path: Path) -> None:
