@@ -1,5 +1,7 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -275,3 +277,12 @@ def locate_rows(
     npt.NDArray[np.int64],
     npt.NDArray[np.int64],
 ]: ...
+
+# --- expand.cpp ---
+
+def expand_strings(
+    indices: npt.NDArray[np.unsignedinteger[Any]],
+    valid: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...

@@ -6,7 +6,7 @@ the bytes come from files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,8 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_dictionary(arrow):
         return _dictionary(block, arrow, valid)
     if isinstance(block, DictionaryBlock):
+        if is_variable(arrow) and isinstance(block.items, VariableWidth) and block.items.num_values:
+            return _expanded_strings(block, block.items, arrow, valid)
         return array_of(_expanded(block, valid), arrow, valid)
     if pa.types.is_struct(arrow):
         return _struct(block, arrow, valid)
@@ -75,6 +77,11 @@ def is_variable(arrow: pa.DataType) -> bool:
         or pa.types.is_large_string(arrow)
         or pa.types.is_large_binary(arrow)
     )
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    """Whether values are UTF-8."""
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
 def narrow(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], *, large: bool) -> pa.Buffer:
@@ -117,17 +124,27 @@ def _fixed(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if not isinstance(block, VariableWidth):
         raise _misfit(block, arrow)
-    large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        some = NOTHING if valid is None else valid.view(np.uint8)
-        with kernel_errors:
-            bad = _kernels.first_bad_utf8(block.offsets, block.data, some)
+    if is_text(arrow):
+        bad = _first_bad(block, valid)
         if bad >= 0:
             raise CorruptFileError(f"value {bad} of the rows read is no UTF-8")
     elif int(block.offsets[-1]) > len(block.data):
         raise CorruptFileError(f"strings of {block.offsets[-1]} bytes in {len(block.data)}")
+    return _strings(block, arrow, valid)
+
+
+def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Strings whose bytes were checked."""
+    large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
     buffers = [bitmap(valid), narrow(block.offsets, large=large), pa.py_buffer(block.data)]
     return pa.Array.from_buffers(arrow, block.num_values, buffers)
+
+
+def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
+    """The first valid value that is no UTF-8; -1: all are."""
+    some = NOTHING if valid is None else valid.view(np.uint8)
+    with kernel_errors:
+        return _kernels.first_bad_utf8(block.offsets, block.data, some)
 
 
 def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -190,12 +207,30 @@ def _cast_indices(indices: pa.Array, items: pa.Array, arrow: pa.DataType) -> pa.
         raise CorruptFileError(f"dictionary of {len(items)} values: {error}") from error
 
 
-def _indices(block: DictionaryBlock, valid: Mask | None) -> npt.NDArray[np.int64]:
-    """The indices, checked where their slots are valid."""
+def _expanded_strings(
+    block: DictionaryBlock, items: VariableWidth, arrow: pa.DataType, valid: Mask | None
+) -> pa.Array:
+    """The strings that the indices mean. Their text is checked once an item."""
+    raw = _raw_indices(block)
+    some = NOTHING if valid is None else valid.view(np.uint8)
+    with kernel_errors:
+        found = VariableWidth(*_kernels.expand_strings(raw, some, items.offsets, items.data))
+    if is_text(arrow) and _first_bad(items, None) >= 0:
+        return _variable(found, arrow, valid)  # a bad item may be one that no row uses
+    return _strings(found, arrow, valid)
+
+
+def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]:
     width = block.indices.bits_per_value
     if width not in (8, 16, 32, 64):
         raise CorruptFileError(f"dictionary indices of {width} bits")
     raw = block.indices.data.view(f"<u{width // 8}")[: block.indices.num_values]
+    return raw if raw.flags.aligned else raw.copy()
+
+
+def _indices(block: DictionaryBlock, valid: Mask | None) -> npt.NDArray[np.int64]:
+    """The indices, checked where their slots are valid."""
+    raw = _raw_indices(block)
     used = raw if valid is None else raw[valid]
     if len(used) and int(used.max()) >= block.items.num_values:
         raise CorruptFileError(
