@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from alance.ops.projection import Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
-# Above this share of kept rows a range read touches hardly more bytes than single rows do.
-TAKE_BELOW: Final = 0.05
+# What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
+CHUNK_BYTES: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ async def finish(
 ) -> pa.RecordBatch:
     """The output of a part from its filtered first columns: reads the late ones, one round.
 
-    Rows in small number are taken one by one; else their range is read and filtered.
+    Rows are taken one by one where that touches fewer bytes than their range.
     """
     late_schema = plan.late_schema
     assert late_schema is not None
@@ -142,17 +142,16 @@ async def finish(
     start, stop = span
     if rows is None:
         rows = np.arange(start, stop, dtype=np.int64)
-    sparse = len(rows) <= TAKE_BELOW * (stop - start)
-
-    def read() -> Plan[FragmentTask]:
-        opened = yield from open_fragment(
-            late_schema, handle.sources, handle.num_physical_rows, engine.cache
-        )
-        if sparse:
-            return (yield from opened.take(rows, engine.cache, guess=snapshot.is_remote))
-        return (yield from opened.read(start, stop, engine.cache))
-
-    task = await engine.drive(read(), "late columns", bulk=not sparse)
+    opening = open_fragment(late_schema, handle.sources, handle.num_physical_rows, engine.cache)
+    opened = await engine.drive(opening, "open files")
+    share = (stop - start) / max(1, opened.num_rows)
+    sparse = len(rows) * len(opened.leaves) * CHUNK_BYTES <= share * opened.encoded_bytes
+    reading: Plan[FragmentTask]
+    if sparse:
+        reading = opened.take(rows, engine.cache, guess=snapshot.is_remote)
+    else:
+        reading = opened.read(start, stop, engine.cache)
+    task = await engine.drive(reading, "late columns", bulk=not sparse)
 
     def merge() -> pa.RecordBatch:
         late = task.decode()
