@@ -6,7 +6,7 @@ stands beside each. A store may be given another profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
@@ -80,48 +80,16 @@ S3: Final = StoreProfile(
     group_range_bytes=_GROUP_RANGE,
 )
 
-S3_EXPRESS: Final = StoreProfile(
-    kind="s3",
-    take_gap=_REMOTE_TAKE_GAP,
-    scan_gap=_REMOTE_SCAN_GAP,
-    max_request_bytes=_REMOTE_REQUEST,
-    max_requests=_REMOTE_REQUESTS,
-    group_size=_GROUP,
-    group_range_bytes=_GROUP_RANGE,
-    lists_in_order=False,  # directory buckets: neither order nor start-after
-)
+# Directory buckets: listings have neither order nor a place to start after.
+S3_EXPRESS: Final = replace(S3, lists_in_order=False)
 
-GCS: Final = StoreProfile(
-    kind="gcs",
-    take_gap=_REMOTE_TAKE_GAP,
-    scan_gap=_REMOTE_SCAN_GAP,
-    max_request_bytes=_REMOTE_REQUEST,
-    max_requests=_REMOTE_REQUESTS,
-    group_size=_GROUP,
-    group_range_bytes=_GROUP_RANGE,
-)
+GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS)
 
-AZURE: Final = StoreProfile(
-    kind="azure",
-    take_gap=_REMOTE_TAKE_GAP,
-    scan_gap=_REMOTE_SCAN_GAP,
-    max_request_bytes=_REMOTE_REQUEST,
-    max_requests=_REMOTE_REQUESTS,
-    group_size=_GROUP,
-    group_range_bytes=_GROUP_RANGE,
-    has_suffix_ranges=False,  # not in its protocol: the size must be known or asked for
-)
+# Suffix ranges are not in Azure's protocol: the size must be known or asked for.
+AZURE: Final = replace(GCS, kind="azure", has_suffix_ranges=False)
 
-HTTP: Final = StoreProfile(
-    kind="http",
-    take_gap=_REMOTE_TAKE_GAP,
-    scan_gap=_REMOTE_SCAN_GAP,
-    max_request_bytes=_REMOTE_REQUEST,
-    max_requests=32,  # one plain server is behind it, not a cloud
-    group_size=_GROUP,
-    group_range_bytes=_GROUP_RANGE,
-    lists_in_order=False,  # WebDAV, where the server lists at all
-)
+# One plain server is behind it, not a cloud; WebDAV, where it lists at all, has no order.
+HTTP: Final = replace(GCS, kind="http", max_requests=32, lists_in_order=False)
 
 OBSTORE_MEMORY: Final = StoreProfile(
     kind="memory",
