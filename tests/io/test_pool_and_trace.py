@@ -41,6 +41,8 @@ async def test_cancelled_work_that_has_not_begun_is_dropped() -> None:
     waiting = asyncio.ensure_future(pool.run(lambda: done.append(1)))
     await asyncio.sleep(0.01)
     waiting.cancel()
+    await asyncio.sleep(0)  # the pool hears of it in the next turn
+    await asyncio.sleep(0)
     gate.set()
     await busy
     await pool.aclose()
