@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 T = TypeVar("T")
+ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,8 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 async def read_object(
     engine: Engine, location: str, num_bytes: int | None, reason: str
 ) -> memoryview:
-    """A whole small object in one GET; one of many megabytes and known size in parallel pieces."""
-    if num_bytes is None:
+    """A whole object in one GET, however large it is."""
+    if num_bytes is None or num_bytes > ONE_RANGE:
         return await engine.scheduler.read_all(location, reason=reason)
     wanted = [ByteRange(location, 0, num_bytes)]
     (content,) = await engine.scheduler.read(wanted, reason=reason)
