@@ -43,5 +43,6 @@ def _stats(server: Server) -> dict[str, float]:
         "peak": peak,
         "connections": len(server.conns),
         "accepted": server.accepted,
+        "uploads": len(server.store.uploads),
         "cpu_s": times.user + times.system,
     }

@@ -6,10 +6,15 @@ with Lab() as lab:
     with lab.recording() as seen:
         await dataset.take([7])
     seen.summary()                      # {"requests": .., "by_op": .., "phases": ..}
+
+By hand, until interrupted:
+
+    python -m alance.testing.lab serve FOLDER --port 9000 --latency-ms 30
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.client
 import json
@@ -19,78 +24,35 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from alance.errors import StoreError
+from alance.testing.recording import Recording
 from alance.testing.weather import Weather
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-Record: TypeAlias = dict[str, Any]
-
-
-def phases(records: list[Record]) -> int:
-    """The most requests no two of which overlap in time: the longest chain that may depend."""
-    spans = sorted((r["t2"], r["t0"]) for r in records if r.get("t2"))
-    count, last = 0, -1.0
-    for end, start in spans:
-        if start >= last:
-            count, last = count + 1, end
-    return count
-
-
-def summarize(records: list[Record]) -> dict[str, Any]:
-    """Numbers of requests, bytes and waves."""
-    by_op: dict[str, int] = {}
-    statuses: dict[str, int] = {}
-    for r in records:
-        by_op[r["op"]] = by_op.get(r["op"], 0) + 1
-        if r.get("st", 0) >= 300:
-            statuses[str(r["st"])] = statuses.get(str(r["st"]), 0) + 1
-    gets = [r for r in records if r["op"] == "GET"]
-    spans = [(r["t0"], 1) for r in records] + [(r["t2"], -1) for r in records if r.get("t2")]
-    depth = peak = 0
-    for _, step in sorted(spans):
-        depth += step
-        peak = max(peak, depth)
-    return {
-        "requests": len(records),
-        "by_op": dict(sorted(by_op.items())),
-        "errors": statuses,
-        "bytes_out": sum(r.get("out", 0) for r in records),
-        "bytes_in": sum(r.get("in", 0) for r in records),
-        "get_bytes": sum(r.get("out", 0) for r in gets),
-        "phases": phases(records),
-        "peak_in_flight": peak,
-        "connections": len({r["conn"] for r in records}),
-        "span_ms": round(_span(records) * 1000, 2),
-    }
-
-
-def _span(records: list[Record]) -> float:
-    ends = [r["t2"] for r in records if r.get("t2")]
-    return max(ends) - min(r["t0"] for r in records) if ends else 0.0
-
-
-class Recording:
-    """The requests that the server got inside of a `with lab.recording()` block."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def summary(self) -> dict[str, Any]:
-        """Numbers of requests, bytes and waves."""
-        return summarize(self.records)
+    from alance.testing.recording import Record
 
 
 class Lab:
     """A server in a process of its own, as long as the `with` block lasts.
 
+    It shares neither interpreter nor event loop with the client: what it takes slows nobody.
+
     Args:
         root: the folder whose folders are the buckets; None: a temporary one.
         buckets: made where they are not there.
         weather: settings as of `Weather`.
+
+    Raises:
+        ValueError: the weather has no such setting.
+        StoreError: (at the start of the block) the server does not start.
+
+    Attributes:
+        endpoint: its URL, inside of the block.
     """
 
     def __init__(
@@ -100,26 +62,34 @@ class Lab:
         buckets: tuple[str, ...] = ("lab",),
         **weather: Any,
     ) -> None:
+        Weather(**weather)
         self._is_temporary = root is None
-        self.root = Path(tempfile.mkdtemp(prefix="alance-lab-") if root is None else root)
-        for name in buckets:
-            (self.root / name).mkdir(parents=True, exist_ok=True)
+        self.root = Path("" if root is None else root)
+        self._buckets = buckets
         self._weather = weather
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.endpoint = ""
 
     def __enter__(self) -> Lab:
-        command = [sys.executable, "-m", "alance.testing.server", "--root", str(self.root)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the lab server did not start: exit code {self._process.wait()}")
-        info = json.loads(line)
-        self.port, self.endpoint = info["port"], info["endpoint"]
-        if self._weather:
-            self.config(**self._weather)
+        if self._is_temporary:
+            self.root = Path(tempfile.mkdtemp(prefix="alance-lab-"))
+        for name in self._buckets:
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "alance.testing.lab", "serve", str(self.root)]
+        self._process = process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                raise StoreError(f"the lab did not start: exit code {process.wait()}")
+            info = json.loads(line)
+            self.port, self.endpoint = info["port"], info["endpoint"]
+            if self._weather:
+                self.config(**self._weather)
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
@@ -128,7 +98,10 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        process = self._process
+        self._stop()
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
         assert process is not None
         assert process.stdout is not None
         process.terminate()
@@ -149,13 +122,17 @@ class Lab:
             response = connection.getresponse()
             answer = response.read()
             if response.status != 200:
-                raise RuntimeError(answer.decode())
+                raise StoreError(f"the lab: {path}: {answer.decode()}", status=response.status)
             return answer
         finally:
             connection.close()
 
     def config(self, **weather: Any) -> dict[str, Any]:
-        """Change the weather; gives all settings."""
+        """Change the weather; gives all settings.
+
+        Raises:
+            StoreError: no such setting or fault; nothing has changed.
+        """
         return cast("dict[str, Any]", json.loads(self._call("config", weather)))
 
     def calm(self) -> None:
@@ -163,7 +140,9 @@ class Lab:
         self.config(**Weather.DEFAULTS)
 
     def stats(self) -> dict[str, Any]:
-        """Requests so far, requests under way and their peak, connections, processor time."""
+        """Requests so far, those under way and their peak since the last time asked, connections,
+        multipart uploads not ended, processor time in seconds.
+        """
         return cast("dict[str, Any]", json.loads(self._call("stats")))
 
     def rescan(self) -> None:
@@ -171,12 +150,15 @@ class Lab:
         self._call("rescan")
 
     def log(self, since: int = 0) -> list[Record]:
-        """The requests from number `since` on."""
+        """The requests from number `since` on; keys as of `Server.log`."""
         return [json.loads(line) for line in self._call(f"log?since={since}").splitlines() if line]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recording]:
-        """Collect the requests of a block; they are there at its end."""
+        """Collect the requests of a block; they are there at its end.
+
+        Waits for a second at most until those under way have ended.
+        """
         start = self.stats()["requests"]
         recording = Recording()
         yield recording
@@ -207,3 +189,23 @@ class Lab:
             "allow_http": "true",
             "virtual_hosted_style_request": "false",
         }
+
+
+def main() -> None:
+    """The command."""
+    from alance.testing.server import serve  # only its own process needs it
+
+    parser = argparse.ArgumentParser(prog="python -m alance.testing.lab")
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("serve", help="serve a folder as S3 and GCS do")
+    command.add_argument("folder", type=Path, help="its folders are the buckets")
+    command.add_argument("--port", type=int, default=0, help="0: any free one")
+    command.add_argument("--latency-ms", type=float, default=0.0, help="to the first byte")
+    command.add_argument("--conn-mbps", type=float, default=0.0, help="MB/s of a connection")
+    command.add_argument("--total-mbps", type=float, default=0.0, help="MB/s of all together")
+    given = vars(parser.parse_args())
+    serve(given.pop("folder"), given.pop("port"), Weather(**given))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
+
+from alance.testing.objects import ERROR_CODES, XML_HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +32,11 @@ class Request:
         self.body = body
         self.op = self.name()
         self.record: dict[str, Any] = {}
+
+    @property
+    def is_gcs(self) -> bool:
+        """Whether the client speaks the dialect of GCS."""
+        return self.headers.get("authorization", "").startswith("Bearer")
 
     @property
     def copy_source(self) -> str | None:
@@ -83,3 +91,25 @@ class Answer:
     def length(self) -> int:
         """Bytes of the body."""
         return self.stop - self.start if self.path is not None else len(self.body)
+
+
+def xml(body: str) -> Answer:
+    """An answer of 200 with an XML document."""
+    return Answer(200, [("Content-Type", "application/xml")], (XML_HEAD + body).encode())
+
+
+def error(
+    status: int, code: str | None = None, message: str = "", retry_after: float | None = None
+) -> Answer:
+    """An answer that tells of an error.
+
+    Args:
+        code: S3's name of it; None: the usual one of the status.
+        retry_after: seconds.
+    """
+    name = code or ERROR_CODES.get(status, "Error")
+    answer = xml(f"<Error><Code>{name}</Code><Message>{html.escape(message)}</Message></Error>")
+    answer.status = status
+    if retry_after is not None:
+        answer.headers.append(("Retry-After", f"{retry_after:g}"))
+    return answer

@@ -10,9 +10,8 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from alance.testing.messages import Answer, Request
+from alance.testing.messages import Answer, Request, xml
 from alance.testing.objects import (
-    XML_HEAD,
     XMLNS,
     Blob,
     Bucket,
@@ -40,22 +39,25 @@ class Multipart:
         self.store = store
 
     def create(self, req: Request) -> Answer:
+        """CreateMultipartUpload."""
         self.store.bucket(req.bucket)
         upload = self.store.tag()[1:-1]
         self.store.uploads[upload] = {}
-        body = (
-            f"{XML_HEAD}<InitiateMultipartUploadResult {XMLNS}><Bucket>{req.bucket}</Bucket>"
-            f"<Key>{html.escape(req.key)}</Key><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
+        return xml(
+            f"<InitiateMultipartUploadResult {XMLNS}><Bucket>{req.bucket}</Bucket>"
+            f"<Key>{html.escape(req.key)}</Key><UploadId>{upload}</UploadId>"
+            "</InitiateMultipartUploadResult>"
         )
-        return Answer(200, [("Content-Type", "application/xml")], body.encode())
 
     def upload(self, req: Request) -> dict[int, Part]:
+        """The parts of the upload that a request is about, by their numbers."""
         parts = self.store.uploads.get(req.query["uploadId"])
         if parts is None:
             raise Fault(404, "NoSuchUpload")
         return parts
 
     def part(self, req: Request) -> Answer:
+        """UploadPart and UploadPartCopy."""
         parts, number = self.upload(req), int(req.query["partNumber"])
         data = req.body
         copied = req.copy_source is not None
@@ -73,11 +75,11 @@ class Multipart:
         tag = self.store.tag()
         parts[number] = (temp, len(data), tag)
         if copied:
-            body = f"{XML_HEAD}<CopyPartResult><ETag>{html.escape(tag)}</ETag></CopyPartResult>"
-            return Answer(200, [("Content-Type", "application/xml")], body.encode())
+            return xml(f"<CopyPartResult><ETag>{html.escape(tag)}</ETag></CopyPartResult>")
         return Answer(200, [("ETag", tag)])
 
     def complete(self, req: Request) -> Answer:
+        """CompleteMultipartUpload, with conditions; parts that are not named are dropped."""
         bucket, parts = self.store.bucket(req.bucket), self.upload(req)
         check_write(bucket.blobs.get(req.key), req.headers)
         order = [
@@ -94,15 +96,17 @@ class Multipart:
                     with open(temp, "rb") as src:
                         shutil.copyfileobj(src, out, 1 << 20)
                     os.unlink(temp)
+        for number in parts.keys() - set(order):
+            os.unlink(parts[number][0])
         blob = self.store.install(bucket, req.key, first, total)
         del self.store.uploads[req.query["uploadId"]]
-        body = (
-            f"{XML_HEAD}<CompleteMultipartUploadResult {XMLNS}><Key>{html.escape(req.key)}</Key>"
+        return xml(
+            f"<CompleteMultipartUploadResult {XMLNS}><Key>{html.escape(req.key)}</Key>"
             f"<ETag>{html.escape(blob.etag)}</ETag></CompleteMultipartUploadResult>"
         )
-        return Answer(200, [("Content-Type", "application/xml")], body.encode())
 
     def abort(self, req: Request) -> Answer:
+        """AbortMultipartUpload."""
         for temp, _, _ in self.upload(req).values():
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import os
 import shutil
@@ -83,6 +84,7 @@ class Bucket:
         self.keys: list[str] = []
 
     def scan(self, tag: Callable[[], str]) -> None:
+        """Take in the files that are there; each gets a new entity tag."""
         self.blobs.clear()
         base = str(self.folder)
         for where, _, names in os.walk(base):
@@ -94,18 +96,23 @@ class Bucket:
         self.keys = sorted(self.blobs)
 
     def put(self, key: str, blob: Blob) -> None:
+        """Enter an object."""
         if key not in self.blobs:
             bisect.insort(self.keys, key)
         self.blobs[key] = blob
 
     def drop(self, key: str) -> None:
+        """Strike out an object, if it is there."""
         if self.blobs.pop(key, None) is not None:
             at = bisect.bisect_left(self.keys, key)
             del self.keys[at]
 
 
 class ObjectStore:
-    """Buckets as the top-level folders of a root folder."""
+    """Buckets as the top-level folders of a root folder.
+
+    An object is a file: unlike in S3, no key can be both an object and the folder of another.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -121,9 +128,11 @@ class ObjectStore:
         self.rescan()
 
     def tag(self) -> str:
+        """A new entity tag, quoted."""
         return f'"{self._run}-{next(self._tags):x}"'
 
     def rescan(self) -> None:
+        """Look at the folder again."""
         self.close()
         self.buckets.clear()
         for entry in sorted(self.root.iterdir()):
@@ -132,27 +141,32 @@ class ObjectStore:
                 bucket.scan(self.tag)
 
     def close(self) -> None:
+        """Close the files that are kept open."""
         while self.fds:
             os.close(self.fds.popitem()[1])
 
     def bucket(self, name: str) -> Bucket:
+        """The bucket; `Fault` where there is none."""
         try:
             return self.buckets[name]
         except KeyError:
             raise Fault(404, "NoSuchBucket", name) from None
 
     def blob(self, bucket: Bucket, key: str) -> Blob:
+        """The object's metadata; `Fault` where there is none."""
         try:
             return bucket.blobs[key]
         except KeyError:
             raise Fault(404, "NoSuchKey", key) from None
 
     def path(self, bucket: Bucket, key: str) -> str:
+        """The object's file; `Fault` where the key would leave the bucket's folder."""
         if ".." in key.split("/") or not key:
             raise Fault(400, "InvalidRequest", key)
         return f"{bucket.folder}/{key}"
 
     def fd(self, path: str) -> int:
+        """The descriptor of a file, kept open."""
         fd = self.fds.get(path)
         if fd is not None:
             self.fds.move_to_end(path)
@@ -163,23 +177,27 @@ class ObjectStore:
         return fd
 
     def forget(self, path: str) -> None:
+        """Close a file that changes."""
         fd = self.fds.pop(path, None)
         if fd is not None:
             os.close(fd)
 
     def install(self, bucket: Bucket, key: str, temp: str, size: int) -> Blob:
+        """Make a written file the object's content, at once."""
         path = self.path(bucket, key)
         self.forget(path)
         try:
-            os.replace(temp, path)
-        except FileNotFoundError:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(temp, path)
+        except OSError:
+            os.unlink(temp)
+            raise
         blob = Blob(size, self.tag(), time.time())
         bucket.put(key, blob)
         return blob
 
     def write(self, bucket: Bucket, key: str, data: Content) -> Blob:
+        """Create or replace an object."""
         temp = f"{self.temp}/{next(self._tags):x}"
         with open(temp, "wb", buffering=0) as out:
             view = memoryview(data)
@@ -187,20 +205,32 @@ class ObjectStore:
                 view = view[out.write(view) :]
         return self.install(bucket, key, temp, len(data))
 
-    def delete(self, bucket: Bucket, key: str) -> None:
-        if key in bucket.blobs:
-            path = self.path(bucket, key)
-            self.forget(path)
+    def delete(self, bucket: Bucket, key: str) -> bool:
+        """Delete an object and the folders that it leaves empty; whether there was one."""
+        if key not in bucket.blobs:
+            return False
+        path = self.path(bucket, key)
+        self.forget(path)
+        bucket.drop(key)
+        with contextlib.suppress(OSError):
             os.unlink(path)
-            bucket.drop(key)
+            while (path := os.path.dirname(path)) != str(bucket.folder):
+                os.rmdir(path)
+        return True
 
 
 def etags(value: str) -> list[str]:
+    """The entity tags of a condition."""
     return [part.strip() for part in value.split(",")]
 
 
 def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
-    """If-None-Match and If-Match on a write, and their GCS dialect."""
+    """If-None-Match and If-Match on a write, and their GCS dialect.
+
+    Raises:
+        Fault: a condition does not hold.
+        ValueError: the generation is no number.
+    """
     generation = headers.get("x-goog-if-generation-match")
     if generation is not None and int(generation) != (0 if blob is None else blob.generation):
         raise Fault(412, message="generation")
@@ -218,6 +248,7 @@ def check_write(blob: Blob | None, headers: dict[str, str]) -> None:
 
 
 def check_read(blob: Blob, headers: dict[str, str]) -> None:
+    """If-Match and If-None-Match on a read."""
     match = headers.get("if-match")
     if match is not None and match.strip() != "*" and blob.etag not in etags(match):
         raise Fault(412, message="If-Match")
@@ -227,7 +258,11 @@ def check_read(blob: Blob, headers: dict[str, str]) -> None:
 
 
 def parse_range(value: str, size: int) -> tuple[int, int] | None:
-    """bytes=a-b / a- / -n as a half-open pair; None where the header is not one simple range."""
+    """bytes=a-b / a- / -n as a half-open pair; None where the header is not one simple range.
+
+    Raises:
+        Fault: the range lies outside of the object.
+    """
     if not value.startswith("bytes=") or "," in value:
         return None
     first, _, last = value[6:].partition("-")
@@ -244,16 +279,3 @@ def parse_range(value: str, size: int) -> tuple[int, int] | None:
     if start >= size:
         raise Fault(416)
     return (start, min(stop, size)) if stop > start else None
-
-
-def unchunk(data: bytes) -> bytes:
-    """The payload of an aws-chunked body."""
-    out: list[bytes] = []
-    at = 0
-    while True:
-        end = data.index(b"\r\n", at)
-        size = int(data[at:end].split(b";")[0], 16)
-        if size == 0:
-            return b"".join(out)
-        out.append(data[end + 2 : end + 2 + size])
-        at = end + 2 + size + 2

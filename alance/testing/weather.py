@@ -5,14 +5,85 @@ from __future__ import annotations
 import math
 import random
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alance.testing.messages import Request
+
+ACTIONS: Final = frozenset(
+    {
+        "status",
+        "reset",
+        "stall",
+        "slow",
+        "truncate",
+        "reset_mid",
+        "stall_mid",
+        "apply_status",
+        "apply_reset",
+        "apply_stall",
+    }
+)
+
+
+@dataclass(slots=True)
+class Rule:
+    """A fault and the requests that it hits.
+
+    The actions:
+        status: answer with `status`, `code` and `retry_after` (seconds), and do nothing.
+        reset: reset the connection, and do nothing.
+        stall: neither do nor answer anything until the client leaves.
+        slow: `delay_ms` more, and a body at `mbps`.
+        truncate, reset_mid, stall_mid: after `after_bytes` of the body close, reset, or go silent.
+        apply_status, apply_reset, apply_stall: do what was asked; then as without `apply_`.
+    """
+
+    action: str
+    method: str | None = None
+    op: str | None = None
+    key: str | None = None  # regular expression, looked for in "bucket/key"
+    p: float = 1.0
+    skip: int = 0
+    times: int | None = None
+    status: int = 503
+    code: str | None = None
+    retry_after: float | None = None
+    after_bytes: int = 0
+    delay_ms: float = 0.0
+    mbps: float = 0.0
+    seen: int = 0
+    hits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise ValueError(f"fault {self.action!r}: expected one of {sorted(ACTIONS)}")
+        re.compile(self.key or "")
+
+    def meets(self, req: Request) -> bool:
+        """Whether it is about such requests."""
+        return (
+            self.method in (None, req.method)
+            and self.op in (None, req.op)
+            and (self.key is None or re.search(self.key, f"{req.bucket}/{req.key}") is not None)
+        )
+
+    def strikes(self, die: random.Random) -> bool:
+        """Whether it hits this one of the requests that it is about; counts them."""
+        self.seen += 1
+        if self.seen <= self.skip or (self.times is not None and self.hits >= self.times):
+            return False
+        if die.random() >= self.p:
+            return False
+        self.hits += 1
+        return True
 
 
 class Weather:
-    """The weather: latency, bandwidth and faults.  All times in the config are milliseconds.
+    """Settings that change while the server runs.
 
     latency_ms        first-byte latency of every request
     latency_by_op     {"LIST": 60}: another one for an operation
@@ -21,11 +92,7 @@ class Weather:
     conn_mbps         body MB/s of one connection (0: no limit)
     total_mbps        body MB/s over all connections (0: no limit)
     apply_at          fraction of the latency after which a write takes effect
-    faults            rules, first match wins; each {"method"|"op"|"key" (regex): match,
-                      "p": probability, "skip": n, "times": n, "action": ...} with the actions
-                      status (status, code, retry_after), reset, reset_mid (after_bytes),
-                      apply_reset (the write takes effect and the answer is lost),
-                      truncate (after_bytes), slow (delay_ms, mbps), stall
+    faults            mappings of the attributes of `Rule`; the first that strikes wins
     seed              of the random draws
     """
 
@@ -43,44 +110,41 @@ class Weather:
 
     def __init__(self, **over: Any) -> None:
         self.values = dict(self.DEFAULTS)
-        self.total_free = 0.0
-        self.random = random.Random(1)
-        self.rules: list[dict[str, Any]] = []
+        self.rules: list[Rule] = []
+        self._die = random.Random(1)
         self.update(over)
 
-    def update(self, over: dict[str, Any]) -> None:
+    def update(self, over: Mapping[str, Any]) -> None:
+        """Change some settings.
+
+        Raises:
+            ValueError: one is not known, or a fault is none; nothing has changed.
+        """
         unknown = set(over) - set(self.DEFAULTS)
         if unknown:
-            raise ValueError(f"unknown settings: {sorted(unknown)}")
-        self.values.update(over)
-        if "seed" in over:
-            self.random = random.Random(over["seed"])
+            raise ValueError(f"unknown settings of the weather: {sorted(unknown)}")
         if "faults" in over:
-            self.rules = [
-                dict(rule, seen=0, hits=0, regex=re.compile(rule["key"]) if "key" in rule else None)
-                for rule in over["faults"]
-            ]
+            try:
+                self.rules = [Rule(**fault) for fault in over["faults"]]
+            except (TypeError, re.error) as error:
+                raise ValueError(f"fault: {error}") from error
+        if "seed" in over:
+            self._die = random.Random(over["seed"])
+        self.values.update(over)
 
     def latency(self, op: str) -> float:
+        """Seconds until the first byte of an answer, drawn anew."""
         values = self.values
         delay: float = values["latency_by_op"].get(op, values["latency_ms"]) / 1000.0
         if delay and values["jitter"]:
-            delay *= math.exp(self.random.gauss(0.0, values["jitter"]))
-        if delay and values["tail"] and self.random.random() < values["tail"][0]:
+            delay *= math.exp(self._die.gauss(0.0, values["jitter"]))
+        if delay and values["tail"] and self._die.random() < values["tail"][0]:
             delay *= values["tail"][1]
         return delay
 
-    def fault(self, req: Request) -> dict[str, Any] | None:
+    def fault(self, req: Request) -> Rule | None:
+        """The fault that hits a request, if any."""
         for rule in self.rules:
-            if rule.get("method", req.method) != req.method or rule.get("op", req.op) != req.op:
-                continue
-            if rule["regex"] is not None and not rule["regex"].search(f"{req.bucket}/{req.key}"):
-                continue
-            rule["seen"] += 1
-            if rule["seen"] <= rule.get("skip", 0) or rule["hits"] >= rule.get("times", 1 << 60):
-                continue
-            if self.random.random() >= rule.get("p", 1.0):
-                continue
-            rule["hits"] += 1
-            return rule
+            if rule.meets(req) and rule.strikes(self._die):
+                return rule
         return None
