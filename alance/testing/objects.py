@@ -198,6 +198,7 @@ class ObjectStore:
 
     def write(self, bucket: Bucket, key: str, data: Content) -> Blob:
         """Create or replace an object."""
+        self.path(bucket, key)  # refuses the key before anything is written
         temp = f"{self.temp}/{next(self._tags):x}"
         with open(temp, "wb", buffering=0) as out:
             view = memoryview(data)
