@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Int64s = npt.NDArray[np.int64]
+
+MAX_STOP: Final = 1 << 62  # with a gap added, still an int64
+MAX_RANGE_BYTES: Final = 1 << 40  # more than any memory holds, and not too many requests yet
+
+
+def is_range(start: int, stop: int) -> bool:
+    """Whether these can be bytes of an object, read into memory."""
+    return 0 <= start <= stop <= MAX_STOP and stop - start <= MAX_RANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

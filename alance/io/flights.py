@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from alance.io import trace
+from alance.io.futures import failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,7 +187,12 @@ class Lane:
             flight.call = call
             flight.begun = begun
         spans = [(flight.start, flight.stop) for flight in call.flights]
-        future = call.future = self.store.get_ranges(call.flights[0].path, spans)
+        future: asyncio.Future[Sequence[memoryview]]
+        try:
+            future = self.store.get_ranges(call.flights[0].path, spans)
+        except Exception as error:  # as any failure, it has to free the call's place
+            future = failed(error, asyncio.get_running_loop())
+        call.future = future
         future.add_done_callback(lambda done: self._ended(call, done))
 
     def _ended(self, call: Call, done: asyncio.Future[Sequence[memoryview]]) -> None:

@@ -16,6 +16,7 @@ from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import Wanted, book
+from alance.io.coalesce import is_range
 from alance.io.flights import Lane
 from alance.io.inline import answer_now, pieces_from_disk
 from alance.io.local import LocalStore
@@ -36,7 +37,6 @@ INLINE_RANGES: Final = 2048
 CROWD: Final = 8  # callers that wait; one alone gains nothing from what others asked for
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
-# `list` itself is a method of the scheduler.
 R = TypeVar("R")
 
 
@@ -112,7 +112,7 @@ class Scheduler:
                     return read
                 continue
             location, start, stop = one
-            if not 0 <= start <= stop:
+            if not is_range(start, stop):
                 read.failed(CorruptFileError(f"{location}: bytes {start} to {stop} are no range"))
                 return read
             if start == stop:
@@ -122,7 +122,7 @@ class Scheduler:
         inline = not bulk and len(ranges) <= INLINE_RANGES
         sizes = (stop - start for wanted in by_location.values() for _, start, stop in wanted)
         inline = inline and sum(sizes) <= INLINE_BYTES
-        is_whole = True
+        later = []
         for location, wanted in by_location.items():
             try:
                 found = inline and answer_now(*self._resolve(location), wanted, read)
@@ -130,17 +130,18 @@ class Scheduler:
                 read.failed(error)
                 return read
             if not found:
-                is_whole = False
-                read.unplanned += len(wanted)
-                pending = self._pending.setdefault((location, bulk), [])
-                pending += [(read, number, start, stop) for number, start, stop in wanted]
-        if is_whole:
+                later.append((location, wanted))
+        if not later:
             read.finish_if_complete()
             if read.done():
                 return read
+        for location, wanted in later:
+            read.unplanned += len(wanted)
+            pending = self._pending.setdefault((location, bulk), [])
+            pending += [(read, number, start, stop) for number, start, stop in wanted]
         self._reads.add(read)
         read.add_done_callback(self._reads.discard)
-        if self._planned is None and not is_whole:
+        if self._planned is None and later:
             self._planned = read.get_loop().call_soon(self._plan)
         return read
 
@@ -193,22 +194,25 @@ class Scheduler:
         store, path = self._resolve(location)
         _, after = (None, None) if start_after is None else self._resolve(start_after)
         begun, recorder = trace.now(), trace.current()
-        found = store.list(path, start_after=after)
+        ok = True
         try:
-            async with aclosing(found) as metas:  # type: ignore[type-var]
+            async with aclosing(store.list(path, start_after=after)) as metas:  # type: ignore[type-var]
                 async for meta in metas:
+                    self._check_open()
                     yield ObjectMeta(
                         store.root + meta.path, meta.num_bytes, meta.last_modified, meta.e_tag
                     )
+        except Exception:
+            ok = False
+            raise
         finally:
-            trace.record([recorder], "list", location, (0, 0), [reason], begun, num_bytes=0)
+            trace.record([recorder], "list", location, (0, 0), [reason], begun, num_bytes=0, ok=ok)
 
     async def list_dirs(self, location: str, *, reason: str = "") -> Sequence[str]:
         """Locations of the folders directly under a folder. One request, or one a page."""
         store, path = self._resolve(location)
-        names = await self._traced(
-            lambda: store.list_dirs(path), "list", location, reason, lambda _: 0
-        )
+        found = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
+        names = await found
         return [store.root + name for name in names]
 
     async def aclose(self) -> None:
@@ -262,8 +266,7 @@ class Scheduler:
                 for read, *_ in wanted:
                     read.failed(error)
             if self._pending and trace.now() > deadline:
-                loop = asyncio.get_running_loop()
-                self._planned = loop.call_soon(self._plan)
+                self._planned = asyncio.get_running_loop().call_soon(self._plan)
                 return
 
     async def _traced(

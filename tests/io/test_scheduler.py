@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
 from alance.format.plans import ByteRange
 from alance.io.profile import StoreProfile
+from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
+from alance.io.store import ObjectMeta
 from alance.io.trace import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
+    from pathlib import Path
 
 CONTENT = bytes(n * 31 % 251 for n in range(20_000))
 PROFILE = StoreProfile(
@@ -314,6 +319,144 @@ async def test_a_plan_of_many_objects_is_made_in_slices(store: Slow) -> None:
         await asyncio.sleep(0)
         await store.land_all()
     check(await read, *[(n, n + 50) for n in range(300)])
+
+
+async def test_a_store_that_raises_takes_no_slot(
+    store: Slow, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, spans: Sequence[tuple[int, int]]) -> asyncio.Future:
+        raise StoreError("no thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "get_ranges", refuse)
+        for number in range(PROFILE.max_requests + 2):
+            reads = [
+                scheduler.read(ranges((number, number + 100), path=path)) for path in ("a", "b")
+            ]
+            await turn()
+            for read in reads:
+                assert read.done()
+                with pytest.raises(StoreError, match="no thread"):
+                    await read
+    spans = [(n * 500, n * 500 + 100) for n in range(4)]
+    read = scheduler.read(ranges(*spans))
+    await turn()
+    assert len(store.calls) == 4
+    await store.land_all()
+    check(await read, *spans)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize(
+    "span", [(1 << 63, (1 << 63) + 5), ((1 << 64) - 9, (1 << 64) - 1), (0, 1 << 61)]
+)
+async def test_a_range_that_no_object_has_fails_its_reader_only(
+    store: Slow, scheduler: Scheduler, span: tuple[int, int], bulk: bool
+) -> None:
+    good = scheduler.read(ranges((0, 10)), bulk=bulk)
+    bad = scheduler.read(ranges((0, 10), span), bulk=bulk)
+    with pytest.raises(CorruptFileError, match="no range"):
+        await bad
+    await turn()
+    await store.land_all()
+    check(await good, (0, 10))
+
+
+async def test_a_refused_read_leaves_nothing_to_plan(store: Slow, scheduler: Scheduler) -> None:
+    read = scheduler.read([*ranges((0, 10)), ByteRange("nowhere://x", 0, 1)])
+    gone = weakref.ref(read)
+    with pytest.raises(InvalidInputError, match="no store"):
+        await read
+    del read
+    await turn()
+    gc.collect()
+    assert gone() is None
+    assert store.calls == []
+
+
+async def test_a_listing_is_recorded_as_it_ended(store: Slow, scheduler: Scheduler) -> None:
+    async def names(prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
+        for number in range(3):
+            yield ObjectMeta(f"{prefix}/{number}", number, None, None)
+        if prefix == "bad":
+            raise StoreError("down")
+
+    store.list = names  # type: ignore[attr-defined]
+    with trace() as recorder:
+        found = [meta.path async for meta in scheduler.list("slow://1/good", reason="versions")]
+        with pytest.raises(StoreError, match="down"):
+            async for _ in scheduler.list("slow://1/bad"):
+                pass
+        async with aclosing(scheduler.list("slow://1/bad")) as some:  # type: ignore[type-var]
+            await anext(some)
+    assert found == [f"slow://1/good/{number}" for number in range(3)]
+    assert [(event.kind, event.ok) for event in recorder.events] == [
+        ("list", True),
+        ("list", False),
+        ("list", True),
+    ]
+    assert recorder.events[0].reasons == ("versions",)
+
+
+async def test_a_listing_ends_with_the_scheduler(store: Slow, scheduler: Scheduler) -> None:
+    async def names(prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
+        for number in range(3):
+            yield ObjectMeta(str(number), number, None, None)
+
+    store.list = names  # type: ignore[attr-defined]
+    async with aclosing(scheduler.list("slow://1/a")) as found:  # type: ignore[type-var]
+        await anext(found)
+        await scheduler.aclose()
+        with pytest.raises(InvalidInputError, match="closed"):
+            await anext(found)
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+async def test_what_is_asked_of_whole_objects(kind: str, tmp_path: Path) -> None:
+    registry = StoreRegistry()
+    found, folder = registry.open("memory://whole/objects" if kind == "memory" else tmp_path)
+    location = f"{found.root}{folder}"
+    for name in ("sub/a", "sub/b", "other/c"):
+        await found.put(f"{folder}/{name}", CONTENT)
+    scheduler = Scheduler(registry)
+    with trace() as recorder:
+        tail, size = await scheduler.read_tail(f"{location}/sub/a", 100, reason="tail")
+        assert (bytes(tail), size) == (CONTENT[-100:], len(CONTENT))
+        assert await scheduler.read_all(f"{location}/sub/a") == CONTENT
+        assert await scheduler.size(f"{location}/sub/a") == len(CONTENT)
+        assert await scheduler.list_dirs(location) == [f"{location}/other", f"{location}/sub"]
+        names = [meta.path async for meta in scheduler.list(f"{location}/sub")]
+        assert names == [f"{location}/sub/a", f"{location}/sub/b"]
+        after = scheduler.list(f"{location}/sub", start_after=f"{location}/sub/a")
+        assert [meta.path async for meta in after] == [f"{location}/sub/b"]
+        with pytest.raises(NotFoundError):
+            await scheduler.read_all(f"{location}/missing")
+    kinds = [event.kind for event in recorder.events]
+    assert kinds == ["tail", "get", "head", "list", "list", "list", "get"]
+    assert [event.ok for event in recorder.events] == [True] * 6 + [False]
+    assert recorder.num_bytes == 100 + len(CONTENT)
+    await scheduler.aclose()
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("kind", ["memory", "local"])
+async def test_buffers_of_real_stores_are_right_and_read_only(
+    kind: str, bulk: bool, tmp_path: Path
+) -> None:
+    registry = StoreRegistry()
+    found, folder = registry.open("memory://real/objects" if kind == "memory" else tmp_path)
+    await found.put(f"{folder}/a", CONTENT)
+    scheduler = Scheduler(registry)
+    spans = [(19_000, 20_000), (0, 10), (5, 300), (7, 7), (0, 20_000)]
+    wanted = [ByteRange(f"{found.root}{folder}/a", *span) for span in spans]
+    with trace() as recorder:
+        buffers = await scheduler.read(wanted, bulk=bulk)
+    check(buffers, *spans)
+    assert all(buffer.readonly for buffer in buffers)
+    assert recorder.num_requests == 1
+    with pytest.raises(CorruptFileError, match="object ends"):
+        await scheduler.read([ByteRange(wanted[0].path, 19_999, 20_001)], bulk=bulk)
+    await scheduler.aclose()
 
 
 SPANS = st.lists(
