@@ -286,3 +286,65 @@ def expand_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
+# --- pages_levels.cpp ---
+
+def mark_nulls(
+    definition: npt.NDArray[np.uint16],
+    closed_above: int,
+    nulls: npt.NDArray[np.uint8],
+    level: int,
+) -> None: ...
+def expand_lists(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    closed_above: int,
+    offsets: npt.NDArray[np.int64],
+    nulls: npt.NDArray[np.uint8],
+    rep_level: int,
+    null_level: int,
+    empty_level: int,
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]: ...
+
+# --- pages_chunks.cpp ---
+
+def assemble_chunks(
+    buffers: list[npt.NDArray[np.uint8]],
+    sizes: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.int64],
+    level_buffers: int,
+    large: bool,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def place_strings(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    total: int,
+    filler: int,
+) -> npt.NDArray[np.uint8]: ...
+
+# --- pages_zip.cpp ---
+
+def zip_fixed(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    num_entries: int,
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_visible: int,
+    values: npt.NDArray[np.uint8],
+    width: int,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def zip_variable(
+    rep: npt.NDArray[np.uint16],
+    definition: npt.NDArray[np.uint16],
+    num_entries: int,
+    control_bytes: int,
+    bits_def: int,
+    max_rep: int,
+    max_visible: int,
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    length_bytes: int,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...

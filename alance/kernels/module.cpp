@@ -21,6 +21,9 @@ void register_expand(nb::module_& m);
 void register_utf8(nb::module_& m);
 void register_jsonb(nb::module_& m);
 void register_fullzip(nb::module_& m);
+void register_pages_levels(nb::module_& m);
+void register_pages_chunks(nb::module_& m);
+void register_pages_zip(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
   register_bitpacking(m);
@@ -37,4 +40,7 @@ NB_MODULE(_kernels, m) {
   register_utf8(m);
   register_jsonb(m);
   register_fullzip(m);
+  register_pages_levels(m);
+  register_pages_chunks(m);
+  register_pages_zip(m);
 }
