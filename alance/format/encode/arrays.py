@@ -1,6 +1,7 @@
 """Arrow arrays down to the leaves: levels and values of each column, as pages hold them.
 
-The inverse of `layouts.fields.assemble`.
+The inverse of `layouts.fields.assemble`. On the way down, what lies under nulls is left out:
+children of null lists are cut, nulls of structs are nulls of all that is inside them.
 
 Source: file format specification, "Columns" and "Arrow to levels".
 """
@@ -9,11 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
 
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.format.blocks import ConstantBlock
+from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
+from alance.format.encode.structure import Items, Lists, levels_of
+from alance.format.jsonb_encode import jsonb
+from alance.format.layouts.base import PageValues
+from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
+from alance.format.numbers import to_arrow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block
+    from alance.format.encode.structure import Path
     from alance.format.field import Field
-    from alance.format.layouts.base import PageValues
+
+    Mask = npt.NDArray[np.bool_]
 
 
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
@@ -34,4 +50,132 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
         InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
             null empty structs, text that is no JSON), or another type.
     """
-    raise NotImplementedError
+    found: dict[int, PageValues] = {}
+    try:
+        _descend(field, array, (), None, len(array), found)
+    except AlanceError as error:
+        error.add_note(f"while field {field.name!r} was written")
+        raise
+    rows = {leaf.field.id: len(array) * leaf.multiplier for leaf in leaf_columns(field)}
+    assert all(found[key].num_rows == count for key, count in rows.items())
+    return found
+
+
+def _descend(
+    field: Field,
+    array: pa.Array,
+    path: Path,
+    outer: Mask | None,
+    num_rows: int,
+    found: dict[int, PageValues],
+) -> None:
+    """Walk one field.
+
+    Args:
+        path: the layers further out.
+        outer: the slots that are not null further out, up to the next list; None: all.
+        num_rows: of the whole array.
+    """
+    array = storage_of(array)
+    if owns_column(field):
+        found[field.id] = _leaf(field, array, path, outer, num_rows)
+        return
+    own = validity_of(array)
+    nulls, valid = _nulls(own, outer)
+    if pa.types.is_struct(array.type):
+        _need(field, array, field.logical_type == "struct")
+        for child, part in zip(field.children, _children(field, array), strict=True):
+            _descend(child, part, (*path, Items(nulls)), valid, num_rows, found)
+    elif pa.types.is_fixed_size_list(array.type):
+        dimension = array.type.list_size
+        _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
+        items = array.values.slice(array.offset * dimension, len(array) * dimension)
+        repeated = None if valid is None else np.repeat(valid, dimension)
+        layer = Items(nulls, dimension)
+        _descend(field.children[0], items, (*path, layer), repeated, num_rows, found)
+    else:
+        is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+        is_map = pa.types.is_map(array.type)
+        kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
+        _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
+        lists, items = _lists(array, nulls, valid)
+        _descend(field.children[0], items, (*path, lists), None, num_rows, found)
+
+
+def _leaf(
+    field: Field, array: pa.Array, path: Path, outer: Mask | None, num_rows: int
+) -> PageValues:
+    if field.is_blob_v1:
+        array = as_type(array, pa.large_binary(), field.name)
+    elif field.is_json:
+        array = as_type(array, pa.large_string(), field.name)
+    else:
+        array = as_type(array, field.arrow_type, field.name)
+    nulls, valid = _nulls(validity_of(array), outer)
+    values: Block
+    if array.type == EMPTY_STRUCT:
+        # Only its layer can say that there is nothing: all slots are null on the page.
+        if nulls is not None:
+            raise InvalidInputError(f"field {field.name!r}: structs without fields are never null")
+        nulls = np.ones(len(array), np.bool_) if outer is None else outer
+        values = ConstantBlock(len(array), None)
+    elif field.is_json:
+        values = jsonb(array, valid, field.name)
+    else:
+        values = block_of(array, valid, field.name)
+    layers, rep, definition = levels_of((*path, Items(nulls)), num_rows)
+    rows = num_rows
+    for layer in path:
+        rows *= layer.repeats if isinstance(layer, Items) else 1
+    return PageValues(layers, rep, definition, values, rows)
+
+
+def _nulls(own: Mask | None, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
+    """Slots that are null here first, and slots that are not null here or further out."""
+    if own is None:
+        return None, outer
+    nulls = ~own if outer is None else outer & ~own
+    return nulls if nulls.any() else None, own if outer is None else own & outer
+
+
+def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lists, pa.Array]:
+    """The lists, and the children of those that are not null."""
+    count = len(array)
+    dtype = np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32)
+    buffer = array.buffers()[1]
+    if count == 0 or buffer is None:
+        return Lists(np.zeros(count + 1, np.int64), nulls, has_empty=count > 0), array.values[:0]
+    raw = np.frombuffer(buffer, dtype, count + 1, array.offset * dtype.itemsize)
+    starts = raw.astype(np.int64)
+    sizes = np.diff(starts)
+    if valid is None or not sizes[~valid].any():
+        has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
+        items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
+        return Lists(starts - starts[0], nulls, has_empty), items
+    sizes = np.where(valid, sizes, 0)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    places = np.repeat(starts[:-1] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    has_empty = bool(sizes[valid].min(initial=1) == 0)
+    return Lists(offsets, nulls, has_empty), array.values.take(to_arrow(places))
+
+
+def _children(field: Field, array: pa.Array) -> list[pa.Array]:
+    """The children of a struct in the order of the field."""
+    names = [array.type.field(number).name for number in range(array.type.num_fields)]
+    wanted = [child.name for child in field.children]
+    if names != wanted and (sorted(names) != sorted(wanted) or len(set(names)) < len(names)):
+        # The key and value of a map have names of their own in each implementation.
+        if len(names) != len(wanted) or field.name != "entries":
+            raise InvalidInputError(f"field {field.name!r}: children {names}, expected {wanted}")
+        wanted = names
+    return [array.field(names.index(name)) for name in wanted]
+
+
+def _need(field: Field, array: pa.Array, fits: bool) -> None:
+    if not fits:
+        raise InvalidInputError(
+            f"field {field.name!r}: {array.type} where {field.logical_type} is expected"
+        )
+    if len(array) >= 1 << 31:
+        raise UnsupportedError(f"field {field.name!r}: {len(array)} rows in one batch")

@@ -1,0 +1,193 @@
+"""Arrow arrays of leaves as blocks: views of their buffers, cut to the slice that is written.
+
+The inverse of `layouts.arrays`. Blocks have no nulls: what is absent is said by levels, and its
+slot holds what the array held there; strings are emptied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.blocks import (
+    ConstantBlock,
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.layouts.arrays import is_variable
+from alance.format.numbers import as_mask, to_arrow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block, Bytes
+
+    Mask = npt.NDArray[np.bool_]
+
+
+def storage_of(array: pa.Array) -> pa.Array:
+    """The array without its extension type."""
+    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+
+
+def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
+    """The array as of a storage type without children: decoded, narrowed or widened.
+
+    Raises:
+        InvalidInputError: it does not fit.
+    """
+    array = storage_of(array)
+    if array.type == arrow:
+        return _without_null_items(array) if pa.types.is_dictionary(arrow) else array
+    try:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_dictionary(arrow):
+            found = array.cast(arrow.value_type).dictionary_encode()
+            indices = found.indices.cast(arrow.index_type)
+            return pa.DictionaryArray.from_arrays(indices, found.dictionary)
+        return array if array.type == arrow else array.cast(arrow)
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise InvalidInputError(
+            f"field {where!r}: {array.type} where {arrow} is expected: {error}"
+        ) from error
+
+
+def validity_of(array: pa.Array) -> Mask | None:
+    """Where an array is not null, shape (n,); None: everywhere."""
+    return as_mask(array.is_valid()) if array.null_count else None
+
+
+def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
+    """The values of an array of a storage type.
+
+    Args:
+        array: a slice of any array; no extension type.
+        valid: the slots that matter, shape (n,); None: all of the array's own.
+        where: the field's name, for messages.
+
+    Raises:
+        InvalidInputError: a null inside a packed struct.
+        UnsupportedError: a type that no page holds.
+    """
+    arrow = array.type
+    if pa.types.is_null(arrow):
+        return ConstantBlock(len(array), None)
+    if pa.types.is_dictionary(arrow):
+        items = array.dictionary
+        bits = arrow.index_type.bit_width
+        indices = FixedWidth(bits, len(array), _fixed_bytes(array.indices, bits))
+        return DictionaryBlock(indices, block_of(items, None, where))
+    if pa.types.is_struct(arrow):
+        return _struct(array, valid, where)
+    if pa.types.is_fixed_size_list(arrow):
+        return _fixed_size_list(array, valid, where)
+    if is_variable(arrow):
+        return _variable(array, valid)
+    try:
+        bits = arrow.bit_width
+    except ValueError:
+        raise UnsupportedError(f"field {where!r}: no page holds values of {arrow}") from None
+    return FixedWidth(bits, len(array), _fixed_bytes(array, bits))
+
+
+def bits_of(content: Bytes, start: int, count: int) -> Bytes:
+    """Bits from `start` on, LSB first, as an array that begins with them; a view if it can be."""
+    part = content[start // 8 : (start + count + 7) // 8]
+    if start % 8 == 0:
+        return part
+    bits = np.unpackbits(part, bitorder="little")[start % 8 :][:count]
+    return np.packbits(bits, bitorder="little")
+
+
+def _fixed_bytes(array: pa.Array, bits: int) -> Bytes:
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros((len(array) * bits + 7) // 8, np.uint8)
+    content = np.frombuffer(buffer, np.uint8)
+    if bits == 1:
+        return bits_of(content, array.offset, len(array))
+    return content[array.offset * bits // 8 : (array.offset + len(array)) * bits // 8]
+
+
+def _variable(array: pa.Array, valid: Mask | None) -> VariableWidth:
+    """Strings from offset 0 on, those of nulls empty."""
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    _, offset_buffer, data_buffer = array.buffers()
+    if len(array) == 0 or offset_buffer is None:
+        return VariableWidth(np.zeros(len(array) + 1, dtype), np.empty(0, np.uint8))
+    offsets = np.frombuffer(offset_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    data = data[start:stop]
+    if start:
+        offsets = offsets - offsets[0]
+    if valid is None:
+        valid = validity_of(array)
+    if valid is not None and (np.diff(offsets)[~valid]).any():
+        everything = np.arange(len(array), dtype=np.uint64)
+        return VariableWidth(
+            *_kernels.expand_strings(everything, valid.view(np.uint8), offsets, data)
+        )
+    return VariableWidth(offsets, data)
+
+
+def _fixed_size_list(array: pa.Array, valid: Mask | None, where: str) -> FixedSizeListBlock:
+    dimension = array.type.list_size
+    items = storage_of(array.values.slice(array.offset * dimension, len(array) * dimension))
+    if dimension == 0 or pa.types.is_dictionary(items.type) or is_variable(items.type):
+        raise UnsupportedError(f"field {where!r}: no page holds values of {array.type}")
+    if valid is None:
+        valid = validity_of(array)
+    item_valid = validity_of(items)
+    if item_valid is not None and valid is not None:
+        # Items of lists that are null themselves do not matter.
+        item_valid |= np.repeat(~valid, dimension)
+    bits = None
+    if item_valid is not None and not item_valid.all():
+        bits = np.packbits(item_valid, bitorder="little")
+    return FixedSizeListBlock(dimension, block_of(items, item_valid, where), bits)
+
+
+def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:
+    """A packed struct: one value, whose children have no nulls of their own."""
+    if valid is None:
+        valid = validity_of(array)
+    children = []
+    for number in range(array.type.num_fields):
+        name = f"{where}.{array.type.field(number).name}"
+        child = storage_of(array.field(number))
+        child_valid = validity_of(child)
+        if child_valid is not None:
+            missing = ~child_valid if valid is None else valid & ~child_valid
+            if missing.any():
+                raise InvalidInputError(
+                    f"field {name!r}: null in row {int(np.argmax(missing))} of a batch; "
+                    "packed structs hold no nulls inside"
+                )
+        if pa.types.is_boolean(child.type) or pa.types.is_struct(child.type):
+            raise UnsupportedError(f"field {name!r}: packed structs hold no {child.type}")
+        children.append(block_of(child, valid, name))
+    return StructBlock(len(array), tuple(children))
+
+
+def _without_null_items(array: pa.Array) -> pa.Array:
+    """A dictionary array whose items are not null: the rows that used one are null instead."""
+    items = array.dictionary
+    if items.null_count == 0:
+        return array
+    kept = as_mask(items.is_valid())
+    places = (np.cumsum(kept) - 1).clip(0)
+    indices = array.indices.cast(pa.int64()).fill_null(0)
+    used = np.from_dlpack(indices)
+    valid = kept[used] & as_mask(array.is_valid())
+    renumbered = to_arrow(places[used], valid).cast(array.type.index_type)
+    return pa.DictionaryArray.from_arrays(renumbered, items.drop_null())

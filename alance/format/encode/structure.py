@@ -1,0 +1,114 @@
+"""Structure to levels: what is null or empty at each depth, in one level an entry.
+
+Layers are given from the row to the leaf. The kind of each comes from what occurs in these rows:
+a layer without nulls or empty lists has no levels. An entry says the outermost reason of absence.
+
+Source: file format specification, "Arrow to levels".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import UnsupportedError
+from alance.format.layouts.base import Layer, max_definition, max_repetition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Mask: TypeAlias = npt.NDArray[np.bool_]
+    Levels: TypeAlias = npt.NDArray[np.uint16]
+
+NO_NULLS = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The slots of a leaf, struct or structural fixed-size list."""
+
+    nulls: Mask | None  # shape (slots,): null here, not already further out; None: nowhere
+    repeats: int = 1  # slots further in for each slot: the dimension of a fixed-size list
+
+    @property
+    def kind(self) -> Layer:
+        return Layer.ALL_VALID_ITEM if self.nulls is None else Layer.NULLABLE_ITEM
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The slots of a list or map; what is absent has no children."""
+
+    offsets: npt.NDArray[np.int64]  # shape (slots + 1,), from 0
+    nulls: Mask | None  # as of `Items`
+    has_empty: bool  # lists without children that are not null
+
+    @property
+    def kind(self) -> Layer:
+        if self.nulls is None:
+            return Layer.EMPTYABLE_LIST if self.has_empty else Layer.ALL_VALID_LIST
+        return Layer.NULL_AND_EMPTY_LIST if self.has_empty else Layer.NULLABLE_LIST
+
+
+Path: TypeAlias = "tuple[Items | Lists, ...]"  # outermost first, the leaf last
+
+
+def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | None, Levels | None]:
+    """The layers of a leaf, inner-most first, and its repetition and definition levels.
+
+    Args:
+        path: the structure from the row to the leaf.
+        num_rows: slots of the first layer.
+
+    Raises:
+        UnsupportedError: structural fixed-size lists inside lists or around them.
+    """
+    layers = tuple(layer.kind for layer in reversed(path))
+    max_rep, max_def = max_repetition(layers), max_definition(layers)
+    if max_rep == 0:
+        return layers, None, _flat_levels(path, num_rows, max_def) if max_def else None
+    if any(isinstance(layer, Items) and layer.repeats > 1 for layer in path):
+        raise UnsupportedError("fixed-size lists of structs together with lists")
+    rep = np.zeros(num_rows, np.uint16)
+    definition = np.zeros(num_rows, np.uint16)
+    level, list_number = max_def, max_rep
+    closed_above = max_def
+    for layer in path:
+        level -= layer.kind.num_levels
+        if isinstance(layer, Items):
+            if layer.nulls is not None:
+                _kernels.mark_nulls(definition, closed_above, layer.nulls.view(np.uint8), level + 1)
+            continue
+        nulls = NO_NULLS if layer.nulls is None else layer.nulls.view(np.uint8)
+        rep, definition = _kernels.expand_lists(
+            rep,
+            definition,
+            closed_above,
+            layer.offsets,
+            nulls,
+            list_number,
+            -1 if layer.nulls is None else level + 1,
+            level + layer.kind.num_levels if layer.has_empty else -1,
+        )
+        list_number -= 1
+        closed_above = level
+    return layers, rep, definition if max_def else None
+
+
+def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> Levels:
+    """Definition levels without lists: every slot of the leaf is an entry."""
+    definition = np.zeros(num_rows, np.uint16)
+    level = max_def
+    for layer in path:
+        assert isinstance(layer, Items)
+        if layer.nulls is not None:
+            definition[layer.nulls] = level
+            level -= 1
+        if layer.repeats > 1:
+            definition = np.repeat(definition, layer.repeats)
+    return definition
