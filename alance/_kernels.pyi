@@ -1,5 +1,6 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -348,3 +349,51 @@ def zip_variable(
     data: npt.NDArray[np.uint8],
     length_bytes: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+
+# --- take.cpp ---
+
+class RowPage:
+    def __init__(
+        self,
+        first_rows: npt.NDArray[np.int64],
+        first_bytes: npt.NDArray[np.int64],
+        start: int,
+        size: int,
+        num_rows: int,
+        values: int,
+        bits: int,
+        nulls: int,
+        level_bits: int,
+        max_level: int,
+        large: bool,
+    ) -> None: ...
+    def set_symbols(
+        self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8], /
+    ) -> None: ...
+    def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
+    def set_strings_32(
+        self, offsets: npt.NDArray[np.int32], items: npt.NDArray[np.uint8], /
+    ) -> None: ...
+    def set_strings_64(
+        self, offsets: npt.NDArray[np.int64], items: npt.NDArray[np.uint8], /
+    ) -> None: ...
+    @property
+    def width(self) -> int: ...
+
+def row_ranges(
+    page: RowPage, rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+def take_rows(
+    pages: Sequence[RowPage],
+    rows: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    fds: npt.NDArray[np.int64],
+    contents: Sequence[memoryview | npt.NDArray[np.uint8]],
+    nowait: bool,
+) -> tuple[
+    int,
+    int,
+    npt.NDArray[np.uint8] | None,
+    npt.NDArray[np.int64] | None,
+    npt.NDArray[np.uint8] | None,
+]: ...

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from alance.format.container import Column, Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
+    from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
 
@@ -106,14 +107,50 @@ class OpenColumn:
             rows: sorted and unique, shape (n,), all below `num_rows`.
             guess: where the rows of an unknown page lie, and read more for it, to save a round.
         """
+        plans = [self._take_page(number, mine, states, guess) for number, mine in self._hit(rows)]
+        return (yield from together(plans))
+
+    def load_rows(self, rows: npt.NDArray[np.int64], states: States) -> Plan[None]:
+        """Plan the states of the pages that hold single rows: one round, none if all are known."""
+        missing = [
+            number for number, _ in self._hit(rows) if states.peek(self._key(number)) is None
+        ]
+        if missing:
+            yield from together([self._state(number, states) for number in missing])
+
+    def row_pages(
+        self, rows: npt.NDArray[np.int64], states: States
+    ) -> list[tuple[RowPage, npt.NDArray[np.int64]]] | None:
+        """The pages that hold single rows, and the rows counted from the first of each page.
+
+        None where the state of a page is not known, or its kind not taken in one call.
+        """
+        found = []
+        for number, mine in self._hit(rows):
+            state: PageState | None = states.peek(self._key(number))
+            if state is None:
+                return None
+            try:
+                page = self.layout(number).row_page(state)
+            except AlanceError as error:
+                self._add_place(error, number)
+                raise
+            if page is None:
+                return None
+            found.append((page, mine))
+        return found
+
+    def _hit(self, rows: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """The pages that hold ascending rows, and the rows counted from the first of each page."""
         first_rows = self.column.first_rows
-        cuts = np.searchsorted(rows, first_rows)
-        plans = [
-            self._take_page(number, rows[cuts[number] : cuts[number + 1]] - first, states, guess)
+        if len(first_rows) == 2:
+            return [(0, rows)] if len(rows) else []
+        cuts = np.searchsorted(rows, first_rows).tolist()
+        return [
+            (number, rows[cuts[number] : cuts[number + 1]] - first)
             for number, first in enumerate(first_rows[:-1].tolist())
             if cuts[number] < cuts[number + 1]
         ]
-        return (yield from together(plans))
 
     def read(self, start: int, stop: int, states: States) -> Plan[list[DecodeTask]]:
         """Plan the rows from `start` to `stop`, in order. One round where states are known."""

@@ -7,25 +7,32 @@ as null. All files of a fragment have the same rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.open import from_content, open_columns, open_file
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
-from alance.format.plans import together
-from alance.format.schema import Schema
+from alance.format.layouts.paged_rows import PagedRows, takes_rows
+from alance.format.plans import Pieces, T, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     import numpy.typing as npt
 
     from alance.file.columns import OpenColumn, States
+    from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask
+    from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
+    from alance.format.schema import Schema
+
+NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,42 +50,21 @@ class OpenLeaf:
 
     leaf: LeafColumn
     column: OpenColumn
+    is_top: bool  # a field of the schema itself, not of a nested one
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentTask:
-    """Fetched bytes of some rows; decoding is CPU work for the pool."""
+    """Some rows, fetched or in a local file; decoding is CPU work for the pool."""
 
     schema: Schema
     num_rows: int
-    tasks: dict[int, list[DecodeTask]]  # by field id of the leaf
+    leaves: dict[int, list[DecodeTask] | PagedRows]  # by field id of the leaf
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return sum(task.num_bytes for tasks in self.tasks.values() for task in tasks)
-
-    def split(self, count: int) -> list[FragmentTask]:
-        """The task as up to `count` ones, each for some neighbouring fields and about as many
-        bytes; their batches side by side are the batch of the whole.
-        """
-        if count <= 1 or len(self.schema.fields) <= 1:
-            return [self]
-        owned = [[leaf.field.id for leaf in leaf_columns(field)] for field in self.schema.fields]
-        sizes = [
-            sum(task.num_bytes for leaf in leaves for task in self.tasks.get(leaf, ()))
-            for leaves in owned
-        ]
-        middles = np.cumsum(sizes) - np.array(sizes) / 2
-        share = (middles * count / max(1, sum(sizes))).astype(np.int64)
-        parts = []
-        for number in np.unique(share).tolist():
-            mine = np.flatnonzero(share == number).tolist()
-            fields = tuple(self.schema.fields[position] for position in mine)
-            leaves = [leaf for position in mine for leaf in owned[position]]
-            tasks = {leaf: self.tasks[leaf] for leaf in leaves if leaf in self.tasks}
-            parts.append(FragmentTask(Schema(fields, {}), self.num_rows, tasks))
-        return parts
+        return sum(encoded_bytes(found) for found in self.leaves.values())
 
     def decode(self) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plan.
@@ -86,20 +72,35 @@ class FragmentTask:
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        leaves = {
-            field_id: [task.decode() for task in tasks] for field_id, tasks in self.tasks.items()
-        }
-        arrays = []
-        for field in self.schema.fields:
-            try:
-                arrays.append(assemble(field, leaves, self.num_rows))
-            except AlanceError as error:
-                error.add_note(f"in field {field.name!r}")
-                raise
-        schema = pa.schema([field.to_arrow() for field in self.schema.fields])
-        if not arrays:
+        if not self.schema.fields:
             return empty_columns(self.num_rows)
+        arrays = [self.column(field) for field in self.schema.fields]
+        schema = pa.schema([field.to_arrow() for field in self.schema.fields])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def column(self, field: Field) -> pa.Array:
+        """The values of one field of the schema; errors as of `decode`."""
+        try:
+            found = self.leaves.get(field.id)
+            if isinstance(found, PagedRows):
+                return found.decode()
+            pages = {}
+            for leaf in leaf_columns(field):
+                tasks = self.leaves.get(leaf.field.id)
+                if tasks is not None:
+                    assert not isinstance(tasks, PagedRows)
+                    pages[leaf.field.id] = [task.decode() for task in tasks]
+            return assemble(field, pages, self.num_rows)
+        except AlanceError as error:
+            error.add_note(f"in field {field.name!r}")
+            raise
+
+
+def encoded_bytes(found: list[DecodeTask] | PagedRows) -> int:
+    """Bytes to decode for a leaf."""
+    if isinstance(found, PagedRows):
+        return found.num_bytes
+    return sum(task.num_bytes for task in found)
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:
@@ -110,15 +111,6 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return float(arrow.bit_width) / 8
     except ValueError:
         return 0.0
-
-
-def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The columns of batches of the same rows in one."""
-    if len(batches) == 1:
-        return batches[0]
-    columns = [column for batch in batches for column in batch.columns]
-    schema = pa.schema([field for batch in batches for field in batch.schema])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -159,15 +151,21 @@ class OpenFragment:
         )
 
     def take(
-        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
+        self,
+        rows: npt.NDArray[np.int64],
+        states: States,
+        *,
+        guess: bool = True,
+        files: Mapping[str, LocalFile] = NO_FILES,
     ) -> Plan[FragmentTask]:
         """Plan single rows.
 
         Args:
             rows: physical row offsets, sorted and unique.
             guess: as of `OpenColumn.take`.
+            files: open local files by location: rows are read from them when they are decoded.
         """
-        plans = [self._take_leaf(leaf, rows, states, guess) for leaf in self.leaves]
+        plans = [self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves]
         tasks = yield from together(plans)
         return FragmentTask(self.schema, len(rows), self._by_field(tasks))
 
@@ -197,16 +195,45 @@ class OpenFragment:
             ]
         )
 
-    def _by_field(self, tasks: Sequence[list[DecodeTask]]) -> dict[int, list[DecodeTask]]:
+    def _by_field(self, tasks: Sequence[T]) -> dict[int, T]:
         return {one.leaf.field.id: found for one, found in zip(self.leaves, tasks, strict=True)}
 
     @staticmethod
     def _take_leaf(
-        one: OpenLeaf, rows: npt.NDArray[np.int64], states: States, guess: bool
-    ) -> Plan[list[DecodeTask]]:
+        one: OpenLeaf,
+        rows: npt.NDArray[np.int64],
+        states: States,
+        guess: bool,
+        files: Mapping[str, LocalFile],
+    ) -> Plan[list[DecodeTask] | PagedRows]:
+        column, field = one.column, one.leaf.field
         if (dimension := one.leaf.multiplier) > 1:
             rows = (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
-        return from_content(one.column.take(rows, states, guess=guess), one.column.container)
+        elif one.is_top and len(rows) and takes_rows(field):
+            if not guess:
+                yield from from_content(column.load_rows(rows, states), column.container)
+            found = column.row_pages(rows, states)
+            if found is not None:
+                file = files.get(column.container.path)
+                plan = paged_rows(field, found, column.container.path, file)
+                return (yield from from_content(plan, column.container))
+        return (yield from from_content(column.take(rows, states, guess=guess), column.container))
+
+
+def paged_rows(
+    field: Field,
+    found: Sequence[tuple[RowPage, npt.NDArray[np.int64]]],
+    path: str,
+    file: LocalFile | None,
+) -> Plan[PagedRows]:
+    """Plan rows of pages: one round, none where they are read from an open file."""
+    pages = tuple(page for page, _ in found)
+    rows = tuple(mine for _, mine in found)
+    if file is not None:
+        return PagedRows(field, pages, rows, (file,) * len(pages))
+    wanted = [Pieces(path, *_kernels.row_ranges(page.kernel, mine)) for page, mine in found]
+    contents = yield wanted
+    return PagedRows(field, pages, rows, tuple(contents))
 
 
 def open_fragment(
@@ -218,12 +245,15 @@ def open_fragment(
         CorruptFileError: a file whose columns have another number of rows than the fragment.
     """
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    top = {field.id for field in schema.fields}
     wanted: list[tuple[FileSource, list[LeafColumn]]] = []
     for source in files:
         mine = [leaf for leaf in leaves if leaf.field.id in source.columns]
         if mine:
             wanted.append((source, mine))
-    opened = yield from together([_open_leaves(source, mine, states) for source, mine in wanted])
+    opened = yield from together(
+        [_open_leaves(source, mine, top, states) for source, mine in wanted]
+    )
     found = {one.leaf.field.id: one for group in opened for one in group}
     for one in found.values():
         if one.column.num_rows != num_rows * one.leaf.multiplier:
@@ -237,9 +267,12 @@ def open_fragment(
 
 
 def _open_leaves(
-    source: FileSource, leaves: Sequence[LeafColumn], states: States
+    source: FileSource, leaves: Sequence[LeafColumn], top: Container[int], states: States
 ) -> Plan[list[OpenLeaf]]:
     container = yield from open_file(source.location, source.file_bytes, states)
     indices = [source.columns[leaf.field.id] for leaf in leaves]
     columns = yield from open_columns(container, indices, states)
-    return [OpenLeaf(leaf, column) for leaf, column in zip(leaves, columns, strict=True)]
+    return [
+        OpenLeaf(leaf, column, leaf.field.id in top)
+        for leaf, column in zip(leaves, columns, strict=True)
+    ]

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.io.drive import drive
+from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.format.plans import Plan, T
     from alance.io.cache import SearchCache
+    from alance.io.files import OpenFile
     from alance.io.pool import DecodePool
     from alance.io.registry import StoreRegistry
     from alance.io.scheduler import Scheduler
@@ -34,6 +36,11 @@ class Engine:
         return await drive(
             plan, lambda ranges: self.scheduler.read(ranges, reason=reason, bulk=bulk)
         )
+
+    def local_file(self, location: str) -> OpenFile | None:
+        """The file at a location, if it is local and kept open. Costs a stat."""
+        store, path = self.registry.resolve(location)
+        return store.open_file(path) if isinstance(store, LocalStore) else None
 
     async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
         """Run CPU work in the pool, or here where it is too small for a hop."""

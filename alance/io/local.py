@@ -89,6 +89,10 @@ class LocalStore:
         file = self._files.peek(name)
         return None if file is None else files.read_now(file, ranges)
 
+    def open_file(self, path: str) -> files.OpenFile | None:
+        """The file, if it is open already and still what the path names. Costs a stat."""
+        return self._files.peek("/" + path)
+
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """The ranges, read in the pool: up to 64 small ones a job."""
         loop = asyncio.get_running_loop()

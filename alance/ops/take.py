@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.file.fragment import empty_batch, empty_columns, open_fragment, side_by_side
+from alance.file.fragment import empty_batch, empty_columns, open_fragment
+from alance.file.taken import TakenRows, side_by_side
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
 from alance.ops.projection import project
@@ -17,17 +18,19 @@ from alance.ops.rows import with_meta
 from alance.versioning.load import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask
+    from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.projection import Columns, Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
-SHARED_BYTES: Final = 1 << 20  # encoded; below this one thread is done before another begins
+INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
+SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
 
 
 def as_positions(values: object, what: str) -> npt.NDArray[np.int64]:
@@ -137,36 +140,56 @@ async def take_located(
         places[mine] = back.reshape(-1) + fetched
         fetched += len(rows)
         rows_of.append(rows)
+    if not handles:
+        return in_order(_nothing(projection, schema), places)
+    files = local_files(snapshot, handles)
     plans = [
-        _take_fragment(snapshot, handle, rows, schema)
+        _take_fragment(snapshot, handle, rows, schema, files)
         for handle, rows in zip(handles, rows_of, strict=True)
     ]
-    tasks = await snapshot.engine.drive(together(plans), "take")
+    taken = TakenRows(schema, await snapshot.engine.drive(together(plans), "take"))
 
-    num_bytes = sum(task.num_bytes for task in tasks)
-    decoded = [task.decode for task in tasks]
-    if num_bytes > SHARED_BYTES:
-        decoded = await _decode_in_threads(snapshot, tasks)
+    def finish(batch: pa.RecordBatch) -> pa.Table:
+        if projection.meta:
+            batch = _with_meta(batch, handles, rows_of, projection)
+        return in_order(projection.apply(batch), places)
 
-    def finish() -> pa.Table:
-        batches = [
-            _with_meta(batch(), handle, rows, projection)
-            for batch, handle, rows in zip(decoded, handles, rows_of, strict=True)
-        ]
-        return in_order(batches or [_nothing(projection, schema)], places)
-
-    return await snapshot.engine.decode(finish, num_bytes)
+    return await _decode(snapshot, taken, finish)
 
 
-async def _decode_in_threads(
-    snapshot: Snapshot, tasks: Sequence[FragmentTask]
-) -> list[Callable[[], pa.RecordBatch]]:
-    """The batches of tasks, each shared among the threads by its columns."""
-    pool, threads = snapshot.engine.pool, snapshot.session.decode_threads
-    parts = [task.split(threads) for task in tasks]
-    found = iter(await all_of(pool.run(part.decode) for group in parts for part in group))
-    batches = [[next(found) for _ in group] for group in parts]
-    return [partial(side_by_side, group) for group in batches]
+async def _decode(
+    snapshot: Snapshot, taken: TakenRows, finish: Callable[[pa.RecordBatch], pa.Table]
+) -> pa.Table:
+    """Decode on the loop what is small and needs no disk, in the pool what is not, and by all
+    its threads what is large.
+    """
+    pool, num_bytes = snapshot.engine.pool, taken.num_bytes
+    if num_bytes <= INLINE_BYTES:
+        batch = taken.decode(wait=False)
+        if batch is not None:
+            return finish(batch)
+    if num_bytes <= SHARED_BYTES:
+        return await pool.run(lambda: finish(_all_of(taken)))
+    parts = taken.split(snapshot.session.decode_threads)
+    batches = await all_of(pool.run(partial(_all_of, part)) for part in parts)
+    return await pool.run(lambda: finish(side_by_side(batches)))
+
+
+def _all_of(taken: TakenRows) -> pa.RecordBatch:
+    batch = taken.decode()
+    assert batch is not None
+    return batch
+
+
+def local_files(snapshot: Snapshot, handles: Sequence[FragmentHandle]) -> dict[str, LocalFile]:
+    """The data files of fragments that are local and open already, by location."""
+    found: dict[str, LocalFile] = {}
+    for handle in handles:
+        for source in handle.sources:
+            file = snapshot.engine.local_file(source.location)
+            if file is not None:
+                found[source.location] = file
+    return found
 
 
 async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
@@ -185,11 +208,15 @@ async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema
 
 
 def _take_fragment(
-    snapshot: Snapshot, handle: FragmentHandle, rows: npt.NDArray[np.int64], schema: Schema
+    snapshot: Snapshot,
+    handle: FragmentHandle,
+    rows: npt.NDArray[np.int64],
+    schema: Schema,
+    files: Mapping[str, LocalFile],
 ) -> Plan[FragmentTask]:
     cache = snapshot.engine.cache
     opened = yield from open_fragment(schema, handle.sources, handle.num_physical_rows, cache)
-    return (yield from opened.take(rows, cache, guess=snapshot.is_remote))
+    return (yield from opened.take(rows, cache, guess=snapshot.is_remote, files=files))
 
 
 def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:
@@ -206,13 +233,17 @@ def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:
 
 def _with_meta(
     batch: pa.RecordBatch,
-    handle: FragmentHandle,
-    rows: npt.NDArray[np.int64],
+    handles: Sequence[FragmentHandle],
+    rows_of: Sequence[npt.NDArray[np.int64]],
     projection: Projection,
 ) -> pa.RecordBatch:
-    if projection.meta:
-        batch = with_meta(batch, handle, rows, projection.meta)
-    return projection.apply(batch)
+    """The batch of rows of several fragments, with the meta columns of the projection."""
+    parts, first = [], 0
+    for handle, rows in zip(handles, rows_of, strict=True):
+        part = batch.slice(first, len(rows))
+        parts.append(with_meta(part, handle, rows, projection.meta))
+        first += len(rows)
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
@@ -224,13 +255,11 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     return projection.apply(batch)
 
 
-def in_order(batches: Sequence[pa.RecordBatch], places: npt.NDArray[np.int64]) -> pa.Table:
+def in_order(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.Table:
     """The fetched rows in the order asked for: `places` are positions among them."""
-    table = pa.Table.from_batches(batches)
-    if table.num_columns == 0:
+    if batch.num_columns == 0:
         return pa.Table.from_batches([empty_columns(len(places))])
-    if len(batches) > 1:
-        table = table.combine_chunks()
+    table = pa.Table.from_batches([batch])
     if len(places) == table.num_rows and bool((places == np.arange(len(places))).all()):
         return table
     return table.take(to_arrow(places))

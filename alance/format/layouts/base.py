@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.blocks import Block
+    from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
 
@@ -127,6 +128,10 @@ class PageLayout(Protocol):
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
         """Plan a range of rows; rounds as of `take`."""
+        ...
+
+    def row_page(self, state: PageState) -> RowPage | None:
+        """The page for the taking of single rows in one call; None for one of another kind."""
         ...
 
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, DecodeTask]]:

@@ -113,6 +113,9 @@ class BlobPage:
         """Plan the descriptions of neighbouring rows."""
         return BlobTask(self, (yield from self.inner.read(state, start, stop)))
 
+    def row_page(self, state: PageState) -> None:
+        return None
+
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
         """Plan the inner page's state and the descriptions of single rows."""
         state, task = yield from self.inner.load_and_take(rows)

@@ -179,6 +179,9 @@ class ConstantPage:
         return ConstantTask(state, range(start, stop))
         yield  # a plan, though it asks for nothing
 
+    def row_page(self, state: PageState) -> None:
+        return None
+
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, ConstantTask]]:
         """Plan state and rows: one round, none if there are no buffers."""
         state = yield from self._load()

@@ -20,7 +20,9 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.format.layouts.fullzip_form import FullZipTask, ZipForm
 from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
+from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.layouts.row_pages import zipped_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +43,12 @@ INDEX: Final = 1
 MAX_INDEX_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FullZipState:
     """Where the rows of a page begin."""
 
     index: npt.NDArray[np.unsignedinteger] | None  # shape (num_rows + 1,); None: not loaded
+    rows: RowPage | None = None  # made when first used
 
     @property
     def num_bytes(self) -> int:
@@ -128,6 +131,16 @@ class FullZipPage:
         starts, stops = yield from self._bounds(state, first, counts)
         content = yield from fetch_pieces(self.place, ROWS, starts, stops)
         return self._task([content], counts)
+
+    def row_page(self, state: PageState) -> RowPage | None:
+        """The page for the taking of single rows in one call; None for rows of any length."""
+        assert isinstance(state, FullZipState)
+        if state.rows is None and self.form.row_bytes is not None:
+            with self.place.checking():
+                kernel = zipped_rows(self.form, self.place, ROWS)
+            if kernel is not None:
+                state.rows = RowPage(kernel, self.place, self.form.codec.decode_values)
+        return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, FullZipTask]]:
         """Plan state and rows: one round where rows have equal length, the page is small or the

@@ -21,7 +21,9 @@ from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_sp
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
 from alance.format.layouts.miniblock_task import ChunkForm, Dictionary, MiniBlockTask
+from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.layouts.row_pages import chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +40,14 @@ if TYPE_CHECKING:
 CHUNKS: Final = 1  # the buffer that holds the chunks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MiniBlockState:
     """Where the chunks of a page lie, and its dictionary."""
 
     chunks: Chunks
     dictionary: Dictionary | None
+    rows: RowPage | None = None  # made when first used
+    takes_rows: bool = True  # False: it was found that its kind does not
 
     @property
     def num_bytes(self) -> int:
@@ -131,6 +135,21 @@ class MiniBlockPage:
         runs = state.chunks.locate_range(start, stop)
         content = yield from fetch_pieces(self.place, CHUNKS, *runs.bounds)
         return self._task(state, [content], runs, range(start, stop))
+
+    def row_page(self, state: PageState) -> RowPage | None:
+        """The page for the taking of single rows in one call; None for one of another kind.
+
+        Raises:
+            CorruptFileError: the dictionary contradicts its description.
+        """
+        assert isinstance(state, MiniBlockState)
+        if state.rows is None and state.takes_rows:
+            with self.place.checking():
+                items = None if state.dictionary is None else state.dictionary.items()
+                kernel = chunk_rows(self.form, CHUNKS, state.chunks, items)
+            state.takes_rows = kernel is not None
+            state.rows = None if kernel is None else RowPage(kernel, self.place)
+        return state.rows
 
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
         """Plan state and chunks: one round where the page is small or the guess holds, else two."""

@@ -1,0 +1,170 @@
+"""Pages whose single rows are found and decoded in one call of a kernel.
+
+They have no lists and no structs above them, so that a row is a value: chunks of flat, bit-packed,
+run-length, byte-stream-split or string values, of indices into a dictionary, and zipped rows of
+equal length. Pages of other kinds are taken chunk by chunk (see `miniblock_task`).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alance import _kernels
+from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
+from alance.format.codecs.byte_stream_split import ByteStreamSplit
+from alance.format.codecs.flat import Flat
+from alance.format.codecs.fsst import Fsst
+from alance.format.codecs.rle import Rle
+from alance.format.codecs.variable import Variable
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block
+    from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.layouts.fullzip_form import ZipForm
+    from alance.format.layouts.levels import Shape
+    from alance.format.layouts.miniblock_chunks import Chunks
+    from alance.format.layouts.miniblock_task import ChunkForm
+    from alance.format.layouts.place import PagePlace
+
+NO_CHUNKS = np.empty(0, np.int64)
+
+
+class Values(IntEnum):
+    """How values lie in a chunk: the numbers that the kernel knows."""
+
+    FLAT = 0
+    PACKED = 1
+    RUNS = 2
+    SPLIT = 3
+    STRINGS = 4
+    FSST = 5
+    ZIPPED = 6
+
+
+class Nulls(IntEnum):
+    """How definition levels lie in a chunk."""
+
+    NONE = 0
+    FLAT = 1
+    PACKED = 2
+    RUNS = 3
+    BLOCKS = 4
+
+
+def chunk_rows(
+    form: ChunkForm, buffer: int, chunks: Chunks, items: Block | None
+) -> _kernels.RowPage | None:
+    """A mini-block page for the taking of rows; None where its kind is not known there.
+
+    Args:
+        buffer: number of the page's buffer that holds the chunks.
+        items: the distinct values, where the page has a dictionary.
+    """
+    values, nulls = _values(form.values), _nulls(form.definition)
+    if not _is_flat(form.shape) or form.rep is not None or values is None or nulls is None:
+        return None
+    kind, bits = values
+    if items is not None and (kind not in (Values.FLAT, Values.PACKED, Values.RUNS) or bits < 8):
+        return None
+    start, size = form.place.buffers[buffer]
+    page = _kernels.RowPage(
+        chunks.first_rows,
+        chunks.first_bytes,
+        start,
+        size,
+        form.place.num_rows,
+        kind,
+        bits,
+        *nulls,
+        form.shape.max_def,
+        form.is_large,
+    )
+    if isinstance(form.values, Fsst) and form.values.table is not None:
+        page.set_symbols(form.values.table.symbols, form.values.table.lengths)
+    return page if items is None or _has_items(page, items) else None
+
+
+def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
+    """A full-zip page of rows of equal length; None for another one."""
+    if not _is_flat(form.shape) or not form.is_fixed or form.bits_rep:
+        return None
+    start, size = place.buffers[buffer]
+    return _kernels.RowPage(
+        NO_CHUNKS,
+        NO_CHUNKS,
+        start,
+        size,
+        place.num_rows,
+        Values.ZIPPED,
+        8 * form.width,
+        Nulls.NONE,
+        form.control_bytes,
+        form.shape.max_def,
+        False,
+    )
+
+
+def _is_flat(shape: Shape) -> bool:
+    """Whether an entry is a row, and absent for no other reason than its own null."""
+    return len(shape.layers) == 1 and not shape.has_lists
+
+
+def _values(codec: MiniBlockCodec) -> tuple[Values, int] | None:
+    match codec:
+        case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
+            return Values.FLAT, bits
+        case InlineBitpacking(bits_per_value=bits):
+            return Values.PACKED, bits
+        case Rle(bits_per_value=bits):
+            return Values.RUNS, bits
+        case ByteStreamSplit(bits_per_value=bits):
+            return Values.SPLIT, bits
+        case Variable(bits_per_offset=bits):
+            return Values.STRINGS, bits
+        case Fsst(table=table, inner=inner):
+            return Values.STRINGS if table is None else Values.FSST, inner.bits_per_offset
+    return None
+
+
+def _nulls(codec: BlockCodec | None) -> tuple[Nulls, int] | None:
+    """How levels lie, and their packed width where the description says it."""
+    match codec:
+        case None:
+            return Nulls.NONE, 0
+        case Flat(bits_per_value=16):
+            return Nulls.FLAT, 0
+        case InlineBitpacking(bits_per_value=16):
+            return Nulls.PACKED, 0
+        case Rle(bits_per_value=16):
+            return Nulls.RUNS, 0
+        case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
+            return Nulls.BLOCKS, width
+    return None
+
+
+def _has_items(page: _kernels.RowPage, items: Block) -> bool:
+    """Tell a page what its indices mean; False where they are of another kind."""
+    match items:
+        case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
+            page.set_items(data, bits // 8)
+        case VariableWidth(offsets=offsets, data=data):
+            _set_strings(page, offsets, data)
+        case _:
+            return False
+    return True
+
+
+def _set_strings(
+    page: _kernels.RowPage, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]
+) -> None:
+    aligned = offsets if offsets.flags.aligned else offsets.copy()
+    if aligned.dtype == np.int32:
+        page.set_strings_32(aligned, data)
+    else:
+        page.set_strings_64(aligned, data)

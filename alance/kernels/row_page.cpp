@@ -1,0 +1,287 @@
+#include "row_page.hpp"
+
+#include <algorithm>
+
+#include "cells.hpp"
+
+namespace alance {
+
+using namespace cells;
+
+// Where a walk over runs stands; rows of a chunk ascend, so it goes forward only.
+struct RowPage::Cursor {
+  struct Walk {
+    int64_t run = 0, end = 0;  // values up to the end of the runs before `run`
+
+    // The run that holds value i.
+    int64_t find(Part lengths, int64_t i) {
+      while (end <= i) {
+        if (run >= lengths.size) corrupt("rle: runs of " + text(end) + " values");
+        if (lengths.data[run] == 0) corrupt("rle: a run of length 0");
+        end += lengths.data[run++];
+      }
+      return run - 1;
+    }
+  };
+  Walk values, levels;
+};
+
+RowPage::RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
+                 int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
+                 bool large)
+    : first_rows_(first_rows),
+      first_bytes_(first_bytes),
+      start_(start),
+      size_(size),
+      num_rows_(num_rows),
+      num_chunks_(static_cast<int64_t>(first_rows.size()) - 1),
+      values_(static_cast<Values>(values)),
+      bits_(bits),
+      nulls_(static_cast<Nulls>(nulls)),
+      level_bits_(level_bits),
+      max_level_(max_level),
+      large_(large) {
+  if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
+    corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
+  if (values < 0 || values > static_cast<int>(Values::zipped) || nulls < 0 ||
+      nulls > static_cast<int>(Nulls::blocks))
+    corrupt("a page of an unknown form");
+  if (values_ == Values::zipped) {
+    if (bits < 8 || bits % 8 || level_bits < 0 || level_bits > 4 ||
+        size % (level_bits + bits / 8) || size / (level_bits + bits / 8) != num_rows)
+      corrupt("zipped rows of " + text(bits) + " bits");
+    num_chunks_ = num_rows;
+    return;
+  }
+  const bool words = values_ == Values::packed || values_ == Values::runs;
+  const bool strings = values_ == Values::strings || values_ == Values::fsst;
+  if ((words && !is_word(bits)) || (strings && bits != 32 && bits != 64) ||
+      (values_ == Values::split && bits != 32 && bits != 64) ||
+      (values_ == Values::flat && (bits < 1 || (bits != 1 && bits % 8))))
+    corrupt("values of " + text(bits) + " bits");
+  if (nulls_ == Nulls::blocks && (level_bits < 1 || level_bits > 15))
+    corrupt("levels of " + text(level_bits) + " bits");
+  if (num_chunks_ < 0 || first_bytes.size() != first_rows.size() || first_rows.data()[0] != 0 ||
+      first_bytes.data()[0] != 0 || first_rows.data()[num_chunks_] != num_rows ||
+      first_bytes.data()[num_chunks_] > size)
+    corrupt("chunks of " + text(num_rows) + " rows");
+  for (int64_t i = 0; i < num_chunks_; ++i)
+    if (first_rows.data()[i + 1] < first_rows.data()[i] ||
+        first_bytes.data()[i + 1] < first_bytes.data()[i])
+      corrupt("chunk " + text(i) + " ends before it begins");
+}
+
+void RowPage::set_items(Bytes items, int64_t width) {
+  if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
+  items_ = items;
+  item_width_ = width;
+  num_items_ = static_cast<int64_t>(items.size()) / width;
+  items_kind_ = Items::fixed;
+}
+
+template <typename T>
+void check_offsets(const In<T>& offsets, const Bytes& items) {
+  if (offsets.size() == 0 || offsets.data()[0] < 0) corrupt("strings without offsets");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    if (offsets.data()[i + 1] < offsets.data()[i]) corrupt("strings whose offsets decrease");
+  if (static_cast<uint64_t>(offsets.data()[offsets.size() - 1]) > items.size())
+    corrupt("strings behind the end of their bytes");
+}
+
+void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
+  check_offsets(offsets, items);
+  offsets_32_ = offsets;
+  items_ = items;
+  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
+  items_kind_ = Items::strings_32;
+}
+
+void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
+  check_offsets(offsets, items);
+  offsets_64_ = offsets;
+  items_ = items;
+  num_items_ = static_cast<int64_t>(offsets.size()) - 1;
+  items_kind_ = Items::strings_64;
+}
+
+int64_t RowPage::width() const {
+  if (items_kind_ == Items::fixed) return item_width_;
+  if (items_kind_ != Items::none || values_ == Values::strings || values_ == Values::fsst) return 0;
+  return bits_ == 1 ? 1 : bits_ / 8;  // a bit is given as a byte
+}
+
+int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
+  if (values_ == Values::zipped) return row;
+  const int64_t* rows = first_rows_.data();
+  return std::upper_bound(rows + from, rows + num_chunks_ + 1, row) - rows - 1;
+}
+
+int64_t RowPage::begin_of(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk * (level_bits_ + bits_ / 8) : first_bytes_.data()[chunk];
+}
+
+int64_t RowPage::rows_until(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk + 1 : first_rows_.data()[chunk + 1];
+}
+
+void RowPage::check_rows(const int64_t* rows, int64_t count) const {
+  int64_t previous = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (rows[i] <= previous || rows[i] >= num_rows_)
+      corrupt("row " + text(rows[i]) + " after " + text(previous) + " of " + text(num_rows_));
+    previous = rows[i];
+  }
+}
+
+void RowPage::decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count,
+                     Sink& sink) const {
+  if (values_ == Values::zipped) return decode_zipped(bytes, sink);
+  const int64_t first = first_rows_.data()[chunk], values = rows_until(chunk) - first;
+  const auto fail = [&](const std::string& what) { corrupt("chunk " + text(chunk) + ": " + what); };
+  const int num_levels = nulls_ == Nulls::none ? 0 : 1;
+  const int num_buffers = num_levels + (values_ == Values::runs ? 2 : 1);
+  const int64_t width = large_ ? 4 : 2;
+  const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
+  if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
+  Part parts[3] = {};
+  const uint8_t* at = bytes.data + 2;
+  int64_t position = (header + 7) / 8 * 8;
+  for (int i = 0; i < num_buffers; ++i) {
+    const bool narrow = i < num_levels || !large_;
+    const int64_t size = narrow ? load<uint16_t>(at) : load<uint32_t>(at);
+    at += narrow ? 2 : 4;
+    if (size > bytes.size - position)
+      fail("buffer " + text(i) + " of " + text(size) + " bytes at " + text(position) +
+           ", the chunk has " + text(bytes.size));
+    parts[i] = {bytes.data + position, size};
+    position += (size + 7) / 8 * 8;
+  }
+  if (num_levels && load<uint16_t>(bytes.data) != values)
+    fail(text(load<uint16_t>(bytes.data)) + " levels, expected " + text(values));
+  Cursor cursor;
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t i = rows[k] - first;
+    if (num_levels) {
+      const uint64_t level = level_at(parts[0], values, i, cursor);
+      if (level > static_cast<uint64_t>(max_level_))
+        fail("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
+      if (level != 0) {
+        sink.null();
+        continue;
+      }
+    }
+    emit(parts[num_levels], parts[num_levels + 1 < 3 ? num_levels + 1 : 2], values, i, cursor,
+         sink);
+  }
+}
+
+uint64_t RowPage::level_at(Part levels, int64_t count, int64_t i, Cursor& cursor) const {
+  switch (nulls_) {
+    case Nulls::packed: return packed_at(levels, 16, count, i);
+    case Nulls::blocks: return level_in_blocks(levels, level_bits_, count, i);
+    case Nulls::runs: {
+      if (levels.size < 8) corrupt("rle: a block of " + text(levels.size) + " bytes");
+      const uint64_t size = load<uint64_t>(levels.data);
+      if (size > static_cast<uint64_t>(levels.size - 8) || size % 2 ||
+          size / 2 != levels.size - 8 - size)
+        corrupt("rle: " + std::to_string(size) + " bytes of values in a block of " +
+                text(levels.size));
+      const int64_t values = static_cast<int64_t>(size);
+      const int64_t run =
+          cursor.levels.find({levels.data + 8 + values, levels.size - 8 - values}, i);
+      return load<uint16_t>(levels.data + 8 + 2 * run);
+    }
+    default:
+      if (levels.size != 2 * count)
+        corrupt(text(levels.size) + " bytes of " + text(count) + " levels");
+      return load<uint16_t>(levels.data + 2 * i);
+  }
+}
+
+void RowPage::emit(Part first, Part second, int64_t count, int64_t i, Cursor& cursor,
+                   Sink& sink) const {
+  switch (values_) {
+    case Values::packed: return emit_bits(packed_at(first, bits_, count, i), sink);
+    case Values::runs: {
+      if (first.size / (bits_ / 8) != second.size || first.size % (bits_ / 8))
+        corrupt("rle: " + text(first.size) + " bytes of values, " + text(second.size) + " runs");
+      return emit_bits(load_bits(first.data + cursor.values.find(second, i) * (bits_ / 8), bits_),
+                       sink);
+    }
+    case Values::split: {
+      if (first.size != count * (bits_ / 8))
+        corrupt("byte stream split: " + text(first.size) + " bytes of " + text(count) + " values");
+      uint64_t value = 0;
+      for (int b = 0; b < bits_ / 8; ++b)
+        value |= static_cast<uint64_t>(first.data[b * count + i]) << (8 * b);
+      return emit_bits(value, sink);
+    }
+    case Values::strings:
+    case Values::fsst: return emit_string(first, count, i, sink);
+    default: break;
+  }
+  if (first.size != bytes_of_bits(count * bits_))
+    corrupt("flat: " + text(first.size) + " bytes of " + text(count) + " values of " +
+            text(bits_) + " bits");
+  if (bits_ == 1) {
+    const uint8_t bit = first.data[i / 8] >> (i % 8) & 1;
+    return sink.value(&bit);
+  }
+  const uint8_t* at = first.data + i * (bits_ / 8);
+  if (items_kind_ == Items::none) return sink.value(at);
+  emit_item(load_bits(at, bits_), sink);
+}
+
+void RowPage::emit_bits(uint64_t value, Sink& sink) const {
+  if (items_kind_ != Items::none) return emit_item(value, sink);
+  uint8_t bytes[8];
+  store(bytes, value);
+  sink.value(bytes);
+}
+
+void RowPage::emit_item(uint64_t index, Sink& sink) const {
+  if (index >= static_cast<uint64_t>(num_items_))
+    corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
+            text(num_items_) + " items");
+  if (items_kind_ == Items::fixed) return sink.value(items_.data() + index * item_width_);
+  if (items_kind_ == Items::strings_32) {
+    const int32_t* at = offsets_32_.data() + index;
+    return sink.string(items_.data() + at[0], at[1] - at[0]);
+  }
+  const int64_t* at = offsets_64_.data() + index;
+  sink.string(items_.data() + at[0], at[1] - at[0]);
+}
+
+void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) const {
+  const int64_t word = bits_ / 8;
+  if (values.size / word < count + 1)
+    corrupt("variable: " + text(values.size) + " bytes of " + text(count) + " values");
+  const uint8_t* at = values.data + word * i;
+  const int64_t start = word == 4 ? int64_t{load<int32_t>(at)} : load<int64_t>(at);
+  const int64_t stop = word == 4 ? int64_t{load<int32_t>(at + 4)} : load<int64_t>(at + 8);
+  if (start < word * (count + 1) || stop < start || stop > values.size)
+    corrupt("variable: a value from " + text(start) + " to " + text(stop) + " in a chunk of " +
+            text(values.size) + " bytes");
+  if (!symbols_) return sink.string(values.data + start, stop - start);
+  const uint64_t size =
+      fsst::decoded_size(*symbols_, values.data + start, values.data + stop);
+  if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
+  const size_t used = sink.bytes.size();
+  sink.bytes.resize(used + static_cast<size_t>(size) + fsst::MAX_SYMBOL);
+  const uint8_t* end = fsst::decode(*symbols_, values.data + start, values.data + stop,
+                                    values.data + values.size, sink.bytes.data() + used);
+  sink.bytes.resize(static_cast<size_t>(end - sink.bytes.data()));
+  sink.valid[sink.row] = 1;
+  sink.next();
+}
+
+void RowPage::decode_zipped(Part bytes, Sink& sink) const {
+  uint64_t word = 0;
+  for (int i = 0; i < level_bits_; ++i) word |= uint64_t{bytes.data[i]} << (8 * i);
+  if (word > static_cast<uint64_t>(max_level_))
+    corrupt("definition level " + std::to_string(word) + ", the layers use " + text(max_level_));
+  if (word != 0) return sink.null();
+  sink.value(bytes.data + level_bits_);
+}
+
+}  // namespace alance

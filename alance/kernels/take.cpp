@@ -1,0 +1,215 @@
+// Single rows of many pages of one column: found, read and decoded in one call without the GIL.
+//
+// A page is read from a file, or from memory that holds its chunks one behind the other. From a
+// file, neighbouring chunks go through a small buffer that stays in the processor's cache.
+#include <nanobind/stl/vector.h>
+
+#include <cerrno>
+
+#include "row_page.hpp"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace alance {
+namespace {
+
+constexpr int64_t kGap = 4 << 10;         // bytes that are read in vain as fast as a call is made
+constexpr int64_t kScratch = 160 << 10;   // of chunks that are read together
+constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
+
+// Chunks of a page that are read together, and the rows in them.
+struct Run {
+  int64_t first_row, last_row;  // positions in the list of rows; the last is exclusive
+  int64_t begin, end;           // bytes of the buffer
+};
+
+// Goes over the chunks that hold rows: `visit(chunk, first, last)`, positions of its rows.
+template <typename Visit>
+void each_chunk(const RowPage& page, const int64_t* rows, int64_t first, int64_t last,
+                Visit visit) {
+  int64_t chunk = 0;
+  for (int64_t i = first; i < last;) {
+    chunk = page.chunk_of(rows[i], chunk);
+    const int64_t behind = page.rows_until(chunk);
+    int64_t next = i + 1;
+    while (next < last && rows[next] < behind) ++next;
+    visit(chunk, i, next);
+    i = next;
+  }
+}
+
+std::vector<Run> runs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last,
+                         int64_t gap, int64_t room) {
+  std::vector<Run> runs;
+  each_chunk(page, rows, first, last, [&](int64_t chunk, int64_t from, int64_t to) {
+    const int64_t begin = page.begin_of(chunk), end = page.begin_of(chunk + 1);
+    if (!runs.empty() && begin - runs.back().end <= gap && end - runs.back().begin <= room) {
+      runs.back().end = end;
+      runs.back().last_row = to;
+    } else {
+      runs.push_back({from, to, begin, end});
+    }
+  });
+  return runs;
+}
+
+int read_run(int fd, int64_t start, int64_t size, uint8_t* out, bool nowait) {
+  while (size > 0) {
+    iovec target{out, static_cast<size_t>(size)};
+    ssize_t count;
+#if defined(__linux__) && defined(RWF_NOWAIT)
+    count = preadv2(fd, &target, 1, start, nowait ? RWF_NOWAIT : 0);
+#else
+    if (nowait) return kWouldBlock;
+    count = pread(fd, out, target.iov_len, start);
+#endif
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return nowait ? kWouldBlock : errno;
+    }
+    if (count == 0) return kShort;
+    out += count;
+    start += count;
+    size -= count;
+  }
+  return kDone;
+}
+
+// Rows of one page from a file.
+int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t first, int64_t last,
+                   bool nowait, Sink& sink) {
+  thread_local std::vector<uint8_t> scratch;
+  const std::vector<Run> runs = runs_of(page, rows, first, last, kGap, kScratch);
+  bool hinted = nowait;
+  for (const Run& run : runs) {
+    const int64_t size = run.end - run.begin;
+    if (scratch.size() < static_cast<size_t>(size)) scratch.resize(static_cast<size_t>(size));
+    int status = kWouldBlock;
+    if (nowait || !hinted) status = read_run(fd, page.start() + run.begin, size, scratch.data(), true);
+    if (status != kDone && nowait) return status;
+    if (status != kDone) {
+#if defined(POSIX_FADV_WILLNEED)
+      if (!hinted)  // the disk gets all requests of the page at once
+        for (const Run& later : runs)
+          posix_fadvise(fd, page.start() + later.begin, later.end - later.begin,
+                        POSIX_FADV_WILLNEED);
+#endif
+      hinted = true;
+      status = read_run(fd, page.start() + run.begin, size, scratch.data(), false);
+      if (status != kDone) return status;
+    }
+    each_chunk(page, rows, run.first_row, run.last_row,
+               [&](int64_t chunk, int64_t from, int64_t to) {
+                 const int64_t begin = page.begin_of(chunk);
+                 page.decode(chunk, {scratch.data() + (begin - run.begin),
+                                     page.begin_of(chunk + 1) - begin},
+                             rows + from, to - from, sink);
+               });
+  }
+  return kDone;
+}
+
+// Rows of one page from the bytes of the chunks that hold them, one behind the other.
+void take_from_memory(const RowPage& page, const Bytes& content, const int64_t* rows,
+                      int64_t first, int64_t last, Sink& sink) {
+  int64_t position = 0;
+  each_chunk(page, rows, first, last, [&](int64_t chunk, int64_t from, int64_t to) {
+    const int64_t size = page.begin_of(chunk + 1) - page.begin_of(chunk);
+    check_span(position, size, static_cast<int64_t>(content.size()), "chunk");
+    page.decode(chunk, {content.data() + position, size}, rows + from, to - from, sink);
+    position += size;
+  });
+}
+
+// The bytes of a file that hold rows of a page: starts and stops of runs of neighbours.
+nb::tuple row_ranges(const RowPage& page, const In<int64_t>& rows) {
+  const int64_t count = static_cast<int64_t>(rows.size());
+  page.check_rows(rows.data(), count);
+  const std::vector<Run> runs = runs_of(page, rows.data(), 0, count, 0, INT64_MAX);
+  Owned<int64_t> starts(static_cast<int64_t>(runs.size()));
+  Owned<int64_t> stops(static_cast<int64_t>(runs.size()));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    starts[static_cast<int64_t>(i)] = page.start() + runs[i].begin;
+    stops[static_cast<int64_t>(i)] = page.start() + runs[i].end;
+  }
+  return nb::make_tuple(starts.numpy(), stops.numpy());
+}
+
+// Rows of the pages of one column, in the order of the pages.
+//
+// `rows` are those of all pages, page by page, each ascending and counted from the page's first;
+// those of page p end at `ends[p]`. A page is read from the descriptor `fds[p]`, or if that is
+// negative from `contents[p]`. Gives a status (0; -1: a byte is not in the page cache and `nowait`;
+// -2: a file is too short; else an error's number), the page where it came up, values (bytes),
+// offsets (None: values of one width) and validity (a byte a row; None: all valid).
+nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>& rows,
+                    const In<int64_t>& ends, const In<int64_t>& fds,
+                    const std::vector<Bytes>& contents, bool nowait) {
+  const int64_t num_pages = static_cast<int64_t>(pages.size());
+  const int64_t count = static_cast<int64_t>(rows.size());
+  if (num_pages == 0 || static_cast<int64_t>(ends.size()) != num_pages ||
+      static_cast<int64_t>(fds.size()) != num_pages || contents.size() != pages.size())
+    corrupt("take_rows: arrays of unequal length");
+  Sink sink;
+  sink.width = pages[0]->width();
+  int64_t before = 0;
+  for (int64_t p = 0; p < num_pages; ++p) {
+    if (pages[p]->width() != sink.width) corrupt("take_rows: pages of different width");
+    if (ends.data()[p] < before || ends.data()[p] > count) corrupt("take_rows: ends of rows");
+    pages[p]->check_rows(rows.data() + before, ends.data()[p] - before);
+    before = ends.data()[p];
+  }
+  if (before != count) corrupt("take_rows: rows of no page");
+  Owned<uint8_t> fixed(product(count, sink.width, "take_rows"));
+  Owned<int64_t> offsets(sink.width == 0 ? count + 1 : 0);
+  Owned<uint8_t> valid(count);
+  int status = kDone;
+  int64_t page = 0;
+  {
+    nb::gil_scoped_release release;
+    sink.fixed = fixed.data();
+    sink.offsets = offsets.data();
+    sink.valid = valid.data();
+    if (sink.width == 0) offsets[0] = 0;
+    for (int64_t first = 0; page < num_pages; ++page) {
+      const int64_t last = ends.data()[page], fd = fds.data()[page];
+      if (fd >= 0)
+        status = take_from_file(*pages[page], static_cast<int>(fd), rows.data(), first, last,
+                                nowait, sink);
+      else
+        take_from_memory(*pages[page], contents[page], rows.data(), first, last, sink);
+      if (status != kDone) break;
+      first = last;
+    }
+  }
+  const nb::object validity = sink.has_nulls ? nb::cast(valid.numpy()) : nb::none();
+  if (status != kDone) return nb::make_tuple(status, page, nb::none(), nb::none(), nb::none());
+  if (sink.width != 0)
+    return nb::make_tuple(status, page, fixed.numpy(), nb::none(), validity);
+  Owned<uint8_t> strings(static_cast<int64_t>(sink.bytes.size()));
+  std::memcpy(strings.data(), sink.bytes.data(), sink.bytes.size());
+  return nb::make_tuple(status, page, strings.numpy(), offsets.numpy(), validity);
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_take(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<RowPage>(m, "RowPage")
+      .def(nb::init<In<int64_t>, In<int64_t>, int64_t, int64_t, int64_t, int, int, int, int, int,
+                    bool>(),
+           nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
+           nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
+           nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"))
+      .def("set_symbols", &RowPage::set_symbols)
+      .def("set_items", &RowPage::set_items)
+      .def("set_strings_32", &RowPage::set_strings_32)
+      .def("set_strings_64", &RowPage::set_strings_64)
+      .def_prop_ro("width", &RowPage::width);
+  m.def("row_ranges", &row_ranges, nb::arg("page"), nb::arg("rows"));
+  m.def("take_rows", &take_rows, nb::arg("pages"), nb::arg("rows"), nb::arg("ends"),
+        nb::arg("fds"), nb::arg("contents"), nb::arg("nowait"));
+}
