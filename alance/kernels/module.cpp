@@ -25,6 +25,7 @@ void register_fullzip(nb::module_& m);
 void register_pages_levels(nb::module_& m);
 void register_pages_chunks(nb::module_& m);
 void register_pages_zip(nb::module_& m);
+void register_encode(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
   register_bitpacking(m);
@@ -45,4 +46,5 @@ NB_MODULE(_kernels, m) {
   register_pages_levels(m);
   register_pages_chunks(m);
   register_pages_zip(m);
+  register_encode(m);
 }

@@ -1,0 +1,134 @@
+// What the choice of a codec needs to know of fixed-width values, in one pass over them.
+#include <bit>
+
+#include "encode.hpp"
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t BLOCK = 1024;     // values that are packed together
+constexpr int64_t RUN_STRETCH = 4096;  // where a run is cut first: the most values of a chunk
+constexpr int64_t RUN_PART = 255;      // and then: what a length of one byte can say
+
+ALANCE_CLONES uint64_t either_words(const uint8_t* data, int64_t num_words) {
+  uint64_t all = 0;
+  for (int64_t i = 0; i < num_words; ++i) all |= load<uint64_t>(data + 8 * i);
+  return all;
+}
+
+// How often neighbours among `count` + 1 values differ.
+template <typename T, typename Sum>
+inline int64_t count_changes(const uint8_t* data, int64_t count) {
+  int64_t total = 0;
+  while (count > 0) {
+    const int64_t part = std::min<int64_t>(count, 128);
+    Sum sum = 0;
+    for (int64_t i = 0; i < part; ++i) {
+      const uint8_t* at = data + i * static_cast<int64_t>(sizeof(T));
+      sum = static_cast<Sum>(sum + (load<T>(at) != load<T>(at + sizeof(T))));
+    }
+    total += sum;
+    data += part * static_cast<int64_t>(sizeof(T));
+    count -= part;
+  }
+  return total;
+}
+
+ALANCE_CLONES int64_t changes_8(const uint8_t* data, int64_t count) {
+  return count_changes<uint8_t, uint8_t>(data, count);
+}
+ALANCE_CLONES int64_t changes_16(const uint8_t* data, int64_t count) {
+  return count_changes<uint16_t, uint16_t>(data, count);
+}
+ALANCE_CLONES int64_t changes_32(const uint8_t* data, int64_t count) {
+  return count_changes<uint32_t, uint32_t>(data, count);
+}
+ALANCE_CLONES int64_t changes_64(const uint8_t* data, int64_t count) {
+  return count_changes<uint64_t, uint64_t>(data, count);
+}
+
+int64_t changes(const uint8_t* data, int64_t count, int bits) {
+  switch (bits) {
+    case 8: return changes_8(data, count);
+    case 16: return changes_16(data, count);
+    case 32: return changes_32(data, count);
+    default: return changes_64(data, count);
+  }
+}
+
+void check_bits(int bits) {
+  if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
+    corrupt("statistics of values of " + std::to_string(bits) + " bits");
+}
+
+// The width of each 1024 values, and the number of runs.
+nb::tuple widths_and_runs(Bytes data, int bits) {
+  auto scan = [&] {
+    nb::gil_scoped_release release;
+    check_bits(bits);
+    const int64_t value_bytes = bits / 8;
+    const int64_t num_values = static_cast<int64_t>(data.size()) / value_bytes;
+    Owned<uint8_t> widths((num_values + BLOCK - 1) / BLOCK);
+    int64_t runs = num_values > 0;
+    for (int64_t first = 0; first < num_values; first += BLOCK) {
+      const int64_t count = std::min(BLOCK, num_values - first);
+      const uint8_t* in = data.data() + first * value_bytes;
+      widths[first / BLOCK] =
+          static_cast<uint8_t>(std::bit_width(either(in, count * value_bytes, bits)));
+      runs += changes(in, std::min(count, num_values - first - 1), bits);
+    }
+    return std::make_pair(std::move(widths), runs);
+  };
+  auto found = scan();
+  return nb::make_tuple(found.first.numpy(), found.second);
+}
+
+template <typename T>
+int64_t entries_of(const uint8_t* data, int64_t num_values, int64_t limit) {
+  int64_t entries = 0;
+  for (int64_t first = 0; first < num_values && entries <= limit;) {
+    const T value = load<T>(data + first * static_cast<int64_t>(sizeof(T)));
+    int64_t stop = first + 1;
+    while (stop < num_values &&
+           load<T>(data + stop * static_cast<int64_t>(sizeof(T))) == value)
+      ++stop;
+    const int64_t rest = (stop - first) % RUN_STRETCH;
+    entries += (stop - first) / RUN_STRETCH * ((RUN_STRETCH + RUN_PART - 1) / RUN_PART) +
+               (rest + RUN_PART - 1) / RUN_PART;
+    first = stop;
+  }
+  return entries;
+}
+
+// Run lengths that the values take, where a length has one byte; any number above `limit` if they
+// are more.
+int64_t run_entries(Bytes data, int bits, int64_t limit) {
+  nb::gil_scoped_release release;
+  check_bits(bits);
+  const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
+  switch (bits) {
+    case 8: return entries_of<uint8_t>(data.data(), num_values, limit);
+    case 16: return entries_of<uint16_t>(data.data(), num_values, limit);
+    case 32: return entries_of<uint32_t>(data.data(), num_values, limit);
+    default: return entries_of<uint64_t>(data.data(), num_values, limit);
+  }
+}
+
+}  // namespace
+
+uint64_t either(const uint8_t* data, int64_t num_bytes, int bits) {
+  uint64_t all = either_words(data, num_bytes / 8), rest = 0;
+  std::memcpy(&rest, data + num_bytes / 8 * 8, static_cast<size_t>(num_bytes % 8));
+  all |= rest;
+  for (int half = 32; half >= bits; half /= 2) all |= all >> half;
+  return bits == 64 ? all : all & ((uint64_t{1} << bits) - 1);
+}
+
+}  // namespace alance
+
+void register_encode_statistics(nanobind::module_& m) {
+  using namespace alance;
+  m.def("widths_and_runs", &widths_and_runs, nb::arg("data"), nb::arg("bits"));
+  m.def("run_entries", &run_entries, nb::arg("data"), nb::arg("bits"), nb::arg("limit"));
+}
