@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from alance.io import trace
 from alance.io.coalesce import coalesce, split
 from alance.io.reads import Read
 
@@ -34,6 +35,8 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = 
     flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
     for one, flight in zip(wanted, flown, strict=True):
         read, number, start, stop = one
+        if read.recorder is not None:
+            trace.look("requests under way", found=flight is not None, recorder=read.recorder)
         if flight is None:
             new.append(one)
         else:
@@ -69,6 +72,8 @@ def _not_kept(blocks: BlockCache, location: str, wanted: Wanteds) -> Wanteds:
     for one in wanted:
         read, number, start, stop = one
         content = blocks.get(location, start, stop)
+        if read.recorder is not None:
+            trace.look("block cache", found=content is not None, recorder=read.recorder)
         if content is None:
             left.append(one)
         else:

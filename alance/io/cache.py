@@ -11,6 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from alance.io import trace
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
@@ -60,6 +62,8 @@ class SearchCache:
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
         found = self._entries.get(key)
+        if trace.num_active:
+            trace.look("search cache", found=found is not None)
         if found is None:
             self._misses += 1
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from alance.io import trace
 from alance.io.drive import drive
 from alance.io.local import LocalStore
 
@@ -45,5 +46,6 @@ class Engine:
     async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
         """Run CPU work in the pool, or here where it is too small for a hop."""
         if num_bytes <= INLINE_BYTES:
-            return work()
+            recorder = trace.current()
+            return work() if recorder is None else trace.timed(work, recorder)()
         return await self.pool.run(work)

@@ -34,11 +34,14 @@ class Flight:
         "buffer",
         "call",
         "is_kept",
+        "is_traced",
         "lane",
         "path",
+        "queued",
         "readers",
         "start",
         "stop",
+        "wanted",
     )
 
     def __init__(self, lane: Lane, path: str, start: int, stop: int) -> None:
@@ -49,7 +52,10 @@ class Flight:
         self.readers: set[Read] = set()
         self.buffer: memoryview | None = None
         self.call: Call | None = None  # None: waiting in the lane
+        self.queued = trace.now()
+        self.is_traced = False  # a reader has a recorder
         self.begun = 0.0
+        self.wanted: list[tuple[int, int]] = []  # what its readers need of it, for traces
         self.is_kept = False  # its blocks go into the block cache
 
     @property
@@ -61,8 +67,10 @@ class Flight:
         assert self.buffer is not None
         return self.buffer[start - self.start : stop - self.start]
 
-    def record(self, num_bytes: int, *, ok: bool = True) -> None:
+    def record(self, num_bytes: int, *, ok: bool = True, retries: int = 0) -> None:
         """Note the request in the traces of its readers."""
+        if not self.is_traced:
+            return
         readers = list(self.readers)
         trace.record(
             [read.recorder for read in readers],
@@ -73,6 +81,10 @@ class Flight:
             self.begun,
             num_bytes=num_bytes,
             ok=ok,
+            queued=self.queued,
+            wanted=self.wanted,
+            callers=[read.caller for read in readers],
+            retries=retries,
         )
 
 
@@ -208,7 +220,7 @@ class Lane:
         else:
             for flight, buffer in zip(call.flights, done.result(), strict=True):
                 flight.buffer = buffer
-                flight.record(len(buffer))
+                flight.record(len(buffer), retries=getattr(done, "retries", 0))
                 location = self.store.root + flight.path
                 self.blocks.note_end(location, flight.stop)
                 if flight.is_kept:
@@ -220,7 +232,7 @@ class Lane:
 
     def _fail(self, call: Call, error: BaseException) -> None:
         for flight in call.flights:
-            flight.record(0, ok=False)
+            flight.record(0, ok=False, retries=getattr(call.future, "retries", 0))
             readers, flight.readers = flight.readers, set()
             for read in readers:
                 if isinstance(error, asyncio.CancelledError):

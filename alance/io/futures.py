@@ -61,6 +61,11 @@ class Retried(asyncio.Future[T], Generic[T, R]):
             self._attempt = None
         return super().cancel(msg)
 
+    @property
+    def retries(self) -> int:
+        """Attempts after the first one."""
+        return self._count
+
     def _begin(self) -> None:
         try:
             attempt = self._start()

@@ -31,8 +31,12 @@ def answer_now(store: Store, path: str, wanted: Sequence[tuple[int, int, int]], 
     for (number, start, stop), owner in zip(wanted, plan.owners, strict=True):
         first = plan.spans[owner][0]
         read.buffers[number] = buffers[owner][start - first : stop - first]
-    for span, buffer in zip(plan.spans, buffers, strict=True):
-        _record(read, store.root + path, span, begun, buffer)
+    if read.recorder is not None:
+        asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
+        for one, owner in zip(spans, plan.owners, strict=True):
+            asked[owner].append(one)
+        for span, buffer, mine in zip(plan.spans, buffers, asked, strict=True):
+            _record(read, store.root + path, span, begun, buffer, mine)
     return True
 
 
@@ -43,7 +47,9 @@ def pieces_from_disk(
     begun, span = trace.now(), (pieces.start, pieces.stop)
 
     def finish(content: memoryview) -> memoryview:
-        _record(read, pieces.path, span, begun, content)
+        if read.recorder is not None:
+            wanted = list(zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True))
+            _record(read, pieces.path, span, begun, content, wanted)
         return content
 
     found = store.pieces_now(path, pieces.starts, pieces.stops) if inline else None
@@ -54,8 +60,21 @@ def pieces_from_disk(
 
 
 def _record(
-    read: Read, location: str, span: tuple[int, int], begun: float, content: memoryview
+    read: Read,
+    location: str,
+    span: tuple[int, int],
+    begun: float,
+    content: memoryview,
+    wanted: Sequence[tuple[int, int]],
 ) -> None:
     trace.record(
-        [read.recorder], "get", location, span, [read.reason], begun, num_bytes=len(content)
+        [read.recorder],
+        "get",
+        location,
+        span,
+        [read.reason],
+        begun,
+        num_bytes=len(content),
+        wanted=wanted,
+        callers=[read.caller],
     )

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import InvalidInputError
+from alance.io import trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,9 @@ class DecodePool:
             raise InvalidInputError("the session is closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "alance-decode")
+        recorder = trace.current()
+        if recorder is not None:
+            work = trace.timed(work, recorder)
         return await asyncio.wrap_future(self._executor.submit(work))
 
     async def aclose(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from alance.io import trace
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.io import trace
     from alance.io.flights import Flight
 
 R = TypeVar("R")
@@ -28,6 +29,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         super().__init__(loop=loop)
         self.reason = reason
         self.recorder = recorder
+        self.caller = trace.caller() if recorder is not None else ""
         self.buffers: list[memoryview | None] = [None] * num_ranges
         self.unplanned = 0  # ranges that no flight is expected to bring yet
         self._others: dict[asyncio.Future[Any], int] = {}  # what brings pieces, and which
@@ -45,7 +47,11 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         """Range `number` is the bytes of these parts, one after the other."""
         self.unplanned -= 1
         self._parts.append((number, parts))
-        for flight, _, _ in parts:
+        for flight, start, stop in parts:
+            if self.recorder is not None:
+                flight.is_traced = True
+            if flight.is_traced or trace.num_active:
+                flight.wanted.append((start, stop))
             if flight.buffer is None:
                 self._missing.add(flight)
                 flight.readers.add(self)

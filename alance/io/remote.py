@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import obstore
 
 from alance.errors import CorruptFileError, NotFoundError, StoreError, UnsupportedError
-from alance.io import lifecycle
+from alance.io import lifecycle, trace
 from alance.io.futures import Joined, Retried, failed
 from alance.io.resilience import Retries
 from alance.io.store import ObjectMeta, check_spans, short_read, translate
@@ -161,6 +161,7 @@ class RemoteStore:
             result = await _watch(
                 obstore.get_async(self._objects, path, options={"range": {"suffix": num_bytes}})
             )
+            trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async())), result.meta["size"]
 
         tail, size = await self._run(path, attempt)
@@ -173,6 +174,7 @@ class RemoteStore:
 
         async def attempt() -> memoryview:
             result = await _watch(obstore.get_async(self._objects, path))
+            trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async()))
 
         return await self._run(path, attempt)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import StoreError
+from alance.io import trace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -114,4 +115,5 @@ class Retries:
             if pause is None:
                 raise failure from failure.__cause__
             retries += 1
+            trace.note_retry()
             await self.sleep(pause)

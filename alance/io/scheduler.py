@@ -193,8 +193,7 @@ class Scheduler:
         """
         store, path = self._resolve(location)
         _, after = (None, None) if start_after is None else self._resolve(start_after)
-        begun, recorder = trace.now(), trace.current()
-        ok = True
+        notes, ok = trace.Notes(), True
         try:
             async with aclosing(store.list(path, start_after=after)) as metas:  # type: ignore[type-var]
                 async for meta in metas:
@@ -206,7 +205,7 @@ class Scheduler:
             ok = False
             raise
         finally:
-            trace.record([recorder], "list", location, (0, 0), [reason], begun, num_bytes=0, ok=ok)
+            notes.record("list", location, reason, 0, ok=ok)
 
     async def list_dirs(self, location: str, *, reason: str = "") -> Sequence[str]:
         """Locations of the folders directly under a folder. One request, or one a page."""
@@ -278,8 +277,8 @@ class Scheduler:
         num_bytes: Callable[[R], int],
     ) -> R:
         """The result of a call to a store, recorded; cancelled when the scheduler is closed."""
-        begun, recorder = trace.now(), trace.current()
-        future = asyncio.ensure_future(start())
+        with trace.noting() as notes:
+            future = asyncio.ensure_future(start())
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         received, ok = 0, False
@@ -288,13 +287,4 @@ class Scheduler:
             received, ok = num_bytes(result), True
             return result
         finally:
-            trace.record(
-                [recorder],
-                kind,
-                location,
-                (0, received),
-                [reason],
-                begun,
-                num_bytes=received,
-                ok=ok,
-            )
+            notes.record(kind, location, reason, received, ok=ok)

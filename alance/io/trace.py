@@ -5,51 +5,88 @@
     print(recorder.waterfall())
 
 Only requests are recorded that were asked for inside of the `with` block, by its tasks and those
-they started. A request that serves many callers is recorded by each of their recorders.
+they started. A request that serves many callers is recorded by each of their recorders, and by
+those of the blocks around theirs. Without a block nothing is noted.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
+import threading
 import time
-from collections import defaultdict
+from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.io.trace_events import HopEvent, Kind, RequestEvent, Totals
+from alance.io.trace_places import Places, merged
+from alance.io.trace_text import chrome, span_of, table, waterfall, waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
-Kind: TypeAlias = Literal["get", "tail", "list", "head"]
+    from alance.io.trace_places import Span
+
+__all__ = [
+    "HopEvent",
+    "Kind",
+    "Notes",
+    "Recorder",
+    "RequestEvent",
+    "Totals",
+    "trace",
+]
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Recorder")
 
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
+_notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
+num_active = 0  # blocks that record now, in any task: what is only for traces asks this first
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEvent:
-    """One request to a store, or one read of a local file."""
+@dataclass(slots=True)
+class Notes:
+    """A call to a store: who made it, and what the store tells of it while it runs."""
 
-    kind: Kind
-    location: str
-    start: int  # first byte; of whole objects and listings 0
-    stop: int  # exclusive
-    reasons: tuple[str, ...]  # of those who asked, each once
-    begun: float  # seconds on the clock of `time.perf_counter`
-    ended: float
-    num_bytes: int  # received
-    ok: bool
+    begun: float = field(default_factory=time.perf_counter)
+    recorder: Recorder | None = field(default_factory=lambda: _current.get())
+    first_byte: float | None = None
+    retries: int = 0
+
+    def record(self, kind: Kind, location: str, reason: str, num_bytes: int, *, ok: bool) -> None:
+        """Note the request, which ends now."""
+        if self.recorder is not None:
+            record(
+                [self.recorder],
+                kind,
+                location,
+                (0, num_bytes),
+                [reason],
+                self.begun,
+                num_bytes=num_bytes,
+                ok=ok,
+                first_byte=self.first_byte,
+                callers=[caller()],
+                retries=self.retries,
+            )
 
 
+@dataclass(slots=True, repr=False)
 class Recorder:
     """The requests of a `with alance.trace()` block, in the order in which they ended."""
 
-    def __init__(self) -> None:
-        self.events: list[RequestEvent] = []
+    events: list[RequestEvent] = field(default_factory=list)
+    hops: list[HopEvent] = field(default_factory=list)
+    looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # (cache, found)
+    places: Places = field(default_factory=Places)
+    outer: Recorder | None = None  # of the block around this one
 
     def __repr__(self) -> str:
-        return f"Recorder({self.num_requests} requests, {self.num_bytes} bytes)"
+        return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
 
     @property
     def num_requests(self) -> int:
@@ -62,91 +99,87 @@ class Recorder:
         return sum(event.num_bytes for event in self.events)
 
     @property
+    def waves(self) -> list[tuple[float, float]]:
+        """Begin and end of each wave: a request begins a new one if all before had ended."""
+        return waves(self.events)
+
+    @property
     def rounds(self) -> int:
-        """Waves of requests: a request begins a new one if all of the wave before had ended."""
-        waves, wave_ends = 0, float("-inf")
-        for event in sorted(self.events, key=lambda one: one.begun):
-            if event.begun >= wave_ends:
-                waves, wave_ends = waves + 1, event.ended
-            wave_ends = max(wave_ends, event.ended)
-        return waves
+        """Waves of requests."""
+        return len(self.waves)
+
+    @property
+    def totals(self) -> Totals:
+        """The whole trace in numbers."""
+        caches = sorted({cache for cache, _ in self.looks})
+        found = {cache: self.looks[cache, True] for cache in caches}
+        return Totals(
+            num_requests=self.num_requests,
+            num_failed=sum(not event.ok for event in self.events),
+            num_retries=sum(event.retries for event in self.events),
+            num_bytes=self.num_bytes,
+            num_wasted=sum(event.num_wasted for event in self.events),
+            rounds=self.rounds,
+            num_objects=len({event.location for event in self.events}),
+            num_hops=len(self.hops),
+            seconds=span_of(self.events),
+            hop_seconds=sum(hop.ended - hop.begun for hop in self.hops),
+            hit_rates={
+                cache: (found[cache], found[cache] + self.looks[cache, False]) for cache in caches
+            },
+        )
+
+    def columns_of(self, event: RequestEvent) -> tuple[str, ...]:
+        """The columns whose bytes a request was for; none where they are not known."""
+        return self.places.of(event.location, event.wanted or ((event.start, event.stop),))
 
     def summary(self) -> str:
-        """A table: requests, bytes and time by kind and reason."""
-        rows: dict[tuple[str, str], list[RequestEvent]] = defaultdict(list)
-        for event in self.events:
-            rows[event.kind, " + ".join(event.reasons) or "-"].append(event)
-        lines = [f"{'kind':<6}{'for':<36}{'requests':>9}{'bytes':>13}{'ms':>9}"]
-        for (kind, reason), events in rows.items():
-            lines.append(
-                f"{kind:<6}{reason[:35]:<36}{len(events):>9}"
-                f"{sum(one.num_bytes for one in events):>13,}{_span(events) * 1e3:>9.1f}"
-            )
-        lines.append(
-            f"{'all':<6}{f'in {self.rounds} rounds':<36}{self.num_requests:>9}"
-            f"{self.num_bytes:>13,}{_span(self.events) * 1e3:>9.1f}"
-        )
-        return "\n".join(lines)
+        """A table: requests, bytes and time by kind and reason; then rounds, waste, hit rates."""
+        return table(self.events, self.totals)
 
     def waterfall(self, width: int = 100) -> str:
         """A bar for each request over time, for a terminal of `width` columns."""
-        if not self.events:
-            return "no requests"
-        first = min(event.begun for event in self.events)
-        total = max(_span(self.events), 1e-6)
-        room = max(10, width - 49)
-        lines = []
-        for event in sorted(self.events, key=lambda one: (one.begun, one.location, one.start)):
-            left = int((event.begun - first) / total * (room - 1))
-            length = max(1, round((event.ended - event.begun) / total * room))
-            bar = " " * left + "█" * min(length, room - left)
-            name = event.location.rsplit("/", 1)[-1][-14:]
-            label = f"{event.kind:<5}{' + '.join(event.reasons)[:15]:<16}{name:<15}"
-            lines.append(f"{label}{event.num_bytes:>10,} |{bar:<{room}}|")
-        lines.append(f"{'':<46} |{'0 ms':<{room - 12}}{total * 1e3:>9.1f} ms|")
-        return "\n".join(lines)
+        return waterfall(self.events, width)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the trace as JSON for `chrome://tracing` and Perfetto; a lane a request at once."""
-        first = min((event.begun for event in self.events), default=0.0)
-        lanes: list[float] = []
-        records = []
-        for event in sorted(self.events, key=lambda one: one.begun):
-            lane = next((n for n, free in enumerate(lanes) if free <= event.begun), len(lanes))
-            lanes[lane : lane + 1] = [event.ended]
-            records.append(
-                {
-                    "name": " + ".join(event.reasons) or event.kind,
-                    "cat": event.kind,
-                    "ph": "X",
-                    "ts": (event.begun - first) * 1e6,
-                    "dur": (event.ended - event.begun) * 1e6,
-                    "pid": 1,
-                    "tid": lane,
-                    "args": {
-                        "location": event.location,
-                        "bytes": [event.start, event.stop],
-                        "ok": event.ok,
-                    },
-                }
-            )
-        Path(path).write_text(json.dumps({"traceEvents": records}))
+        """Write the trace as JSON for `chrome://tracing` and Perfetto: a lane a request at once,
+        and one a thread that decodes."""
+        chrome(self.events, self.hops, path)
 
 
 @contextmanager
 def trace() -> Iterator[Recorder]:
     """Record the requests that this block asks for."""
-    recorder = Recorder()
+    with recording(Recorder()) as recorder:
+        yield recorder
+
+
+@contextmanager
+def recording(recorder: R) -> Iterator[R]:
+    """Record in this recorder what the block asks for; the block around it records it too."""
+    global num_active
+    recorder.outer = _current.get()
     token = _current.set(recorder)
+    num_active += 1
     try:
         yield recorder
     finally:
+        num_active -= 1
         _current.reset(token)
 
 
 def current() -> Recorder | None:
     """The recorder of the code that runs now."""
     return _current.get()
+
+
+def caller() -> str:
+    """The name of the task that runs now."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return ""
+    return "" if task is None else task.get_name()
 
 
 def record(
@@ -159,23 +192,101 @@ def record(
     *,
     num_bytes: int,
     ok: bool = True,
+    queued: float | None = None,
+    first_byte: float | None = None,
+    wanted: Iterable[tuple[int, int]] = (),
+    callers: Iterable[str] = (),
+    retries: int = 0,
 ) -> None:
     """Note a request that ends now in the recorders of those who asked for it."""
-    asked = {id(one): one for one in recorders if one is not None}
+    asked = _with_outer(recorders)
     if not asked:
         return
-    names = tuple(dict.fromkeys(reason for reason in reasons if reason))
     event = RequestEvent(
-        kind, location, span[0], span[1], names, begun, time.perf_counter(), num_bytes, ok
+        kind,
+        location,
+        span[0],
+        span[1],
+        tuple(dict.fromkeys(reason for reason in reasons if reason)),
+        begun,
+        time.perf_counter(),
+        num_bytes,
+        ok,
+        queued,
+        first_byte,
+        merged(wanted),
+        tuple(sorted({name for name in callers if name})),
+        retries,
     )
-    for recorder in asked.values():
+    for recorder in asked:
         recorder.events.append(event)
 
 
-def _span(events: Iterable[RequestEvent]) -> float:
-    """Seconds from the first beginning to the last end."""
-    times = [(event.begun, event.ended) for event in events]
-    return max(end for _, end in times) - min(begin for begin, _ in times) if times else 0.0
+def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
+    """The same work, noting how long it waited for a thread and how long it ran."""
+    queued = time.perf_counter()
+
+    def run() -> T:
+        begun, ok = time.perf_counter(), False
+        try:
+            result = work()
+            ok = True
+            return result
+        finally:
+            thread = threading.current_thread()
+            name = "" if thread is threading.main_thread() else thread.name
+            hop = HopEvent(what, queued, begun, time.perf_counter(), name, ok)
+            for one in _with_outer([recorder]):
+                one.hops.append(hop)
+
+    return run
+
+
+def look(cache: str, *, found: bool, recorder: Recorder | None = None) -> None:
+    """Count a look into a cache; ask `num_active` before, as looks are many."""
+    for one in _with_outer([recorder or _current.get()]):
+        one.looks[cache, found] += 1
+
+
+def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
+    """Tell what is where in an object: the bytes of a column, worked out when asked for."""
+    for one in _with_outer([_current.get()]):
+        one.places.add(location, name, spans)
+
+
+@contextmanager
+def noting() -> Iterator[Notes]:
+    """Collect what the store tells of calls that are begun in this block."""
+    notes = Notes()
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+def note_first_byte() -> None:
+    """The head of an answer is there."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.first_byte = time.perf_counter()
+
+
+def note_retry() -> None:
+    """An attempt failed, another follows."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.retries += 1
+
+
+def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
+    """The recorders and those of the blocks around, each once."""
+    found: dict[int, Recorder] = {}
+    for recorder in recorders:
+        while recorder is not None and id(recorder) not in found:
+            found[id(recorder)] = recorder
+            recorder = recorder.outer
+    return list(found.values())
 
 
 now: Final = time.perf_counter

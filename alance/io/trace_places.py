@@ -1,0 +1,65 @@
+"""Which bytes of an object are whose: so that a trace can name the columns of a request."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same bytes in ascending spans that neither touch nor overlap."""
+    found: list[Span] = []
+    for start, stop in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+class Places:
+    """Named spans of objects, worked out when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, Callable[[], Iterable[Span]]]] = {}
+        self._sorted: dict[str, tuple[list[int], list[int], list[str]]] = {}
+
+    def add(self, location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
+        """Tell the spans of a name; the first one to tell counts."""
+        names = self._told.setdefault(location, {})
+        if name not in names:
+            names[name] = spans
+            self._sorted.pop(location, None)
+
+    def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
+        """The names whose spans overlap some of these, in the order of the object's bytes."""
+        if location not in self._told:
+            return ()
+        starts, reach, names = self._index(location)
+        found: dict[str, None] = {}
+        for start, stop in spans:
+            first, last = bisect_right(reach, start), bisect_left(starts, stop)
+            found.update(dict.fromkeys(names[first:last]))
+        return tuple(found)
+
+    def _index(self, location: str) -> tuple[list[int], list[int], list[str]]:
+        index = self._sorted.get(location)
+        if index is None:
+            told = sorted(
+                (start, stop, name)
+                for name, spans in self._told[location].items()
+                for start, stop in spans()
+                if start < stop
+            )
+            index = self._sorted[location] = (
+                [start for start, _, _ in told],
+                list(accumulate((stop for _, stop, _ in told), max)),
+                [name for _, _, name in told],
+            )
+        return index
