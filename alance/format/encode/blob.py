@@ -1,21 +1,34 @@
 """Blob columns: pages of descriptions, which say where the bytes lie.
 
-version 1    one buffer a payload in the same file, the column holds (position, size)
-version 2    the column holds kind, position, size, blob id and URI of each payload
+    version 1    one buffer a payload in the same file, the column holds (position, size)
+    version 2    the column holds kind, position, size, blob id and URI of each payload
+
+Source: file format specification, "Blobs".
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
 
-    from alance.format.encode.base import EncodedPage, Hints
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
+from alance.format.encode.base import EncodedPage
+from alance.format.encode.miniblock import mini_block_page
+from alance.format.encode.structure import layer_names
+from alance.format.field import BLOB_V2_TYPE
+from alance.format.layouts.arrays import bitmap
+from alance.format.layouts.base import Layer, PageValues
+from alance.format.numbers import to_arrow
+from alance.format.proto import encodings_v2_1_pb2 as pb
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.encode.base import Hints
     from alance.format.field import Field
-    from alance.format.layouts.base import PageValues
 
     Int64s = npt.NDArray[np.int64]
 
@@ -31,9 +44,30 @@ def encode_blob_page(
         positions: where `FileBuilder.add_blobs(values.values)` put each payload, shape (n,).
 
     Raises:
-        UnsupportedError: blobs in lists, or a file version that has none.
+        UnsupportedError: blobs in lists.
+        InvalidInputError: another number of positions than of rows, or no payloads.
     """
-    raise NotImplementedError
+    payloads = values.values
+    if values.rep is not None:
+        raise UnsupportedError(f"field {field.name!r}: blobs of version 1 inside lists")
+    if not isinstance(payloads, VariableWidth) or len(positions) != payloads.num_values:
+        raise InvalidInputError(
+            f"field {field.name!r}: {len(positions)} positions for {payloads.num_values} blobs"
+        )
+    places = positions.astype("<u8")
+    sizes = np.diff(payloads.offsets).astype("<u8")
+    if values.definition is not None:
+        # What is absent says why: its level, above the bits of a repetition level.
+        absent = values.definition > 0
+        places[absent] = values.definition[absent].astype("<u8") << 16
+        sizes[absent] = 0
+    columns = (FixedWidth(64, len(one), one.view(np.uint8)) for one in (places, sizes))
+    block = StructBlock(values.num_rows, tuple(columns))
+    inner = mini_block_page(
+        PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows), hints
+    )
+    layout = pb.BlobLayout(inner_layout=inner.layout, layers=layer_names(values.layers))
+    return EncodedPage(pb.PageLayout(blob_layout=layout), inner.buffers, inner.num_rows)
 
 
 def describe_blobs(
@@ -54,4 +88,15 @@ def describe_blobs(
         uris: strings; None: all empty.
         valid: False where the row is null; None: nowhere.
     """
-    raise NotImplementedError
+    count = len(kinds)
+    if uris is None:
+        empty = [None, pa.py_buffer(np.zeros(count + 1, np.int32)), pa.py_buffer(b"")]
+        uris = pa.Array.from_buffers(pa.string(), count, empty)
+    children = [
+        to_arrow(kinds.astype(np.uint8)),
+        to_arrow(positions.astype(np.uint64)),
+        to_arrow(sizes.astype(np.uint64)),
+        to_arrow(blob_ids.astype(np.uint32)),
+        uris,
+    ]
+    return pa.Array.from_buffers(BLOB_V2_TYPE, count, [bitmap(valid)], children=children)

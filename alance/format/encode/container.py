@@ -1,17 +1,43 @@
-"""The bytes of a 2.x file around its pages: places of buffers, metadata, tables, footer."""
+"""The bytes of a 2.x file around its pages: places of buffers, metadata, tables, footer.
+
+    page buffers, blobs, global buffers from 1 on      each at a multiple of 64
+    global buffer 0: FileDescriptor                    at a multiple of 64
+    column metadata | their offset table | offset table of global buffers | footer
+
+Source: file format specification, "container".
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from google.protobuf.any_pb2 import Any
+
+from alance import _kernels
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.container import COLUMN_ENCODING, FOOTER, MAGIC
+from alance.format.field import BLOB, BLOB_V2_TYPE
+from alance.format.layouts import PAGE_LAYOUT
+from alance.format.layouts.fields import leaf_columns
+from alance.format.proto import encodings_v2_0_pb2, file2_pb2, file_pb2
+from alance.format.types import logical_type
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
-    from alance.file_version import FileVersion
     from alance.format.blocks import Bytes, VariableWidth
     from alance.format.encode.base import EncodedPage
+    from alance.format.field import Field
     from alance.format.schema import Schema
+
+ALIGNMENT: Final = 64  # of every buffer, as readers of 2.1 and later demand
+FILLER: Final = 0x48
+PADDING: Final = np.full(ALIGNMENT, FILLER, np.uint8)
+FOOTER_NUMBERS: Final = {FileVersion.V2_1: (2, 1), FileVersion.V2_2: (2, 2)}
 
 
 class FileBuilder:
@@ -21,19 +47,51 @@ class FileBuilder:
 
     Attributes:
         num_bytes: bytes given out so far; after `finish` the size of the file.
-        num_rows: rows of the longest column so far; after `finish` those of the file.
     """
 
     def __init__(self, schema: Schema, version: FileVersion) -> None:
-        """An empty file. Its columns are `leaf_columns` of the fields of `schema`, in order."""
-        raise NotImplementedError
+        """An empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
+
+        Raises:
+            UnsupportedError: a version that is not written.
+        """
+        if version not in FOOTER_NUMBERS:
+            known = [one.value for one in FOOTER_NUMBERS]
+            raise UnsupportedError(f"file version {version.value}: files of {known} are written")
+        leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+        self.num_bytes = 0
+        self._schema = schema
+        self._version = version
+        self._multipliers = [leaf.multiplier for leaf in leaves]
+        self._columns = [_new_column() for _ in leaves]
+        self._lengths = [0] * len(leaves)
+        self._buffers: list[tuple[int, int]] = [(0, 0)]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the longest column so far."""
+        pairs = zip(self._lengths, self._multipliers, strict=True)
+        return max((length // multiplier for length, multiplier in pairs), default=0)
 
     def add_page(self, column: int, page: EncodedPage) -> list[Bytes]:
         """The bytes of the next page of a column: its buffers and their padding.
 
         Pages of a column come in row order; columns may take turns in any way.
         """
-        raise NotImplementedError
+        chunks: list[Bytes] = []
+        places = [self._place(buffer, chunks) for buffer in page.buffers]
+        layout = page.layout.SerializeToString(deterministic=True)
+        self._columns[column].pages.append(
+            file2_pb2.ColumnMetadata.Page(
+                buffer_offsets=[offset for offset, _ in places],
+                buffer_sizes=[size for _, size in places],
+                length=page.num_rows,
+                encoding=_direct(PAGE_LAYOUT, layout),
+                priority=self._lengths[column] // self._multipliers[column],
+            )
+        )
+        self._lengths[column] += page.num_rows
+        return chunks
 
     def add_blobs(self, values: VariableWidth) -> tuple[npt.NDArray[np.int64], list[Bytes]]:
         """Place each payload as a buffer of its own.
@@ -41,11 +99,22 @@ class FileBuilder:
         Returns:
             Where each begins (0 where it is empty), shape (n,), and the bytes to append.
         """
-        raise NotImplementedError
+        sizes = np.diff(values.offsets).astype(np.int64)
+        padded = -(-sizes // ALIGNMENT) * ALIGNMENT
+        starts = np.cumsum(padded) - padded
+        total = int(padded.sum())
+        if total == 0:
+            return np.zeros(len(sizes), np.int64), []
+        content = _kernels.place_strings(values.offsets, values.data, starts, total, FILLER)
+        positions = np.where(sizes > 0, starts + self.num_bytes, 0)
+        self.num_bytes += total
+        return positions, [content]
 
     def add_buffer(self, content: Bytes) -> tuple[int, list[Bytes]]:
         """The number of a new global buffer, from 1 on, and the bytes to append."""
-        raise NotImplementedError
+        chunks: list[Bytes] = []
+        self._buffers.append(self._place(content, chunks))
+        return len(self._buffers) - 1, chunks
 
     def finish(self) -> list[Bytes]:
         """The end of the file: schema, column metadata, tables, footer.
@@ -53,4 +122,86 @@ class FileBuilder:
         Raises:
             InvalidInputError: columns of different numbers of rows.
         """
-        raise NotImplementedError
+        num_rows = self.num_rows
+        for number, (length, multiplier) in enumerate(
+            zip(self._lengths, self._multipliers, strict=True)
+        ):
+            if length != num_rows * multiplier:
+                raise InvalidInputError(
+                    f"column {number} has {length} rows, expected {num_rows * multiplier}"
+                )
+        descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
+        self._buffers[0] = (self.num_bytes, len(descriptor))
+        parts = [descriptor]
+        position = self.num_bytes + len(descriptor)
+        tables: list[list[tuple[int, int]]] = [[], self._buffers]
+        for column in self._columns:
+            parts.append(column.SerializeToString(deterministic=True))
+            tables[0].append((position, len(parts[-1])))
+            position += len(parts[-1])
+        metadata_start = self.num_bytes + len(descriptor)
+        table_starts = []
+        for table in tables:
+            table_starts.append(position)
+            parts.append(np.array(table, "<u8").tobytes())
+            position += len(parts[-1])
+        numbers = len(self._buffers), len(self._columns), *FOOTER_NUMBERS[self._version]
+        parts.append(FOOTER.pack(metadata_start, *table_starts, *numbers, MAGIC))
+        self.num_bytes = position + FOOTER.size
+        return [np.frombuffer(b"".join(parts), np.uint8)]
+
+    def _place(self, content: Bytes, chunks: list[Bytes]) -> tuple[int, int]:
+        """The place of a buffer that goes next; an empty one takes no space."""
+        place = self.num_bytes, len(content)
+        if len(content):
+            padding = -len(content) % ALIGNMENT
+            chunks.append(content)
+            if padding:
+                chunks.append(PADDING[:padding])
+            self.num_bytes += len(content) + padding
+        return place
+
+
+def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
+    """What a file says of itself: its schema and number of rows."""
+    fields = [message for field in schema.fields for message in _messages(field)]
+    metadata = {key: value.encode() for key, value in schema.metadata.items()}
+    return file_pb2.FileDescriptor(
+        schema=file_pb2.Schema(fields=fields, metadata=metadata), length=num_rows
+    )
+
+
+def _messages(field: Field) -> Iterator[file_pb2.Field]:
+    """A field and all below it, as files list them."""
+    if not field.is_blob_v2:
+        yield field.message
+        for child in field.children:
+            yield from _messages(child)
+        return
+    own = file_pb2.Field()
+    own.CopyFrom(field.message)
+    own.extension_name = ""
+    own.metadata.clear()
+    own.metadata.update({BLOB: b"true", "lance-encoding:packed": b"true"})
+    yield own
+    for number in range(BLOB_V2_TYPE.num_fields):
+        child = BLOB_V2_TYPE.field(number)
+        yield file_pb2.Field(
+            name=child.name,
+            id=-1,
+            parent_id=-1,
+            logical_type=logical_type(child.type),
+            nullable=False,
+            encoding=file_pb2.VAR_BINARY if child.name == "blob_uri" else file_pb2.PLAIN,
+        )
+
+
+def _new_column() -> file2_pb2.ColumnMetadata:
+    values = encodings_v2_0_pb2.ColumnEncoding()
+    values.values.SetInParent()
+    return file2_pb2.ColumnMetadata(encoding=_direct(COLUMN_ENCODING, values.SerializeToString()))
+
+
+def _direct(url: str, content: bytes) -> file2_pb2.Encoding:
+    message = Any(type_url=url, value=content).SerializeToString(deterministic=True)
+    return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=message))

@@ -1,19 +1,57 @@
-"""Rows of a leaf to pages: which layout suits the values, and what the user asked for."""
+"""Rows of a leaf to pages: which layout suits the values, and what the user asked for.
+
+In this order:
+
+    constant      nothing but nulls; from 2.2 on: nothing but one value and nulls
+    full-zip      packed structs of strings or lists
+    mini-block    with a dictionary, where one pays or the column is one
+    as asked      `lance-encoding:structural-encoding`: `miniblock` or `fullzip`
+    mini-block    no value has more than 255 bytes
+    full-zip      else
+
+Source: what the reference implementation writes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import InvalidInputError
+from alance.format.blocks import (
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.encode.base import Hints
+from alance.format.encode.constant import constant_page
+from alance.format.encode.fullzip import full_zip_page
+from alance.format.encode.miniblock import TooManyLevels, level_budget, mini_block_page
+from alance.format.encode.rows import cut_entries
+from alance.format.encode.values import dictionary_of
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion
-    from alance.format.encode.base import EncodedPage, Hints
+    from alance.format.blocks import Block
+    from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
+
+STRUCTURE: Final = "lance-encoding:structural-encoding"
+MINI_BLOCK, FULL_ZIP = "miniblock", "fullzip"
+WIDE_BYTES: Final = 256  # one value of so many moves its page to full-zip
 
 
 def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
     """What is asked of a leaf: its own metadata, and the layout that its top-level field wants."""
-    raise NotImplementedError
+    metadata = {key: value for key, value in leaf.metadata.items() if key != STRUCTURE}
+    if STRUCTURE in root.metadata:
+        metadata[STRUCTURE] = root.metadata[STRUCTURE]
+    return Hints(version, metadata)
 
 
 def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
@@ -28,7 +66,10 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         InvalidInputError: a layout that was asked for and cannot hold the values.
         UnsupportedError: values that the file version cannot hold.
     """
-    raise NotImplementedError
+    try:
+        return _page(field, values, hints)
+    except TooManyLevels:
+        return full_zip_page(values, hints)
 
 
 def encode_pages(field: Field, values: PageValues, hints: Hints) -> list[EncodedPage]:
@@ -36,4 +77,61 @@ def encode_pages(field: Field, values: PageValues, hints: Hints) -> list[Encoded
 
     Writers call this one; arguments and errors are those of `encode_page`.
     """
-    raise NotImplementedError
+    try:
+        return [_page(field, values, hints)]
+    except TooManyLevels:
+        parts = cut_entries(values, level_budget(values))
+        return [encode_page(field, part, hints) for part in parts]
+
+
+def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
+    if values.num_rows < 1:
+        raise InvalidInputError(f"field {field.name!r}: a page without rows")
+    wanted = hints.metadata.get(STRUCTURE)
+    if wanted is not None and wanted.lower() not in (MINI_BLOCK, FULL_ZIP):
+        raise InvalidInputError(
+            f"field {field.name!r}: {STRUCTURE} is {wanted!r}, "
+            f"expected {MINI_BLOCK!r} or {FULL_ZIP!r}"
+        )
+    constant = constant_page(values, hints)
+    if constant is not None:
+        return constant
+    block = values.values
+    if isinstance(block, StructBlock) and not all(
+        isinstance(child, FixedWidth) for child in block.children
+    ):
+        return full_zip_page(values, hints)
+    if not isinstance(block, DictionaryBlock):
+        found = dictionary_of(block, hints)
+        if found is not None:
+            block = DictionaryBlock(*found)
+            values = replace(values, values=block)
+    if isinstance(block, DictionaryBlock):
+        return mini_block_page(values, hints)
+    if wanted is None:
+        wanted = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
+        if not _can_stand_alone(block):
+            wanted = MINI_BLOCK
+    if wanted.lower() == MINI_BLOCK:
+        return mini_block_page(values, hints)
+    return full_zip_page(values, hints)
+
+
+def longest_bits(block: Block) -> int:
+    """Bits of the longest value, without the validity of items."""
+    if isinstance(block, FixedWidth):
+        return block.bits_per_value
+    if isinstance(block, VariableWidth):
+        return 8 * int(np.diff(block.offsets).max(initial=0))
+    if isinstance(block, FixedSizeListBlock):
+        return block.dimension * longest_bits(block.items)
+    if isinstance(block, StructBlock):
+        return sum(longest_bits(child) for child in block.children)
+    return 0
+
+
+def _can_stand_alone(block: Block) -> bool:
+    """Whether full-zip pages hold such values: those of whole bytes."""
+    if isinstance(block, FixedSizeListBlock):
+        return longest_bits(block) % 8 == 0
+    return True

@@ -100,6 +100,11 @@ def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | No
     return layers, rep, definition if max_def else None
 
 
+def layer_names(layers: Sequence[Layer]) -> list[str]:
+    """Layers by the names that page descriptions have for them."""
+    return [f"REPDEF_{layer.name}" for layer in layers]
+
+
 def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> Levels:
     """Definition levels without lists: every slot of the leaf is an entry."""
     definition = np.zeros(num_rows, np.uint16)

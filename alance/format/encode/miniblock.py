@@ -1,0 +1,171 @@
+"""Mini-block pages: chunks of compressed values, each with the levels of its entries.
+
+A chunk has the entries up to its last value; entries without a value that follow open the next
+chunk, and the last chunk has all that are left.
+
+Source: file format specification, "Mini-block layout" and "Level budget".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.format.blocks import DictionaryBlock
+from alance.format.codecs.base import kernel_errors
+from alance.format.encode.base import EncodedPage
+from alance.format.encode.levels import level_blocks
+from alance.format.encode.structure import layer_names
+from alance.format.encode.values import block_values, mini_block_values
+from alance.format.layouts.base import max_definition, max_repetition, max_visible
+from alance.format.proto import encodings_v2_1_pb2 as pb
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+    from alance.format.encode.base import Hints
+    from alance.format.layouts.base import PageValues
+
+    Int64s = npt.NDArray[np.int64]
+
+MAX_ENTRIES: Final = 0xFFFF  # a chunk says their number in 16 bits
+MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
+MAX_CHUNK_BYTES: Final = 32768  # of 2.1, whose chunk words have 16 bits
+
+
+class TooManyLevels(Exception):
+    """A chunk would have more levels than it may."""
+
+
+def level_budget(values: PageValues) -> int:
+    """Entries that a chunk of these rows may have."""
+    bits = max_repetition(values.layers).bit_length() + max_definition(values.layers).bit_length()
+    return min(MAX_ENTRIES, MAX_LEVEL_BITS // max(bits, 1))
+
+
+def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
+    """All rows as one page.
+
+    Args:
+        values: at least one visible entry; a `DictionaryBlock` becomes a page with a dictionary.
+
+    Raises:
+        TooManyLevels: a chunk would have too many entries; fewer rows may do.
+        InvalidInputError: a chunk that is too large for this file version.
+    """
+    version = hints.version
+    large = version >= FileVersion.V2_2
+    message = pb.MiniBlockLayout(
+        layers=layer_names(values.layers), num_items=values.values.num_values, has_large_chunk=large
+    )
+    block = values.values
+    more: list[Bytes] = []
+    if isinstance(block, DictionaryBlock):
+        encoding, items = block_values(block.items, hints)
+        message.dictionary.CopyFrom(encoding)
+        message.num_dictionary_items = block.items.num_values
+        more.append(items)
+        block = block.indices
+    chunks = mini_block_values(block, hints)
+    message.value_compression.CopyFrom(chunks.encoding)
+    message.num_buffers = len(chunks.buffers)
+    ends = _entry_ends(values, chunks.counts)
+    counts = np.diff(ends, prepend=0)
+    buffers = list(chunks.buffers)
+    sizes = [*chunks.sizes]
+    has_levels = values.rep is not None or values.definition is not None
+    if has_levels and counts.max() > level_budget(values):
+        raise TooManyLevels
+    if values.definition is not None:
+        highest = max_definition(values.layers)
+        encoding, content, level_sizes = level_blocks(values.definition, counts, highest, version)
+        message.def_compression.CopyFrom(encoding)
+        buffers.insert(0, content)
+        sizes.insert(0, level_sizes)
+    if values.rep is not None:
+        highest = max_repetition(values.layers)
+        encoding, content, level_sizes = level_blocks(values.rep, counts, highest, version)
+        message.rep_compression.CopyFrom(encoding)
+        message.repetition_index_depth = 1
+        buffers.insert(0, content)
+        sizes.insert(0, level_sizes)
+        more.append(_repetition_index(values.rep, highest, ends))
+    num_levels = len(buffers) - len(chunks.buffers)
+    _check_sizes(sizes, num_levels, large=large)
+    with kernel_errors:
+        content, chunk_bytes = _kernels.assemble_chunks(
+            buffers,
+            np.concatenate(sizes).astype(np.int64),
+            counts if has_levels else np.zeros(len(counts), np.int64),
+            num_levels,
+            large,
+        )
+    words = _chunk_words(chunk_bytes, chunks.counts, large=large)
+    layout = pb.PageLayout(mini_block_layout=message)
+    return EncodedPage(layout, (words, content, *more), values.num_rows)
+
+
+def _entry_ends(values: PageValues, counts: Int64s) -> Int64s:
+    """How many entries there are up to the end of each chunk, from the values of each."""
+    ends: Int64s = np.cumsum(counts)
+    definition = values.definition
+    visible = max_visible(values.layers)
+    if values.rep is None or definition is None:
+        return ends
+    if max_definition(values.layers) > visible:
+        places = np.flatnonzero(definition <= visible)
+        ends = places[ends - 1] + 1
+    ends[-1] = len(definition)
+    return ends
+
+
+def _repetition_index(rep: npt.NDArray[np.uint16], max_rep: int, ends: Int64s) -> Bytes:
+    """A pair a chunk: rows that end in it, and its entries of a row that goes on behind it."""
+    starts = np.flatnonzero(rep == max_rep)
+    # The row that is open at the end of each chunk, and the one open at its start.
+    begun = np.searchsorted(starts, ends, "left")
+    is_whole = np.append(rep[ends[:-1]] == max_rep, True)
+    ended = np.where(is_whole, begun, begun - 1)
+    pairs = np.zeros((len(ends), 2), "<u8")
+    pairs[:, 0] = np.diff(ended, prepend=0)
+    chunk_starts = np.concatenate([[0], ends[:-1]])
+    open_from = np.maximum(starts[np.maximum(begun - 1, 0)], chunk_starts)
+    pairs[:, 1] = np.where(is_whole, 0, ends - open_from)
+    return pairs.reshape(-1).view(np.uint8)
+
+
+def _check_sizes(sizes: list[Int64s], num_levels: int, *, large: bool) -> None:
+    """Whether the chunks can be written.
+
+    Raises:
+        TooManyLevels, InvalidInputError: as of `mini_block_page`.
+    """
+    levels, values = sizes[:num_levels], sizes[num_levels:]
+    if any(one.max(initial=0) > 0xFFFF for one in levels):
+        raise TooManyLevels
+    if large:
+        return
+    padded = sum((-(-one // 8) * 8 for one in sizes), np.zeros_like(sizes[-1]))
+    header = -(-(2 + 2 * len(sizes)) // 8) * 8
+    if padded.max(initial=0) + header <= MAX_CHUNK_BYTES:
+        return
+    only_values = sum((-(-one // 8) * 8 for one in values), np.zeros_like(sizes[-1]))
+    if num_levels and only_values.max(initial=0) + header <= MAX_CHUNK_BYTES // 2:
+        raise TooManyLevels
+    raise InvalidInputError(
+        f"mini-block: a chunk of {padded.max() + header} bytes, files of 2.1 have at most "
+        f"{MAX_CHUNK_BYTES}; write full-zip pages or a file of 2.2"
+    )
+
+
+def _chunk_words(chunk_bytes: Int64s, counts: Int64s, *, large: bool) -> Bytes:
+    """Size and logarithm of the values of each chunk; the last one has no logarithm."""
+    logs = np.log2(counts[:-1]).astype(np.int64)
+    words = (chunk_bytes // 8 - 1) << 4
+    words[:-1] |= logs
+    return words.astype("<u4" if large else "<u2").view(np.uint8)
