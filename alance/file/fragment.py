@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
+from alance.file.batches import empty_columns
 from alance.file.open import from_content, open_columns, open_file
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
     from alance.format.schema import Schema
+
+    PagesAndRows: TypeAlias = Sequence[tuple[RowPage, npt.NDArray[np.int64]]]
 
 NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
 
@@ -113,18 +116,6 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return 0.0
 
 
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows; of any types, extension types inside of others too."""
-    arrays = [pa.nulls(0, field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def empty_columns(num_rows: int) -> pa.RecordBatch:
-    """A batch of no columns that still knows its number of rows."""
-    struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
-    return pa.RecordBatch.from_struct_array(struct)
-
-
 @dataclass(frozen=True, slots=True)
 class OpenFragment:
     """A fragment with the columns of a projection open."""
@@ -137,6 +128,11 @@ class OpenFragment:
     def encoded_bytes(self) -> int:
         """Bytes of all pages of the projection."""
         return sum(leaf.column.encoded_bytes for leaf in self.leaves)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is known of the columns."""
+        return 100 + sum(leaf.column.column.num_bytes for leaf in self.leaves)
 
     @property
     def row_bytes(self) -> float:
@@ -168,6 +164,22 @@ class OpenFragment:
         plans = [self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves]
         tasks = yield from together(plans)
         return FragmentTask(self.schema, len(rows), self._by_field(tasks))
+
+    def take_now(
+        self, rows: npt.NDArray[np.int64], states: States, files: Mapping[str, LocalFile]
+    ) -> FragmentTask | None:
+        """Single rows of local files whose pages are known, without a plan; else None."""
+        leaves: dict[int, list[DecodeTask] | PagedRows] = {}
+        for one in self.leaves:
+            field = one.leaf.field
+            file = files.get(one.column.container.path)
+            if file is None or not one.is_top or not takes_rows(field):
+                return None
+            found = one.column.row_pages(rows, states)
+            if not found:
+                return None
+            leaves[field.id] = in_file(field, found, file)
+        return FragmentTask(self.schema, len(rows), leaves)
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
         """Plan the physical rows from `start` to `stop`."""
@@ -215,22 +227,22 @@ class OpenFragment:
             found = column.row_pages(rows, states)
             if found is not None:
                 file = files.get(column.container.path)
-                plan = paged_rows(field, found, column.container.path, file)
+                if file is not None:
+                    return in_file(field, found, file)
+                plan = fetched(field, found, column.container.path)
                 return (yield from from_content(plan, column.container))
         return (yield from from_content(column.take(rows, states, guess=guess), column.container))
 
 
-def paged_rows(
-    field: Field,
-    found: Sequence[tuple[RowPage, npt.NDArray[np.int64]]],
-    path: str,
-    file: LocalFile | None,
-) -> Plan[PagedRows]:
-    """Plan rows of pages: one round, none where they are read from an open file."""
-    pages = tuple(page for page, _ in found)
-    rows = tuple(mine for _, mine in found)
-    if file is not None:
-        return PagedRows(field, pages, rows, (file,) * len(pages))
+def in_file(field: Field, found: PagesAndRows, file: LocalFile) -> PagedRows:
+    """Rows of pages that are read when they are decoded."""
+    pages, rows = zip(*found, strict=True)
+    return PagedRows(field, pages, rows, (file,) * len(pages))
+
+
+def fetched(field: Field, found: PagesAndRows, path: str) -> Plan[PagedRows]:
+    """Plan rows of pages: one round."""
+    pages, rows = zip(*found, strict=True)
     wanted = [Pieces(path, *_kernels.row_ranges(page.kernel, mine)) for page, mine in found]
     contents = yield wanted
     return PagedRows(field, pages, rows, tuple(contents))

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError, UnsupportedError
-from alance.file.fragment import FragmentTask, empty_columns, encoded_bytes
+from alance.file.batches import empty_columns
+from alance.file.fragment import FragmentTask, encoded_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, joined
 from alance.format.schema import Schema
@@ -103,12 +104,3 @@ class TakenRows:
             raise
         except pa.ArrowException as error:
             raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error
-
-
-def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The columns of batches of the same rows in one."""
-    if len(batches) == 1:
-        return batches[0]
-    columns = [column for batch in batches for column in batch.columns]
-    schema = pa.schema([field for batch in batches for field in batch.schema])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

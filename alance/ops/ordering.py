@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.file.fragment import empty_batch
+from alance.file.batches import empty_batch
 from alance.ops.planning import plan_scan
 from alance.ops.projection import project
 from alance.ops.scan import scan

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_projection
-from alance.file.fragment import empty_columns
+from alance.file.batches import empty_columns
 
 if TYPE_CHECKING:
     from alance.expr import Computed

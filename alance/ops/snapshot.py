@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.ops.handle import FragmentHandle
 from alance.ops.learn import learn_rows_and_sizes, learn_values
-from alance.ops.projection import ROW_ID
+from alance.ops.projection import ROW_ID, project
 from alance.versioning.load import all_of
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
 
@@ -21,10 +22,29 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
+    from alance.ops.projection import Columns, Projection
     from alance.session import Session
     from alance.versioning.table import Table
 
-__all__ = ["FragmentHandle", "Snapshot"]
+__all__ = ["FragmentHandle", "Snapshot", "Wanted"]
+
+MAX_WANTED: Final = 64  # choices of columns that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The columns of a take: what it gives, what it reads, and a key for caches."""
+
+    projection: Projection
+    schema: Schema
+    key: tuple[int, ...]  # ids of all fields to read
+
+    @classmethod
+    def of(cls, schema: Schema, columns: Columns) -> Wanted:
+        """What `columns` asks for; errors as of `project`."""
+        projection = project(schema, columns, flat=False)
+        fields = schema.project(projection.fields)
+        return cls(projection, fields, tuple(f.id for one in fields.fields for f in one.walk()))
 
 
 class Snapshot:
@@ -34,6 +54,7 @@ class Snapshot:
         "_by_id",
         "_counts",
         "_row_index",
+        "_wanted",
         "handles",
         "manifest",
         "schema",
@@ -50,6 +71,7 @@ class Snapshot:
         self._by_id = {handle.id: position for position, handle in enumerate(self.handles)}
         self._counts: npt.NDArray[np.int64] | None = None
         self._row_index: RowIdIndex | None = None
+        self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
 
     @property
     def uri(self) -> str:
@@ -75,6 +97,19 @@ class Snapshot:
     def has_stable_row_ids(self) -> bool:
         """Whether rows have ids of their own; else their address is their id."""
         return self.manifest.has_stable_row_ids
+
+    def wanted(self, columns: Columns) -> Wanted:
+        """The columns of a take; errors as of `project`."""
+        if columns is not None and not isinstance(columns, list | tuple):
+            return Wanted.of(self.schema, columns)
+        names = None if columns is None else tuple(columns)
+        known = self._wanted.get(names)
+        if known is None:
+            known = Wanted.of(self.schema, columns)
+            if len(self._wanted) >= MAX_WANTED:
+                self._wanted.clear()
+            self._wanted[names] = known
+        return known
 
     def handle(self, fragment_id: int) -> FragmentHandle:
         """A fragment by id.

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.file.fragment import empty_batch, empty_columns, open_fragment
-from alance.file.taken import TakenRows, side_by_side
+from alance.file.batches import empty_batch, empty_columns, side_by_side
+from alance.file.fragment import open_fragment
+from alance.file.taken import TakenRows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
-from alance.ops.projection import project
 from alance.ops.rows import with_meta
 from alance.versioning.load import all_of
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.file.fragment import FragmentTask
+    from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.projection import Columns, Projection
-    from alance.ops.snapshot import FragmentHandle, Snapshot
+    from alance.ops.snapshot import FragmentHandle, Snapshot, Wanted
 
 INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
 SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
@@ -119,33 +119,33 @@ async def take_located(
     Args:
         live: `offsets` count live rows only; else they are physical, and must not be deleted.
     """
-    projection = project(snapshot.schema, columns, flat=False)
-    schema = snapshot.schema.project(projection.fields)
-    hit = np.unique(fragments)
-    handles = [snapshot.handles[position] for position in hit.tolist()]
+    wanted = snapshot.wanted(columns)
+    projection, schema = wanted.projection, wanted.schema
+    # Sorted by fragment and row, each row once; `places` are those of the asked rows among them.
+    keys, places = fragments << 32 | offsets, None
+    if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
+        keys, places = np.unique(keys, return_inverse=True)
+    if len(keys) == 0:
+        return in_order(_nothing(projection, schema), None)
+    positions, rows = keys >> 32, keys & 0xFFFF_FFFF
+    begins = np.flatnonzero(np.concatenate([[True], positions[1:] != positions[:-1]]))
+    handles = [snapshot.handles[position] for position in positions[begins].tolist()]
     await _prepare(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_row_ids(handles, projection.meta)
-    physical = np.empty(len(offsets), np.int64)
-    rows_of: list[npt.NDArray[np.int64]] = []
-    places = np.empty(len(offsets), np.int64)  # of each asked row among the rows fetched
-    fetched = 0
-    for position, handle in zip(hit.tolist(), handles, strict=True):
-        mine = fragments == position
-        found = handle.physical(offsets[mine]) if live else offsets[mine]
-        if not live:
-            _check_live(handle, found)
-        physical[mine] = found
-        rows, back = np.unique(found, return_inverse=True)
-        places[mine] = back.reshape(-1) + fetched
-        fetched += len(rows)
-        rows_of.append(rows)
-    if not handles:
-        return in_order(_nothing(projection, schema), places)
+    cuts = [*begins.tolist(), len(rows)]
+    rows_of = []
+    for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
+        mine = rows[start:stop]
+        if live:
+            mine = handle.physical(mine)
+        else:
+            _check_live(handle, mine)
+        rows_of.append(mine)
     files = local_files(snapshot, handles)
     plans = [
-        _take_fragment(snapshot, handle, rows, schema, files)
-        for handle, rows in zip(handles, rows_of, strict=True)
+        _take_fragment(snapshot, handle, mine, wanted, files)
+        for handle, mine in zip(handles, rows_of, strict=True)
     ]
     taken = TakenRows(schema, await snapshot.engine.drive(together(plans), "take"))
 
@@ -211,11 +211,20 @@ def _take_fragment(
     snapshot: Snapshot,
     handle: FragmentHandle,
     rows: npt.NDArray[np.int64],
-    schema: Schema,
+    wanted: Wanted,
     files: Mapping[str, LocalFile],
 ) -> Plan[FragmentTask]:
     cache = snapshot.engine.cache
-    opened = yield from open_fragment(schema, handle.sources, handle.num_physical_rows, cache)
+    key = ("fragment", handle, wanted.key)
+    opened: OpenFragment | None = cache.peek(key)
+    if opened is None:
+        opened = yield from open_fragment(
+            wanted.schema, handle.sources, handle.num_physical_rows, cache
+        )
+        cache.put(key, opened, opened.num_bytes)
+    found = opened.take_now(rows, cache, files)
+    if found is not None:
+        return found
     return (yield from opened.take(rows, cache, guess=snapshot.is_remote, files=files))
 
 
@@ -255,11 +264,11 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     return projection.apply(batch)
 
 
-def in_order(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.Table:
-    """The fetched rows in the order asked for: `places` are positions among them."""
+def in_order(batch: pa.RecordBatch, places: npt.NDArray[np.int64] | None) -> pa.Table:
+    """The fetched rows in the order asked for: `places` are positions among them; None: as is."""
+    table = pa.Table.from_batches([batch])
+    if places is None:
+        return table
     if batch.num_columns == 0:
         return pa.Table.from_batches([empty_columns(len(places))])
-    table = pa.Table.from_batches([batch])
-    if len(places) == table.num_rows and bool((places == np.arange(len(places))).all()):
-        return table
     return table.take(to_arrow(places))

@@ -1,0 +1,31 @@
+"""Arrow batches of special shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no rows; of any types, extension types inside of others too."""
+    arrays = [pa.nulls(0, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def empty_columns(num_rows: int) -> pa.RecordBatch:
+    """A batch of no columns that still knows its number of rows."""
+    struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
+    return pa.RecordBatch.from_struct_array(struct)
+
+
+def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The columns of batches of the same rows in one."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [column for batch in batches for column in batch.columns]
+    schema = pa.schema([field for batch in batches for field in batch.schema])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,62 @@
+"""What a trace is told of files: where the bytes of which column are, rows read by kernels."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from alance.format.layouts.paged_rows import PagedRows
+from alance.io import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from alance.file.columns import OpenColumn
+    from alance.file.fragment import OpenFragment
+    from alance.file.taken import TakenRows
+    from alance.format.field import Field
+
+
+def describe(fragment: OpenFragment) -> None:
+    """Tell the traces that are active which bytes are those of the fragment's columns."""
+    if not trace.num_active:
+        return
+    names = dict(_names(fragment.schema.fields, ""))
+    for one in fragment.leaves:
+        name = names[one.leaf.field.id]
+        trace.describe(one.column.container.path, name, partial(_spans, one.column))
+
+
+def note_rows(taken: TakenRows, begun: float) -> None:
+    """Tell the traces of rows that a kernel reads from local files: one read a file."""
+    recorder = trace.current()
+    if recorder is None:
+        return
+    num_bytes: dict[str, int] = {}
+    for task in taken.tasks:
+        for found in task.leaves.values():
+            if isinstance(found, PagedRows) and not isinstance(found.sources[0], memoryview):
+                path = found.pages[0].place.path
+                num_bytes[path] = num_bytes.get(path, 0) + found.num_bytes
+    for path, size in num_bytes.items():
+        trace.record(
+            [recorder],
+            "get",
+            path,
+            (0, size),
+            ["take"],
+            begun,
+            num_bytes=size,
+            callers=[trace.caller()],
+        )
+
+
+def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
+    """The path of each field at any depth: `a.b`."""
+    for field in fields:
+        yield field.id, prefix + field.name
+        yield from _names(field.children, f"{prefix}{field.name}.")
+
+
+def _spans(column: OpenColumn) -> list[tuple[int, int]]:
+    return [(start, start + size) for page in column.column.pages for start, size in page.buffers]
