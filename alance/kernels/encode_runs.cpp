@@ -1,0 +1,206 @@
+// Runs of equal values: each as its value and a length of one byte; longer runs are cut.
+#include <vector>
+
+#include "encode.hpp"
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t RUN_PART = 255;  // what a length of one byte can say
+
+template <typename T>
+inline T value_at(const uint8_t* data, int64_t i) {
+  return load<T>(data + i * static_cast<int64_t>(sizeof(T)));
+}
+
+// Where the run that begins at `first` ends, `stop` at the latest.
+template <typename T>
+inline int64_t run_end(const uint8_t* data, int64_t first, int64_t stop) {
+  const T value = value_at<T>(data, first);
+  int64_t i = first + 1;
+  while (i < stop && value_at<T>(data, i) == value) ++i;
+  return i;
+}
+
+inline int64_t parts(int64_t length) { return (length + RUN_PART - 1) / RUN_PART; }
+
+// How many of the first `most` values make a chunk: all that are left, or a power of two, of which
+// the runs take at most `max_bytes`.
+template <typename T>
+int64_t chunk_values(const uint8_t* data, int64_t left, int64_t most, int64_t max_bytes) {
+  constexpr int64_t entry_bytes = sizeof(T) + 1;
+  const int64_t window = std::min(left, most);
+  int64_t entries = 0, fits = 2, power = 4;
+  for (int64_t first = 0; first < window;) {
+    const int64_t stop = run_end<T>(data, first, window);
+    for (; power <= stop; power *= 2)
+      if ((entries + parts(power - first)) * entry_bytes <= max_bytes) fits = power;
+    entries += parts(stop - first);
+    if (entries * entry_bytes > max_bytes) return std::min(fits, left);
+    first = stop;
+  }
+  return window;
+}
+
+struct Runs {
+  std::vector<uint8_t> values, lengths;
+  std::vector<int64_t> counts, value_sizes, length_sizes;
+};
+
+template <typename T>
+Runs runs_of(const uint8_t* data, int64_t num_values, int64_t most, int64_t max_bytes) {
+  Runs runs;
+  while (num_values > 0) {
+    const int64_t count = chunk_values<T>(data, num_values, most, max_bytes);
+    const size_t before = runs.lengths.size();
+    for (int64_t first = 0; first < count;) {
+      int64_t stop = run_end<T>(data, first, count);
+      const uint8_t* value = data + first * static_cast<int64_t>(sizeof(T));
+      while (first < stop) {
+        const int64_t part = std::min(stop - first, RUN_PART);
+        runs.values.insert(runs.values.end(), value, value + sizeof(T));
+        runs.lengths.push_back(static_cast<uint8_t>(part));
+        first += part;
+      }
+    }
+    const int64_t entries = static_cast<int64_t>(runs.lengths.size() - before);
+    runs.counts.push_back(count);
+    runs.value_sizes.push_back(entries * static_cast<int64_t>(sizeof(T)));
+    runs.length_sizes.push_back(entries);
+    data += count * static_cast<int64_t>(sizeof(T));
+    num_values -= count;
+  }
+  return runs;
+}
+
+template <typename T>
+Owned<T> owned(const std::vector<T>& from) {
+  Owned<T> out(static_cast<int64_t>(from.size()));
+  std::copy(from.begin(), from.end(), out.data());
+  return out;
+}
+
+// Chunks of at most `most` values, of which the runs take at most `max_bytes`. Gives the values of
+// the runs, their lengths, the values of each chunk, and the bytes of both parts of each chunk.
+nb::tuple encode_runs(Bytes data, int bits, int64_t most, int64_t max_bytes) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    if (most < 2 || (most & (most - 1)) || max_bytes < 2 * 9)
+      corrupt("runs: chunks of " + std::to_string(most) + " values");
+    const int64_t num_values = static_cast<int64_t>(data.size()) * 8 / std::max(bits, 1);
+    Runs runs;
+    switch (bits) {
+      case 8: runs = runs_of<uint8_t>(data.data(), num_values, most, max_bytes); break;
+      case 16: runs = runs_of<uint16_t>(data.data(), num_values, most, max_bytes); break;
+      case 32: runs = runs_of<uint32_t>(data.data(), num_values, most, max_bytes); break;
+      case 64: runs = runs_of<uint64_t>(data.data(), num_values, most, max_bytes); break;
+      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
+    }
+    return std::make_tuple(owned(runs.values), owned(runs.lengths), owned(runs.counts),
+                           owned(runs.value_sizes), owned(runs.length_sizes));
+  };
+  auto [values, lengths, counts, value_sizes, length_sizes] = encode();
+  return nb::make_tuple(values.numpy(), lengths.numpy(), counts.numpy(), value_sizes.numpy(),
+                        length_sizes.numpy());
+}
+
+template <typename T>
+int64_t block_entries(const uint8_t* data, int64_t count) {
+  int64_t entries = 0;
+  for (int64_t first = 0; first < count;) {
+    const int64_t stop = run_end<T>(data, first, count);
+    entries += parts(stop - first);
+    first = stop;
+  }
+  return entries;
+}
+
+template <typename T>
+void write_block(const uint8_t* data, int64_t count, int64_t entries, uint8_t* out) {
+  store<uint64_t>(out, static_cast<uint64_t>(entries) * sizeof(T));
+  uint8_t* values = out + 8;
+  uint8_t* lengths = values + entries * static_cast<int64_t>(sizeof(T));
+  for (int64_t first = 0; first < count;) {
+    const int64_t stop = run_end<T>(data, first, count);
+    const T value = value_at<T>(data, first);
+    while (first < stop) {
+      const int64_t part = std::min(stop - first, RUN_PART);
+      store(values, value);
+      values += sizeof(T);
+      *lengths++ = static_cast<uint8_t>(part);
+      first += part;
+    }
+  }
+}
+
+template <typename T>
+Owned<int64_t> block_sizes(const uint8_t* data, const Pieces& counts) {
+  Owned<int64_t> sizes(counts.num);
+  for (int64_t i = 0; i < counts.num; ++i) {
+    sizes[i] = 8 + block_entries<T>(data, counts[i]) * static_cast<int64_t>(sizeof(T) + 1);
+    data += counts[i] * static_cast<int64_t>(sizeof(T));
+  }
+  return sizes;
+}
+
+template <typename T>
+Owned<uint8_t> blocks(const uint8_t* data, const Pieces& counts, const int64_t* sizes) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.num; ++i) total += sizes[i];
+  Owned<uint8_t> out(total);
+  uint8_t* at = out.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    write_block<T>(data, counts[i], (sizes[i] - 8) / static_cast<int64_t>(sizeof(T) + 1), at);
+    data += counts[i] * static_cast<int64_t>(sizeof(T));
+    at += sizes[i];
+  }
+  return out;
+}
+
+// Bytes of the runs of each chunk as one block: u64 bytes of the values, values, lengths.
+Numpy<int64_t> run_block_sizes(Bytes data, In<int64_t> counts_, int bits) {
+  auto scan = [&] {
+    nb::gil_scoped_release release;
+    Pieces counts(counts_, data, bits, "runs");
+    switch (bits) {
+      case 8: return block_sizes<uint8_t>(data.data(), counts);
+      case 16: return block_sizes<uint16_t>(data.data(), counts);
+      case 32: return block_sizes<uint32_t>(data.data(), counts);
+      case 64: return block_sizes<uint64_t>(data.data(), counts);
+      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
+    }
+  };
+  return scan().numpy();
+}
+
+// The blocks themselves.
+Numpy<uint8_t> run_blocks(Bytes data, In<int64_t> counts_, int bits) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    Pieces counts(counts_, data, bits, "runs");
+    auto write = [&]<typename T>(T) {
+      Owned<int64_t> sizes = block_sizes<T>(data.data(), counts);
+      return blocks<T>(data.data(), counts, sizes.data());
+    };
+    switch (bits) {
+      case 8: return write(uint8_t{});
+      case 16: return write(uint16_t{});
+      case 32: return write(uint32_t{});
+      case 64: return write(uint64_t{});
+      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
+    }
+  };
+  return encode().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_runs(nanobind::module_& m) {
+  using namespace alance;
+  m.def("encode_runs", &encode_runs, nb::arg("data"), nb::arg("bits"), nb::arg("most"),
+        nb::arg("max_bytes"));
+  m.def("run_block_sizes", &run_block_sizes, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+  m.def("run_blocks", &run_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+}
