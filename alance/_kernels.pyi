@@ -397,3 +397,68 @@ def take_rows(
     npt.NDArray[np.int64] | None,
     npt.NDArray[np.uint8] | None,
 ]: ...
+
+# --- encode_bitpacking.cpp ---
+
+def pack_inline(
+    data: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+    baseline: bool = False,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def pack_blocks(
+    data: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    bits: int,
+    width: int,
+    baseline: bool = False,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+
+# --- encode_statistics.cpp ---
+
+def widths_and_runs(
+    data: npt.NDArray[np.uint8], bits: int
+) -> tuple[npt.NDArray[np.uint8], int]: ...
+def run_entries(data: npt.NDArray[np.uint8], bits: int, limit: int) -> int: ...
+
+# --- encode_runs.cpp ---
+
+def encode_runs(
+    data: npt.NDArray[np.uint8], bits: int, most: int, max_bytes: int
+) -> tuple[
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]: ...
+def run_block_sizes(
+    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
+) -> npt.NDArray[np.int64]: ...
+def run_blocks(
+    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
+) -> npt.NDArray[np.uint8]: ...
+
+# --- encode_streams.cpp ---
+
+def cut_bits(
+    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def split_bytes(
+    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
+) -> npt.NDArray[np.uint8]: ...
+def zip_columns(
+    columns: list[npt.NDArray[np.uint8]], bits: npt.NDArray[np.int64], num_rows: int
+) -> npt.NDArray[np.uint8]: ...
+def zip_rows(
+    columns: list[npt.NDArray[np.uint8]],
+    offsets: list[npt.NDArray[np.int64]],
+    wire: npt.NDArray[np.int64],
+    num_rows: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
+# --- encode_lz4.cpp ---
+
+def encode_lz4(
+    data: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
