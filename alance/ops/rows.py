@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.fragment import open_fragment
+from alance.file.tracing import describe
 from alance.format.numbers import as_mask, to_arrow
+from alance.ops.handle import local_files
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
+TAKEN_SHARE: Final = 16  # of one row in so many, taking from a file is the cheaper way
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +147,15 @@ async def finish(
         rows = np.arange(start, stop, dtype=np.int64)
     opening = open_fragment(late_schema, handle.sources, handle.num_physical_rows, engine.cache)
     opened = await engine.drive(opening, "open files")
+    describe(opened)
     share = (stop - start) / max(1, opened.num_rows)
+    files = local_files([handle])
     sparse = len(rows) * len(opened.leaves) * CHUNK_BYTES <= share * opened.encoded_bytes
+    # From an open file even chunks that are all read cost less than their whole decoding.
+    sparse = sparse or (bool(files) and len(rows) * TAKEN_SHARE <= stop - start)
     reading: Plan[FragmentTask]
     if sparse:
-        reading = opened.take(rows, engine.cache, guess=snapshot.is_remote)
+        reading = opened.take(rows, engine.cache, guess=snapshot.is_remote, files=files)
     else:
         reading = opened.read(start, stop, engine.cache)
     task = await engine.drive(reading, "late columns", bulk=not sparse)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.file.columns import ScanStates
 from alance.file.fragment import open_fragment
+from alance.file.tracing import describe
 from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.ops.rows import RowFilter, finish
@@ -141,6 +142,8 @@ async def _open(
     loads = [
         source.fragment.load(*plan.span_of(source.handle), source.states) for source in sources
     ]
+    for source in sources:
+        describe(source.fragment)
     await engine.drive(together(loads), "page tables")
     return sources
 

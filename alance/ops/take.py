@@ -12,8 +12,11 @@ from alance.errors import InvalidInputError, NotFoundError
 from alance.file.batches import empty_batch, empty_columns, side_by_side
 from alance.file.fragment import open_fragment
 from alance.file.taken import TakenRows
+from alance.file.tracing import describe, note_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
+from alance.io import trace
+from alance.ops.handle import local_files
 from alance.ops.rows import with_meta
 from alance.versioning.load import all_of
 
@@ -142,7 +145,7 @@ async def take_located(
         else:
             _check_live(handle, mine)
         rows_of.append(mine)
-    files = local_files(snapshot, handles)
+    files = local_files(handles)
     plans = [
         _take_fragment(snapshot, handle, mine, wanted, files)
         for handle, mine in zip(handles, rows_of, strict=True)
@@ -154,7 +157,10 @@ async def take_located(
             batch = _with_meta(batch, handles, rows_of, projection)
         return in_order(projection.apply(batch), places)
 
-    return await _decode(snapshot, taken, finish)
+    begun = trace.now()
+    table = await _decode(snapshot, taken, finish)
+    note_rows(taken, begun)
+    return table
 
 
 async def _decode(
@@ -179,17 +185,6 @@ def _all_of(taken: TakenRows) -> pa.RecordBatch:
     batch = taken.decode()
     assert batch is not None
     return batch
-
-
-def local_files(snapshot: Snapshot, handles: Sequence[FragmentHandle]) -> dict[str, LocalFile]:
-    """The data files of fragments that are local and open already, by location."""
-    found: dict[str, LocalFile] = {}
-    for handle in handles:
-        for source in handle.sources:
-            file = snapshot.engine.local_file(source.location)
-            if file is not None:
-                found[source.location] = file
-    return found
 
 
 async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
@@ -222,6 +217,7 @@ def _take_fragment(
             wanted.schema, handle.sources, handle.num_physical_rows, cache
         )
         cache.put(key, opened, opened.num_bytes)
+    describe(opened)
     found = opened.take_now(rows, cache, files)
     if found is not None:
         return found
