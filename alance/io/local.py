@@ -55,14 +55,9 @@ class LocalStore:
         """Begin without descriptors and threads: those of a parent do not work in its child."""
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, soft_limit // 4)))
-        self._pool: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
 
     def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> asyncio.Future[T]:
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(THREADS, "alance-io")
-            return loop.run_in_executor(self._pool, job)
+        return loop.run_in_executor(_threads.executor(), job)
 
     async def _run(self, path: str, job: Callable[[], T]) -> T:
         try:
@@ -215,6 +210,29 @@ class LocalStore:
                 yield meta
             if len(page) < page_size:
                 return
+
+
+class _Threads:
+    """The threads of all local stores of this process: to start one holds the loop up."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin anew: a parent's threads are not in its child."""
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def executor(self) -> ThreadPoolExecutor:
+        """The pool, made when first needed."""
+        with self._lock:
+            if self._executor is None:
+                lifecycle.on_fork(self)
+                self._executor = ThreadPoolExecutor(THREADS, "alance-io")
+            return self._executor
+
+
+_threads: Final = _Threads()
 
 
 class _Tick(threading.local):
