@@ -12,6 +12,7 @@ Source: file format specification, "JSONB".
 from __future__ import annotations
 
 import json
+import math
 import struct
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -65,10 +66,19 @@ def encode(text: str) -> bytes:
     Raises:
         ValueError: it is no JSON.
     """
-    value = json.loads(text, parse_constant=_refuse)
+    value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
     if isinstance(value, list | dict):
         return _container(value, 1)
     return _joined(SCALAR, [_entry(value, 1)], 0)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r} twice")
+    return found
 
 
 def _refuse(name: str) -> object:
@@ -117,4 +127,7 @@ def _number(value: float) -> bytes:
         bits = (value if value > 0 else ~value).bit_length() + signed
         width = next(width for width in (1, 2, 4, 8) if bits <= 8 * width)
         return (b"\x40" if signed else b"\x50") + value.to_bytes(width, "big", signed=signed)
-    return b"\x60" + struct.pack(">d", float(value))
+    number = float(value)
+    if math.isinf(number):
+        raise ValueError("a number beyond those of 64-bit floats")
+    return b"\x60" + struct.pack(">d", number)

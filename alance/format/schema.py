@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.format.field import EXTENSION_METADATA, EXTENSION_NAME, Field
+from alance.format.field import EXTENSION_METADATA, EXTENSION_NAME, JSON, Field
 from alance.format.proto import file_pb2
 from alance.format.types import is_nested, logical_type
 
@@ -200,10 +200,13 @@ def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> No
     metadata = {key.decode(): value for key, value in (one.metadata or {}).items()}
     arrow = one.type
     if isinstance(arrow, pa.BaseExtensionType):
-        metadata[EXTENSION_NAME] = arrow.extension_name.encode()
-        metadata[EXTENSION_METADATA] = arrow.__arrow_ext_serialize__()
+        is_json = arrow.extension_name == "arrow.json"
+        metadata[EXTENSION_NAME] = JSON.encode() if is_json else arrow.extension_name.encode()
+        # Extension types of Arrow itself do not say their parameters in Python; most have none.
+        serialize = getattr(arrow, "__arrow_ext_serialize__", bytes)
+        metadata[EXTENSION_METADATA] = serialize()
         arrow = arrow.storage_type
-    name = logical_type(arrow)
+    name = "json" if metadata.get(EXTENSION_NAME) == JSON.encode() else logical_type(arrow)
     message = file_pb2.Field(
         name=one.name,
         id=len(messages),

@@ -148,13 +148,16 @@ def _fixed_size_list(array: pa.Array, valid: Mask | None, where: str) -> FixedSi
     if valid is None:
         valid = validity_of(array)
     item_valid = validity_of(items)
-    if item_valid is not None and valid is not None:
-        # Items of lists that are null themselves do not matter.
-        item_valid |= np.repeat(~valid, dimension)
     bits = None
-    if item_valid is not None and not item_valid.all():
+    if item_valid is not None and not _all_valid(item_valid, valid, dimension):
         bits = np.packbits(item_valid, bitorder="little")
     return FixedSizeListBlock(dimension, block_of(items, item_valid, where), bits)
+
+
+def _all_valid(item_valid: Mask, valid: Mask | None, dimension: int) -> bool:
+    """Whether the only null items are those of lists that are null themselves."""
+    rows = item_valid.reshape(-1, dimension).all(axis=1)
+    return bool((rows if valid is None else rows | ~valid).all())
 
 
 def _struct(array: pa.Array, valid: Mask | None, where: str) -> StructBlock:

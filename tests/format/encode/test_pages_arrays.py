@@ -5,22 +5,22 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.encode.arrays import leaf_values
-from alance.format.layouts.fields import assemble
+from alance.format.encode.rows import cut_entries, join, split, values_bytes
+from alance.format.layouts.base import PageValues, max_definition
+from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.schema import Schema
 from tests.reference import types
 
 if TYPE_CHECKING:
     from alance.format.field import Field
-
-
-NO_NULLS_INSIDE: tuple[str, ...] = ()
 
 
 def field_of(array: pa.Array, metadata: dict[str, str] | None = None) -> Field:
@@ -45,6 +45,195 @@ def check(array: pa.Array, metadata: dict[str, str] | None = None) -> None:
 @pytest.mark.parametrize("name", list(types.TYPES))
 @pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
 def test_types(name: str, nulls: float) -> None:
-    if name in NO_NULLS_INSIDE and nulls:
-        return
     check(types.column(name, 90, nulls))
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> pa.Array:
+    """Any type of `types.TYPES`, cut out of a longer array, at times inside structs and lists."""
+    name = draw(st.sampled_from(list(types.TYPES)))
+    count = draw(st.sampled_from([0, 1, 3, 40, 200]))
+    nulls = draw(st.sampled_from([0.0, 0.2, 0.9]))
+    array = types.column(name, count + 7, nulls, draw(st.integers(0, 5)))
+    for _ in range(draw(st.integers(0, 2))):
+        array = around(draw, array)
+    start = draw(st.integers(0, min(3, len(array))))
+    return array.slice(start, draw(st.integers(0, len(array) - start)))
+
+
+def around(draw: st.DrawFn, array: pa.Array) -> pa.Array:
+    """The array inside a struct or list whose nulls have values under them."""
+    rng = random.Random(draw(st.integers(0, 99)))
+    if draw(st.booleans()):
+        mask = pa.array([rng.random() < 0.2 for _ in range(len(array))])
+        names = ["a", "b"]
+        return pa.StructArray.from_arrays([array, array], names, mask=mask)
+    if "fixed_size_list<item: struct" in str(array.type):
+        return array
+    offsets = [0]
+    while offsets[-1] < len(array):
+        offsets.append(min(len(array), offsets[-1] + rng.choice([0, 0, 1, 2, 9])))
+    large = draw(st.booleans())
+    mask = pa.array([rng.random() < 0.2 for _ in offsets[1:]], pa.bool_())
+    make = pa.LargeListArray if large else pa.ListArray
+    ends = pa.array(offsets, pa.int64() if large else pa.int32())
+    return make.from_arrays(ends, array, mask=mask if len(mask) else None)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(arrays())
+def test_any_array(array: pa.Array) -> None:
+    found = there_and_back(array)
+    found.validate(full=True)
+    assert found.type == array.type
+    assert repr(found.to_pylist()) == repr(array.to_pylist())
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(arrays(), st.integers(0, 50), st.sampled_from([1, 100, 2000]))
+def test_joined_and_split(array: pa.Array, first: int, max_bytes: int) -> None:
+    """Rows in parts, joined and cut elsewhere, are the same rows."""
+    field = field_of(array)
+    first = min(first, len(array))
+    parts = [leaf_values(field, part) for part in (array[:first], array[first:]) if len(part)]
+    if not parts:
+        return
+    pages = {}
+    for leaf in leaf_columns(field):
+        rows = join([part[leaf.field.id] for part in parts])
+        pages[leaf.field.id] = split(rows, max_bytes, multiple=leaf.multiplier)
+        for page in pages[leaf.field.id]:
+            assert page.num_rows == leaf.multiplier or values_bytes(page) <= 2 * max_bytes + 4000
+            assert page.num_rows % leaf.multiplier == 0
+        assert sum(page.num_rows for page in pages[leaf.field.id]) == rows.num_rows
+        assert_exact_layers(pages[leaf.field.id])
+    found = assemble(field, pages, len(array))
+    assert repr(found.to_pylist()) == repr(array.to_pylist())
+
+
+def assert_exact_layers(pages: list[PageValues]) -> None:
+    """Every level that the layers promise occurs."""
+    for page in pages:
+        highest = max_definition(page.layers)
+        if highest == 0:
+            assert page.definition is None
+        else:
+            assert len(np.unique(page.definition[page.definition > 0])) == highest
+
+
+def test_empty_lists_are_cut_by_entries() -> None:
+    array = pa.array([[1, 2], [], [], None, [3], [], [4, 5, 6, 7]], pa.list_(pa.int8()))
+    (page,) = leaf_values(field_of(array), array).values()
+    parts = cut_entries(page, 3)
+    assert [len(part.rep) for part in parts] == [3, 3, 1, 4]
+    found = assemble(field_of(array), {1: parts}, len(array))
+    assert found.to_pylist() == array.to_pylist()
+
+
+DICTIONARY = pa.dictionary(pa.int8(), pa.string())
+
+
+def test_dictionaries_of_batches_are_joined() -> None:
+    one = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["x", "y"])
+    other = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), ["y", "z"])
+    field = field_of(one)
+    parts = [leaf_values(field, array)[0] for array in (one, other, one)]
+    found = join(parts)
+    assert found.values.items.num_values == 4
+    array = assemble(field, {0: [found]}, 8)
+    assert array.to_pylist() == ["x", "y", None, "z", "y", "x", "y", None]
+
+
+def test_null_items_of_dictionaries_are_nulls() -> None:
+    items = pa.array([None, "b", None, "d"])
+    array = pa.DictionaryArray.from_arrays(pa.array([3, 0, None, 1, 2], pa.int8()), items)
+    (page,) = leaf_values(field_of(array), array).values()
+    assert page.definition.tolist() == [0, 1, 1, 0, 1]
+    assert page.values.items.num_values == 2
+    found = assemble(field_of(array), {0: [page]}, 5)
+    assert found.to_pylist() == ["d", None, None, "b", None]
+
+
+@pytest.mark.parametrize(
+    ("array", "stored"),
+    [
+        (pa.array(["a", None], pa.string_view()), pa.string()),
+        (pa.array([b"a", None], pa.binary_view()), pa.binary()),
+        (pa.array(["a", None], pa.large_string()), pa.string()),
+        (pa.array(["a", None, "a"]).dictionary_encode(), pa.string()),
+        (pa.array(["a", None, "a"]), DICTIONARY),
+        (pa.array([1, None], pa.int64()), pa.int16()),
+        (
+            pa.array([[1.0, 2.0], None], pa.list_(pa.field("x", pa.float32(), nullable=False), 2)),
+            pa.list_(pa.float32(), 2),
+        ),
+    ],
+)
+def test_other_types_are_cast(array: pa.Array, stored: pa.DataType) -> None:
+    field = Schema.from_arrow(pa.schema([pa.field("c", stored)])).fields[0]
+    pages = {key: [page] for key, page in leaf_values(field, array).items()}
+    found = assemble(field, pages, len(array))
+    assert found.type == stored
+    assert found.to_pylist() == array.to_pylist()
+
+
+def test_json() -> None:
+    texts = ['{"b":1,"a":[true,null,-3,2.5]}', None, '"x"', "0", "[]", "18446744073709551615"]
+    array = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts))
+    found = there_and_back(array)
+    assert found.type == pa.json_()
+    assert found.to_pylist() == ['{"a":[true,null,-3,2.5],"b":1}', *texts[1:]]
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", '{"a":1,"a":2}', "1e400", "[" * 200 + "]" * 200, ""])
+def test_text_that_is_no_json(text: str) -> None:
+    bad = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", text]))
+    with pytest.raises(InvalidInputError, match="row 1 is no JSON"):
+        leaf_values(field_of(bad), bad)
+
+
+PACKED = {"lance-encoding:packed": "true"}
+
+
+def test_packed_structs() -> None:
+    rows = [{"a": 1, "b": "x"}, None, {"a": 3, "b": ""}]
+    array = pa.array(rows, pa.struct([("a", pa.int32()), ("b", pa.string())]))
+    assert there_and_back(array, PACKED).to_pylist() == rows
+    bad = pa.array([{"a": 1}, {"a": None}], pa.struct([("a", pa.int32())]))
+    with pytest.raises(InvalidInputError, match=r"c\.a.*null in row 1"):
+        leaf_values(field_of(bad, PACKED), bad)
+
+
+@pytest.mark.parametrize("arrow", [pa.bool_(), pa.struct([("x", pa.int8())])])
+def test_packed_structs_refuse_children(arrow: pa.DataType) -> None:
+    array = pa.nulls(2, pa.struct([("a", arrow)]))
+    with pytest.raises(UnsupportedError, match="packed structs hold no"):
+        leaf_values(field_of(array, PACKED), array)
+
+
+def test_empty_structs() -> None:
+    array = pa.array([{}, {}, {}], pa.struct([]))
+    assert there_and_back(array).to_pylist() == [{}, {}, {}]
+    nested = pa.array([[{}], None, [], [{}, {}]], pa.list_(pa.struct([])))
+    assert there_and_back(nested).to_pylist() == nested.to_pylist()
+    bad = pa.array([{}, None], pa.struct([]))
+    with pytest.raises(InvalidInputError, match="never null"):
+        leaf_values(field_of(bad), bad)
+
+
+def test_another_type() -> None:
+    field = field_of(pa.array([[1]], pa.list_(pa.int32())))
+    with pytest.raises(InvalidInputError, match="is expected"):
+        leaf_values(field, pa.array([1, 2]))
+    with pytest.raises(InvalidInputError, match="is expected"):
+        leaf_values(field, pa.array([["x"]]))
+    field = field_of(pa.array([{"a": 1}]))
+    with pytest.raises(InvalidInputError, match="children"):
+        leaf_values(field, pa.array([{"b": 1}]))
+
+
+def test_children_in_another_order() -> None:
+    field = field_of(pa.array([{"a": 1, "b": "x"}]))
+    pages = leaf_values(field, pa.array([{"b": "x", "a": 1}]))
+    found = assemble(field, {key: [page] for key, page in pages.items()}, 1)
+    assert found.to_pylist() == [{"a": 1, "b": "x"}]
