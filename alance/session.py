@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 
 from alance.errors import InvalidInputError
 from alance.io.cache import SearchCache
+from alance.io.disk_cache import DiskCache
+from alance.io.disk_store import DiskStore
 from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
 IO_BUFFER_BYTES: Final = 256 << 20  # fetched and not yet decoded bytes of one scan
+CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred very wide ones
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
 
@@ -39,6 +42,15 @@ class Session:
         block_cache_bytes: budget of the block cache: data of remote stores that takes of many
             concurrent callers asked for. Scans and single callers do not fill it.
         decode_threads: threads that decode; None: one a processor, at most 8.
+        cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of
+            remote tables outlive the process there, checksummed, so that a take in a new process
+            costs two rounds, LIST and data. Processes may share it. Its bytes are those of the
+            tables, not encrypted, and readable by its owner only; whoever may read the folder
+            needs no right to read them from the store. None: nothing is kept.
+        cache_dir_bytes: bound of that folder; what was used longest ago is removed first.
+        trust_versions: a version asked for by number is taken from the disk cache without asking
+            the store, which saves a round. Only where no table is ever deleted and made again at
+            the same place: the old one would be seen there.
     """
 
     def __init__(
@@ -49,8 +61,12 @@ class Session:
         io_buffer_bytes: int = IO_BUFFER_BYTES,
         block_cache_bytes: int = BLOCK_CACHE_BYTES,
         decode_threads: int | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_dir_bytes: int = CACHE_DIR_BYTES,
+        trust_versions: bool = False,
     ) -> None:
         for name, value in (
+            ("cache_dir_bytes", cache_dir_bytes),
             ("cache_bytes", cache_bytes),
             ("io_buffer_bytes", io_buffer_bytes),
             ("block_cache_bytes", block_cache_bytes),
@@ -64,6 +80,8 @@ class Session:
         self._cache_bytes = cache_bytes
         self._block_cache_bytes = block_cache_bytes
         self._max_requests = max_requests
+        self._disk = None if cache_dir is None else DiskStore(cache_dir, cache_dir_bytes)
+        self._trust_versions = trust_versions
         self._decode_threads = decode_threads or min(8, os.cpu_count() or 1)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,7 +106,10 @@ class Session:
                 io_buffer_bytes=self.io_buffer_bytes,
                 block_cache_bytes=self._block_cache_bytes,
             )
-            cache = SearchCache(self._cache_bytes)
+            kept = None
+            if self._disk is not None:
+                kept = DiskCache(self._disk, registry, trusts_versions=self._trust_versions)
+            cache = SearchCache(self._cache_bytes, kept)
             self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))
             self._loop = loop
         elif self._loop is not loop:
@@ -102,6 +123,12 @@ class Session:
         """Hits, misses and bytes of the search cache."""
         return self.engine.cache.stats
 
+    async def clear_disk_cache(self) -> None:
+        """Empty `cache_dir`, for all processes that share it; removing the folder does so too."""
+        kept = self.engine.cache.kept
+        if kept is not None:
+            await kept.clear()
+
     @classmethod
     def of_loop(cls) -> Session:
         """The running loop's own session, made when first asked for."""
@@ -112,11 +139,16 @@ class Session:
         return session
 
     async def aclose(self) -> None:
-        """Cancel what is under way, wait for it, and stop the threads. May be called twice."""
+        """Cancel what is under way, wait for it, write out the disk cache, and stop the threads.
+
+        May be called twice.
+        """
         self._closed = True
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.scheduler.aclose()
+            if engine.cache.kept is not None:
+                await engine.cache.kept.flush()
             await engine.pool.aclose()
 
     async def __aenter__(self) -> Session:

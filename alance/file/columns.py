@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from alance.errors import AlanceError
+from alance.file.recall import first_ranges, kept_by, noted, recalled
 from alance.format.layouts import page_layout
 from alance.format.plans import together
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.file.recall import Kept
     from alance.format.container import Column, Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
@@ -39,6 +41,7 @@ class ScanStates:
 
     def __init__(self, cache: States) -> None:
         self._cache = cache
+        self.kept = kept_by(cache)
         self._own: dict[Hashable, Any] = {}
 
     def peek(self, key: Hashable) -> Any | None:
@@ -112,9 +115,7 @@ class OpenColumn:
 
     def load_rows(self, rows: npt.NDArray[np.int64], states: States) -> Plan[None]:
         """Plan the states of the pages that hold single rows: one round, none if all are known."""
-        missing = [
-            number for number, _ in self._hit(rows) if states.peek(self._key(number)) is None
-        ]
+        missing = [number for number, _ in self._hit(rows) if self._known(number, states) is None]
         if missing:
             yield from together([self._state(number, states) for number in missing])
 
@@ -127,7 +128,7 @@ class OpenColumn:
         """
         found = []
         for number, mine in self._hit(rows):
-            state: PageState | None = states.peek(self._key(number))
+            state = self._known(number, states)
             if state is None:
                 return None
             try:
@@ -184,30 +185,45 @@ class OpenColumn:
     def _key(self, number: int) -> tuple[str, str, int, int]:
         return ("page", self.container.path, self.column.index, number)
 
-    def _state(self, number: int, states: States) -> Plan[PageState]:
+    def _known(self, number: int, states: States) -> PageState | None:
+        """The state of a page, where the cache or the disk has it."""
         key = self._key(number)
         state: PageState | None = states.peek(key)
+        if state is None and (kept := self._kept(states)) is not None:
+            state = recalled(lambda: self.layout(number).load(), self.container.path, kept)
+            if state is not None:
+                states.put(key, state, state.num_bytes)
+        return state
+
+    def _kept(self, states: States) -> Kept | None:
+        """What outlives the process; a small file is kept whole with its tail."""
+        return None if self.container.is_whole else kept_by(states)
+
+    def _state(self, number: int, states: States) -> Plan[PageState]:
+        state = self._known(number, states)
         if state is None:
             try:
-                state = yield from self.layout(number).load()
+                state = yield from noted(self.layout(number).load(), self._kept(states))
             except AlanceError as error:
                 self._add_place(error, number)
                 raise
-            states.put(key, state, state.num_bytes)
+            states.put(self._key(number), state, state.num_bytes)
         return state
 
     def _take_page(
         self, number: int, rows: npt.NDArray[np.int64], states: States, guess: bool
     ) -> Plan[DecodeTask]:
-        key = self._key(number)
-        state: PageState | None = states.peek(key)
+        state = self._known(number, states)
         layout = self.layout(number)
         try:
             if state is None and not guess:
                 state = yield from self._state(number, states)
             if state is None:
-                state, task = yield from layout.load_and_take(rows)
-                states.put(key, state, state.num_bytes)
+                both, kept = layout.load_and_take(rows), self._kept(states)
+                if kept is not None:
+                    both = noted(both, kept, first_ranges(layout.load()))
+                state, task = yield from both
+                states.put(self._key(number), state, state.num_bytes)
                 return task
             return (yield from layout.take(state, rows))
         except AlanceError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.file.columns import OpenColumn, States
+from alance.file.recall import kept_by, noted, recalled
 from alance.format.container import TAIL_BYTES, Container, open_container
 from alance.format.plans import cut
 
@@ -21,8 +23,14 @@ def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
     """
     container: Container | None = states.peek(("file", path))
     if container is None:
-        container = yield from open_container(path, file_bytes)
-        container = _trimmed(container)
+        kept = kept_by(states)
+        tail = None if kept is None else kept.tail(path)
+        if tail is not None:
+            container = recalled(lambda: open_container(path, file_bytes, tail), path, kept)
+        if container is None:
+            container = _trimmed((yield from open_container(path, file_bytes)))
+            if kept is not None:
+                kept.put(path, container.content_start, file_bytes, container.content)
         states.put(("file", path), container, container.num_bytes)
     return container
 
@@ -38,7 +46,15 @@ def open_columns(
             found[index] = known
     missing = [index for index in dict.fromkeys(indices) if index not in found]
     if missing:
-        for column in (yield from container.read_columns(missing)):
+        columns, kept = [], kept_by(states)
+        if kept is not None:
+            for index in missing:
+                read = partial(container.read_columns, [index])
+                columns += recalled(read, container.path, kept) or []
+        left = [index for index in missing if index not in {one.index for one in columns}]
+        if left:
+            columns += yield from noted(container.read_columns(left), kept)
+        for column in columns:
             opened = found[column.index] = OpenColumn.of(container, column)
             key = ("column", container.path, column.index)
             states.put(key, opened, column.num_bytes)

@@ -16,6 +16,8 @@ from alance.io import trace
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
+    from alance.io.disk_cache import DiskCache
+
 V = TypeVar("V")
 
 
@@ -43,9 +45,11 @@ class SearchCache:
 
     Args:
         max_bytes: budget; 0 keeps nothing. An entry of more than a quarter of it is not kept.
+        kept: where those who learn something look before, and leave its bytes.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
+        self.kept = kept
         self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._loads: dict[Hashable, _Load] = {}
