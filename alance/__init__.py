@@ -24,12 +24,12 @@ from alance.errors import (
 from alance.file_version import FileVersion
 from alance.files import FileReader
 from alance.fragment import DatasetFragment
-from alance.io.trace import Recorder, trace
 from alance.ops.blobs import BlobFile
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.scanner import Scanner
 from alance.session import Session
+from alance.viz.recorder import Recorder, trace
 
 __version__ = "0.1.0"
 

@@ -72,7 +72,7 @@ def _not_kept(blocks: BlockCache, location: str, wanted: Wanteds) -> Wanteds:
     for one in wanted:
         read, number, start, stop = one
         content = blocks.get(location, start, stop)
-        if read.recorder is not None:
+        if read.recorder is not None and blocks.num_bytes:
             trace.look("block cache", found=content is not None, recorder=read.recorder)
         if content is None:
             left.append(one)

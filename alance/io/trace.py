@@ -133,6 +133,12 @@ class Recorder:
         """The columns whose bytes a request was for; none where they are not known."""
         return self.places.of(event.location, event.wanted or ((event.start, event.stop),))
 
+    def is_footer(self, event: RequestEvent) -> bool:
+        """Whether a request was for what stands behind the pages of a data file."""
+        return self.places.is_behind(
+            event.location, event.stop if not event.wanted else event.wanted[-1][1]
+        )
+
     def summary(self) -> str:
         """A table: requests, bytes and time by kind and reason; then rounds, waste, hit rates."""
         return table(self.events, self.totals)

@@ -38,8 +38,11 @@ class Places:
             self._sorted.pop(location, None)
 
     def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
-        """The names whose spans overlap some of these, in the order of the object's bytes."""
-        if location not in self._told:
+        """The names whose spans overlap some of these, in the order of the object's bytes.
+
+        None of bytes that go beyond all spans: those are the end of the file.
+        """
+        if location not in self._told or self.is_behind(location, spans[-1][1]):
             return ()
         starts, reach, names = self._index(location)
         found: dict[str, None] = {}
@@ -47,6 +50,11 @@ class Places:
             first, last = bisect_right(reach, start), bisect_left(starts, stop)
             found.update(dict.fromkeys(names[first:last]))
         return tuple(found)
+
+    def is_behind(self, location: str, stop: int) -> bool:
+        """Whether bytes up to `stop` go beyond all that was told of an object."""
+        reach = self._index(location)[1] if location in self._told else []
+        return bool(reach) and stop > reach[-1]
 
     def _index(self, location: str) -> tuple[list[int], list[int], list[str]]:
         index = self._sorted.get(location)
