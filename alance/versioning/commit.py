@@ -1,0 +1,269 @@
+"""The commit loop: look which versions are newer, rebase, build the next one, create it.
+
+    round 1   data (the caller's), the transaction's file, the versions since: all at once
+    round 2   the manifest, put if absent
+
+Another committer may be first: then rounds follow of looking and putting, with pauses between.
+
+Whoever is cancelled, or crashes, leaves the old version or the new one, and never a part of one:
+the manifest is one object, and all that it names was there before it. Whether a commit that was
+cut off took effect is found out by committing the very same transaction again on the same base:
+where a newer version carries its uuid, that version is returned and nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import (
+    AlanceError,
+    AlreadyExistsError,
+    CommitConflictError,
+    InvalidInputError,
+    RetryableConflictError,
+)
+from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.naming import transaction_name
+from alance.io.tasks import all_of
+from alance.versioning.manifest_store import Created, ManifestStore, transaction_uuid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from alance.format.table.transaction import Transaction
+    from alance.io.engine import Engine
+    from alance.versioning.rules import Rules
+    from alance.versioning.table import Table
+
+MAX_RETRIES: Final = 20
+DETACHED: Final = 1 << 63
+PUTS: Final = 5  # of a transaction's file that the store says is being written
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between the attempts of one commit.
+
+    The bound of a pause doubles from the time that the last attempt took; the pause is drawn
+    evenly between zero and the bound, so that committers that collided once do not so again.
+
+    Attributes:
+        limit_s: of all attempts together; none is begun later.
+        max_pause_s: no pause is longer.
+    """
+
+    limit_s: float = 60.0
+    max_pause_s: float = 5.0
+    uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
+
+    def pause(self, retries: int, attempt_s: float) -> float:
+        """Seconds to wait before the retry after `retries` ones."""
+        slot = min(max(attempt_s, 0.001), 1.0)
+        return self.uniform(0.0, min(self.max_pause_s, slot * 2.0 ** min(retries, 30)))
+
+
+async def commit(
+    engine: Engine,
+    table: Table,
+    transaction: Transaction,
+    *,
+    base: Manifest | None,
+    rules: Rules,
+    manifests: ManifestStore,
+    data: Awaitable[object] | None = None,
+    detached: bool = False,
+    max_retries: int = MAX_RETRIES,
+    backoff: Backoff | None = None,
+) -> Manifest:
+    """Make the next version of a table. Gives its manifest.
+
+    Cost: two rounds where nobody else commits: a PUT of the transaction, a LIST and the caller's
+    data; then the PUT of the manifest. The first commit to a store probes it; see `probe`.
+
+    A cancelled call leaves the old version or the new one; see above.
+
+    Args:
+        base: the version that the transaction was computed from; None: create the table.
+        data: what must be done before the version may be seen, such as uploads of its files.
+            Cancelled where the commit fails first.
+        detached: make a version outside of the table's history, under a random number.
+        max_retries: attempts after the first one, each because another committer was first.
+
+    Raises:
+        AlreadyExistsError: there is a table where one was to be created.
+        RetryableConflictError: run the operation again on the latest version; also where all
+            attempts were lost to others.
+        CommitConflictError: a newer version rules this one out.
+        CommitStateUnknownError: whether the version was made could not be found out.
+        UnsupportedError: the store cannot create an object only if it is absent.
+    """
+    uploads = None if data is None else asyncio.ensure_future(data)
+    run = _Run(engine, table, rules, manifests, transaction, base)
+    try:
+        _check(transaction, base, detached=detached)
+        if detached:
+            return await run.detached(uploads)
+        return await run.attached(uploads, max_retries, backoff or Backoff())
+    except (CommitConflictError, AlreadyExistsError):
+        await run.forget_files()
+        raise
+    finally:
+        if uploads is not None:
+            uploads.cancel()
+
+
+def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -> None:
+    version = 0 if base is None else base.version
+    if transaction.read_version not in (0, version):
+        raise InvalidInputError(
+            f"transaction {transaction.uuid}: made from version {transaction.read_version}, to be "
+            f"committed on version {version}; expected the same version"
+        )
+    if base is None and detached:
+        raise InvalidInputError("a detached version needs a version that it is based on")
+    if version >= DETACHED and not detached:
+        raise InvalidInputError(
+            f"version {version} is detached: only detached versions can follow it"
+        )
+
+
+class _Run:
+    """One commit: where it stands after each attempt."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        rules: Rules,
+        manifests: ManifestStore,
+        transaction: Transaction,
+        base: Manifest | None,
+    ) -> None:
+        self._engine = engine
+        self._table = table
+        self._rules = rules
+        self._manifests = manifests
+        self._transaction = transaction
+        self._base = base
+        self._files: list[str] = []  # transaction files written, the one in use last
+
+    async def attached(
+        self, data: Awaitable[object] | None, max_retries: int, backoff: Backoff
+    ) -> Manifest:
+        clock = asyncio.get_running_loop().time
+        start = begun = clock()
+        newer = await self._begin(data)
+        retries = 0
+        while True:
+            known = await self._rebase(newer)
+            if known is not None:
+                return known
+            created = await self._create(1 if self._base is None else self._base.version + 1)
+            if isinstance(created, Manifest):
+                return created
+            now = clock()
+            pause = backoff.pause(retries, now - begun)
+            if retries >= max_retries or now + pause > start + backoff.limit_s:
+                raise RetryableConflictError(
+                    f"dataset {self._table.uri!r}: other committers were first {retries + 1} times "
+                    f"in {now - start:.1f} s"
+                )
+            retries += 1
+            await asyncio.sleep(pause)
+            begun = clock()
+            newer = await self._newer()
+
+    async def detached(self, data: Awaitable[object] | None) -> Manifest:
+        await self._manifests.latest()  # tells how manifests are named
+        await self._together(data)
+        while True:
+            created = await self._create(DETACHED | secrets.randbits(63))
+            if isinstance(created, Manifest):
+                return created
+
+    async def _begin(self, data: Awaitable[object] | None) -> Sequence[Manifest]:
+        """The versions since; meanwhile everything is written that the manifest will name."""
+        found: list[Manifest] = []
+
+        async def look() -> None:
+            found.extend(await self._newer())
+
+        await self._together(data, look())
+        return found
+
+    async def _together(self, data: Awaitable[object] | None, *more: Awaitable[object]) -> None:
+        first = [] if data is None else [data]
+        await all_of([*first, self._manifests.check(), self._write_file(), *more])
+
+    async def _newer(self) -> Sequence[Manifest]:
+        if self._base is not None:
+            return await self._manifests.versions_after(self._base.version)
+        newest = await self._manifests.latest()
+        if newest is None:
+            return ()
+        first = await self._manifests.version(1)
+        if first is not None and transaction_uuid_of(first) == self._transaction.uuid:
+            return (first,)
+        raise AlreadyExistsError(
+            f"dataset {self._table.uri!r}: exists already, its latest version is {newest.version}"
+        )
+
+    async def _rebase(self, newer: Sequence[Manifest]) -> Manifest | None:
+        """Come to stand on the last of the newer versions; gives the one that is ours already."""
+        for manifest in newer:
+            if transaction_uuid_of(manifest) == self._transaction.uuid:
+                return manifest
+        for manifest in newer:
+            assert self._base is not None
+            self._transaction = await self._rules.rebase(self._transaction, manifest, self._base)
+            self._base = manifest
+        return None
+
+    async def _create(self, version: int) -> Manifest | Created:
+        """The manifest of the version made; else what is there instead."""
+        await self._write_file()
+        base, transaction = self._base, self._transaction
+        content = await self._engine.decode(
+            lambda: self._rules.next_manifest(base, transaction, version),
+            0 if base is None else base.num_bytes,
+        )
+        created = await self._manifests.create(version, content, transaction.uuid)
+        if not created.is_ours:
+            return created
+        if created.manifest is not None:
+            return created.manifest
+        return await self._engine.decode(
+            lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
+        )
+
+    async def _write_file(self) -> None:
+        """Write the transaction's file, unless it is there: rebasing may have changed it."""
+        name = transaction_name(self._transaction.read_version, self._transaction.uuid)
+        location = self._table.transaction(name)
+        if self._files and self._files[-1] == location:
+            return
+        self._files.append(location)
+        store, path = self._engine.registry.resolve(location)
+        content = self._rules.transaction_bytes(self._transaction)
+        number = 0
+        while True:
+            try:
+                await store.put(path, content)
+                return
+            except AlreadyExistsError:  # 409: S3 has another put of this name under way, ours
+                number += 1
+                if number == PUTS:
+                    raise
+                await asyncio.sleep(0.05 * 2**number)
+
+    async def forget_files(self) -> None:
+        """Delete the transaction's files of a commit that has failed for good."""
+        with contextlib.suppress(AlanceError):
+            for location in self._files:
+                store, path = self._engine.registry.resolve(location)
+                await store.delete([path])

@@ -1,0 +1,241 @@
+"""Manifests on the store: the newest ones, and a new one that nobody else has written.
+
+Where the store has put-if-absent, the manifest's name is the lock: of all committers that put
+version n + 1, one succeeds. Others see which version is there and build on it.
+
+The versions since a base are found by listing, not by asking for n + 1: after a cleanup version
+n + 1 may be gone while later ones are there, and a commit that takes its place would be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from alance.errors import (
+    AlanceError,
+    CommitConflictError,
+    CorruptFileError,
+    NotFoundError,
+    UnsupportedError,
+)
+from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
+from alance.io.tasks import all_of
+from alance.versioning import load
+from alance.versioning.load import ManifestLocation, load_manifest
+from alance.versioning.probe import check_conditional_puts
+from alance.versioning.settle import Patience, Settled, put_settled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.io.engine import Engine
+    from alance.io.store import Store
+    from alance.versioning.table import Table
+
+AT_ONCE: Final = 64  # manifests read at once
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What came of creating a version.
+
+    Attributes:
+        manifest: of the version as it is there now; None: the bytes that were given.
+    """
+
+    is_ours: bool
+    manifest: Manifest | None = None
+
+
+class ManifestStore(Protocol):
+    """The versions of one table or branch, for a committer."""
+
+    async def check(self) -> None:
+        """Make sure, once a process, that versions can be created safely.
+
+        Raises:
+            UnsupportedError: they cannot.
+        """
+
+    async def latest(self) -> ManifestLocation | None:
+        """The latest version; None: there is no table."""
+
+    async def version(self, version: int) -> Manifest | None:
+        """A version by number; None where it is not there."""
+
+    async def versions_after(self, base: int) -> Sequence[Manifest]:
+        """The versions after `base`, oldest first, without a gap.
+
+        Raises:
+            CommitConflictError: one of them has been cleaned up.
+        """
+
+    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+        """Write a version's manifest, unless there is one.
+
+        Raises:
+            StoreError: the store refused; the version was not made.
+            CommitStateUnknownError: whether it was made could not be found out.
+        """
+
+
+def transaction_uuid_of(manifest: Manifest) -> str | None:
+    """The uuid of the transaction that made a version; None where it is not told."""
+    if manifest.transaction is not None:
+        return str(manifest.transaction.uuid)
+    name: str = manifest.message.transaction_file
+    return name.removesuffix(".txn").partition("-")[2] or None
+
+
+class ConditionalManifests:
+    """Manifests on a store that has put-if-absent.
+
+    Args:
+        scheme: of the names, for a table without versions; a table keeps what it has.
+        is_safe: the caller has made sure that nobody else writes; the store is not probed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        *,
+        scheme: NamingScheme | None = None,
+        patience: Patience | None = None,
+        is_safe: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._table = table
+        self._scheme = scheme
+        self._patience = patience or Patience()
+        self._is_safe = is_safe
+
+    @property
+    def scheme(self) -> NamingScheme:
+        """How manifests are named here, as far as it is known."""
+        return self._scheme or NamingScheme.V2
+
+    def location(self, version: int) -> str:
+        """Location of a version's manifest.
+
+        Raises:
+            UnsupportedError: a detached version of a table with V1 names, which would break it.
+        """
+        if version >> 63 and self.scheme is NamingScheme.V1:
+            raise UnsupportedError(
+                f"dataset {self._table.uri!r}: no detached versions beside manifests with V1 names"
+            )
+        return self._table.manifest(manifest_name(version, self.scheme))
+
+    async def check(self) -> None:
+        """Probe the store; see `check_conditional_puts` for the cost."""
+        if not self._is_safe:
+            store, path = self._engine.registry.resolve(self._table.folder(TRANSACTIONS))
+            await check_conditional_puts(store, path, self._patience)
+
+    async def latest(self) -> ManifestLocation | None:
+        """The latest version. Cost: one LIST, whole for V1 names and stores without order."""
+        try:
+            found = await load.latest(self._engine, self._table)
+        except NotFoundError:
+            return None
+        self._scheme = found.scheme
+        return found
+
+    async def version(self, version: int) -> Manifest | None:
+        """A version by number. Cost: one GET."""
+        where = ManifestLocation(version, self.location(version), None, self.scheme)
+        try:
+            return await load_manifest(self._engine, where)
+        except NotFoundError:
+            return None
+
+    async def versions_after(self, base: int) -> Sequence[Manifest]:
+        """The versions after `base`. Cost: one LIST, then all manifests at once."""
+        newest = await self.latest()
+        if newest is None or newest.version <= base:
+            return ()
+        return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
+
+    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+        """Put a version's manifest if it is absent. Cost: one PUT; settled by GETs where needed."""
+        location = self.location(version)
+        store, path = self._engine.registry.resolve(location)
+        return await create_manifest(
+            self._engine, store, path, content, transaction_uuid, self._patience
+        )
+
+
+async def create_manifest(
+    engine: Engine,
+    store: Store,
+    path: str,
+    content: bytes,
+    transaction_uuid: str,
+    patience: Patience,
+) -> Created:
+    """Put a manifest if it is absent, and tell whose is there; see `put_settled`."""
+    found: Manifest | None = None
+
+    async def whose() -> Settled:
+        nonlocal found
+        read = await engine.scheduler.read_all(store.root + path, reason="whose manifest")
+        if read == content:
+            return Settled.OURS
+        try:
+            found = parse_manifest(read, store.root + path)
+        except (CorruptFileError, UnsupportedError):
+            return Settled.THEIRS  # reading it on the next round tells what is wrong
+        is_ours = transaction_uuid_of(found) == transaction_uuid
+        return Settled.OURS if is_ours else Settled.THEIRS
+
+    settled = await put_settled(
+        lambda: store.put(path, content, if_absent=True),
+        whose,
+        f"manifest {store.root}{path}",
+        patience,
+        at_once=store.profile.kind in ("local", "memory"),
+    )
+    return Created(settled is Settled.OURS, found)
+
+
+async def load_all(
+    engine: Engine, table: Table, first: int, newest: ManifestLocation, scheme: NamingScheme
+) -> list[Manifest]:
+    """The manifests of the versions `first` to `newest`. Cost: a GET each, many at once.
+
+    Raises:
+        CommitConflictError: one has been cleaned up.
+    """
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(version: int) -> Manifest:
+        where = newest
+        if version != newest.version:
+            name = table.manifest(manifest_name(version, scheme))
+            where = ManifestLocation(version, name, None, scheme)
+        async with limit:
+            try:
+                return await load_manifest(engine, where, keep=False)
+            except NotFoundError as error:
+                raise gone(table, version, newest.version) from error
+
+    found = await all_of(one(version) for version in range(first, newest.version + 1))
+    for version, manifest in enumerate(found, first):
+        if manifest.version != version:
+            raise CorruptFileError(
+                f"dataset {table.uri!r}: the manifest of version {version} says that it is "
+                f"version {manifest.version}"
+            )
+    return found
+
+
+def gone(table: Table, version: int, newest: int) -> AlanceError:
+    """The error of a commit that would have to look at a version that is no more."""
+    return CommitConflictError(
+        f"dataset {table.uri!r}: version {version} has been cleaned up, so that what it did cannot "
+        f"be checked; the latest version is {newest}, open that one"
+    )
