@@ -143,7 +143,7 @@ class FileReader:
 
         task = await engine.drive(plan(), "take")
         return await engine.decode(
-            lambda: in_order([task.decode()], places.reshape(-1)), task.num_bytes
+            lambda: in_order(task.decode(), places.reshape(-1)), task.num_bytes
         )
 
     async def to_batches(

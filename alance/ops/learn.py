@@ -17,8 +17,8 @@ from alance.format.numbers import as_numbers
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
+from alance.io.tasks import all_of
 from alance.ops.projection import CREATED_AT, ROW_ID, UPDATED_AT
-from alance.versioning.load import all_of
 from alance.versioning.sidecars import load_external
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError
+from alance.io.tasks import all_of
 from alance.ops.handle import FragmentHandle
 from alance.ops.learn import learn_rows_and_sizes, learn_values
 from alance.ops.projection import ROW_ID, project
-from alance.versioning.load import all_of
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
 
 if TYPE_CHECKING:

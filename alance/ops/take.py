@@ -16,9 +16,9 @@ from alance.file.tracing import describe, note_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
 from alance.io import trace
+from alance.io.tasks import all_of
 from alance.ops.handle import local_files
 from alance.ops.rows import with_meta
-from alance.versioning.load import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,6 @@ LIST, stopped at its first entry, and one GET.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,9 +14,11 @@ from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
+from alance.versioning.kept import TRUSTED, keep_object, read_tagged, recall_object
+from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Mapping
     from datetime import datetime
 
     from alance.io.engine import Engine
@@ -35,6 +36,7 @@ class ManifestLocation:
     Attributes:
         num_bytes: None where no listing told it.
         state: what changes when the object does; None: unknown, so that it is not cached.
+        e_tag: of the object, where a listing told a strong one.
     """
 
     version: int
@@ -42,6 +44,12 @@ class ManifestLocation:
     num_bytes: int | None
     scheme: NamingScheme
     state: Hashable = None
+    e_tag: str | None = None
+
+    @property
+    def entity(self) -> str | None:
+        """What the disk cache knows the object by; None: it does not."""
+        return None if self.e_tag is None else f"manifest of {self.num_bytes} bytes, {self.e_tag}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +86,6 @@ class VersionInfo:
             manifest.timestamp,
             {name: str(value) for name, value in totals.items()},
         )
-
-
-async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all, in order; at the first failure the others are cancelled and awaited."""
-    tasks = [asyncio.ensure_future(one) for one in awaitables]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 async def read_object(
@@ -154,23 +150,40 @@ def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
     if parsed is None or parsed.is_detached:
         return None
     state = (entry.num_bytes, entry.e_tag or entry.last_modified)
-    return ManifestLocation(parsed.version, entry.path, entry.num_bytes, parsed.scheme, state)
+    e_tag = None if (entry.e_tag or "W/").startswith("W/") else entry.e_tag
+    return ManifestLocation(
+        parsed.version, entry.path, entry.num_bytes, parsed.scheme, state, e_tag
+    )
 
 
 async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool = True) -> Manifest:
-    """A manifest. Cost: one GET, or none where the cache has it and a listing confirmed it.
+    """A manifest. Cost: one GET, or none where a cache has it and a listing confirmed it.
 
     Args:
-        keep: leave it in the cache.
+        keep: leave it in the caches.
 
     Raises:
         NotFoundError: no such object.
         CorruptFileError, UnsupportedError: see `parse_manifest`.
     """
 
+    def parse(content: memoryview) -> Manifest:
+        return parse_manifest(content, where.location)
+
     async def load() -> Manifest:
-        content = await read_object(engine, where.location, where.num_bytes, "manifest")
-        return await engine.decode(lambda: parse_manifest(content, where.location), len(content))
+        found = await recall_object(engine, where.location, where.entity, parse)
+        if found is not None:
+            return found
+        content, is_it = await read_tagged(
+            engine,
+            where.location,
+            where.e_tag,
+            lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
+        )
+        manifest = await engine.decode(lambda: parse(content), len(content))
+        if keep and is_it:
+            keep_object(engine, where.location, where.entity, content)
+        return manifest
 
     if where.state is None:
         return await load()

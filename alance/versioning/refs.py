@@ -16,7 +16,8 @@ from alance.format.table.refs import (
     parse_ref_file_name,
     parse_tag,
 )
-from alance.versioning.load import all_of, read_object
+from alance.io.tasks import all_of
+from alance.versioning.load import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
