@@ -1,0 +1,69 @@
+"""Encoded values decoded again by alance's own codecs: what tests of the encoder compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.file_version import FileVersion
+from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
+from alance.format.codecs.base import ChunkBuffers
+from alance.format.encode.base import Hints
+from alance.format.encode.values import block_values, mini_block_values, per_value
+
+if TYPE_CHECKING:
+    from alance.format.blocks import Block
+    from alance.format.encode.base import MiniBlockValues
+
+
+def hints(version: str = "2.1", **keys: str) -> Hints:
+    """Hints with the keys `lance-encoding:*`, dashes written as underscores."""
+    metadata = {f"lance-encoding:{key.replace('_', '-')}": text for key, text in keys.items()}
+    return Hints(FileVersion.parse(version), metadata)
+
+
+def chunks_of(values: MiniBlockValues) -> ChunkBuffers:
+    """The chunks where their buffers stand in one array."""
+    starts = np.zeros_like(values.sizes)
+    before = 0
+    for b, buffer in enumerate(values.buffers):
+        assert values.sizes[b].sum() == len(buffer)
+        starts[b] = before + np.cumsum(values.sizes[b]) - values.sizes[b]
+        before += len(buffer)
+    return ChunkBuffers(np.concatenate(values.buffers), starts, values.sizes, values.counts)
+
+
+def check_chunks(values: MiniBlockValues, num_values: int, version: FileVersion) -> None:
+    """That the chunks are what a layout can say."""
+    assert values.sizes.shape == (len(values.buffers), len(values.counts))
+    assert values.counts.sum() == num_values
+    full = values.counts[:-1]
+    assert np.all((full >= 2) & (full & (full - 1) == 0))
+    assert values.counts.max(initial=0) <= 4096
+    if version < FileVersion.V2_2:
+        assert values.sizes.sum(axis=0).max(initial=0) <= 32000
+
+
+def through_chunks(values: Block, asked: Hints) -> tuple[MiniBlockValues, Block]:
+    """The chunks of some values, and what they decode to."""
+    encoded = mini_block_values(values, asked)
+    check_chunks(encoded, values.num_values, asked.version)
+    codec = mini_block_codec(encoded.encoding)
+    assert codec.num_buffers == len(encoded.buffers)
+    return encoded, codec.decode_chunks(chunks_of(encoded))
+
+
+def through_rows(values: Block, asked: Hints) -> tuple[str, Block]:
+    """The name of the codec of some zipped values, and what they decode to."""
+    encoding, encoded = per_value(values, asked)
+    assert encoded.num_values == values.num_values
+    codec = per_value_codec(encoding, version=asked.version)
+    return encoding.WhichOneof("compression") or "", codec.decode_values(encoded)
+
+
+def through_block(values: Block, asked: Hints) -> tuple[str, Block]:
+    """The name of the codec of a dictionary, and what it decodes to."""
+    encoding, data = block_values(values, asked)
+    decoded = block_codec(encoding).decode_blocks(ChunkBuffers.of_one(data, values.num_values))
+    return encoding.WhichOneof("compression") or "", decoded
