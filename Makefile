@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := alance tests examples $(wildcard benchmarks)
 
-.PHONY: demo test lint format protos kernels bench fuzz soak clean
+.PHONY: demo test test-browser lint format protos kernels bench fuzz soak clean
 
 $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,12 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/pytest
+	@echo "The tests of pages in a browser did not run: make test-browser"
+
+# Needs a Chromium on the machine (apt-get install chromium); downloads none.
+test-browser: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]"
+	$(BIN)/pytest -m browser tests/viz
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

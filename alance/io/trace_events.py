@@ -28,7 +28,7 @@ class RequestEvent:
     first_byte: float | None = None  # where the store tells
     wanted: tuple[Span, ...] = ()  # what was asked for of it, merged; none: all of it
     callers: tuple[str, ...] = ()  # names of the tasks that it serves
-    retries: int = 0  # attempts that failed before
+    retries: int = 0  # attempts that failed before; the store client's own are not seen
 
     @property
     def num_used(self) -> int:
