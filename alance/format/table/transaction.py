@@ -1,4 +1,4 @@
-"""Transactions as they were committed, read-only: what a version did to the one before it.
+"""Transactions: what a version does to the one before it, from and to bytes.
 
 The same protobuf message lies in the manifest's file and in `_transactions/{name}.txn`.
 
@@ -7,6 +7,7 @@ Source: table format specification, "Transactions".
 
 from __future__ import annotations
 
+import uuid as uuids
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +15,14 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.format.proto import transaction_pb2
+from alance.format.table.naming import transaction_name
+from alance.format.table.operations_meta import OPERATIONS, Unknown
+from alance.format.table.wire import unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from alance.format.table.operations import Operation
 
 MESSAGE_PROPERTY: Final = "__lance_commit_message"
 UNKNOWN: Final = "Unknown"
@@ -24,14 +30,14 @@ UNKNOWN: Final = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What made a version.
+    """What makes a version.
 
     Attributes:
         read_version: the version that the operation was computed from; 0: a creation.
         operation: the operation's name as the format has it (`Append`, `CreateIndex`, ...);
-            `Unknown` for one that this alance does not know.
+            `Unknown` for one that this alance does not know. `change` has the operation itself.
         properties: what the writer's user noted, the commit message among it.
-        message: the protobuf message as it came.
+        message: the protobuf message. Nobody changes it.
     """
 
     read_version: int
@@ -42,9 +48,9 @@ class Transaction:
 
     @classmethod
     def from_protobuf(cls, message: transaction_pb2.Transaction) -> Transaction:
-        """From the message in a manifest's file."""
+        """From the message, which is kept."""
         arm = message.WhichOneof("operation")
-        operation = UNKNOWN if arm is None else "".join(part.title() for part in arm.split("_"))
+        operation = UNKNOWN if arm is None else OPERATIONS[arm].__name__
         return cls(
             message.read_version,
             message.uuid,
@@ -53,10 +59,68 @@ class Transaction:
             message,
         )
 
+    @classmethod
+    def of(
+        cls,
+        change: Operation,
+        *,
+        read_version: int,
+        uuid: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """A new transaction.
+
+        Args:
+            read_version: the version that the operation was computed from; 0: a creation.
+            uuid: None: a new one.
+        """
+        message = transaction_pb2.Transaction(
+            read_version=read_version,
+            uuid=uuid or str(uuids.uuid4()),
+            transaction_properties=dict(properties or {}),
+        )
+        _set_change(message, change)
+        return cls.from_protobuf(message)
+
+    @property
+    def change(self) -> Operation:
+        """The operation, made of the message at each call."""
+        arm = self.message.WhichOneof("operation")
+        if arm is None:
+            return Unknown(extra=unknown_fields(self.message))
+        return OPERATIONS[arm].from_protobuf(getattr(self.message, arm))
+
     @property
     def commit_message(self) -> str | None:
         """The message that the writer's user gave."""
         return self.properties.get(MESSAGE_PROPERTY)
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file inside `_transactions/`."""
+        return transaction_name(self.read_version, self.uuid)
+
+    def with_change(self, change: Operation, *, read_version: int | None = None) -> Transaction:
+        """The same transaction with another operation, and maybe from another version."""
+        message = transaction_pb2.Transaction()
+        message.CopyFrom(self.message)
+        if read_version is not None:
+            message.read_version = read_version
+        _set_change(message, change)
+        return Transaction.from_protobuf(message)
+
+    def to_bytes(self) -> bytes:
+        """The content of its file; also that of its section in a manifest, less the length."""
+        return bytes(self.message.SerializeToString())
+
+
+def _set_change(message: transaction_pb2.Transaction, change: Operation) -> None:
+    if not change.ARM:
+        message.MergeFromString(change.extra)
+        return
+    part = getattr(message, change.ARM)
+    part.SetInParent()  # an operation without content is there nevertheless
+    part.CopyFrom(change.to_protobuf())
 
 
 def parse_transaction(content: bytes | memoryview, where: str) -> Transaction:

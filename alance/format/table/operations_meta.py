@@ -1,0 +1,223 @@
+"""Operations on what lies around the rows: indices, configuration, versions, base paths.
+
+Source: table format specification, "Operations".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from alance.format.proto import table_pb2, transaction_pb2
+from alance.format.table.operations import (
+    Append,
+    DataReplacement,
+    Delete,
+    Merge,
+    Operation,
+    Overwrite,
+    Project,
+    Rewrite,
+    Update,
+)
+from alance.format.table.wire import Wire, unknown_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from google.protobuf.message import Message
+
+_T: Final = transaction_pb2.Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Operation):
+    """Index segments are added and removed.
+
+    Attributes:
+        removed_indices: their UUIDs count.
+    """
+
+    ARM: ClassVar = "create_index"
+    MESSAGE: ClassVar[type[Message]] = _T.CreateIndex
+
+    new_indices: tuple[table_pb2.IndexMetadata, ...] = ()
+    removed_indices: tuple[table_pb2.IndexMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Operation):
+    """An older version becomes the newest."""
+
+    ARM: ClassVar = "restore"
+    MESSAGE: ClassVar[type[Message]] = _T.Restore
+
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveFragments(Operation):
+    """Fragment ids are set aside for a later commit."""
+
+    ARM: ClassVar = "reserve_fragments"
+    MESSAGE: ClassVar[type[Message]] = _T.ReserveFragments
+
+    num_fragments: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMap(Wire):
+    """Changes of a map of strings.
+
+    Attributes:
+        updates: the new value of each key; None deletes the key.
+        replace: the map is emptied first.
+    """
+
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateMap
+
+    updates: Mapping[str, str | None] = field(default_factory=dict)
+    replace: bool = False
+
+    @classmethod
+    def from_protobuf(cls, message: Message) -> UpdateMap:
+        """From the message; of a key that is there twice the last entry counts."""
+        assert isinstance(message, _T.UpdateMap)
+        updates = {
+            one.key: one.value if one.HasField("value") else None for one in message.update_entries
+        }
+        return cls(updates, message.replace, extra=unknown_fields(message))
+
+    def to_protobuf(self) -> transaction_pb2.Transaction.UpdateMap:
+        """The message, made anew."""
+        message = _T.UpdateMap(replace=self.replace)
+        message.MergeFromString(self.extra)
+        for key, value in self.updates.items():
+            message.update_entries.add(key=key, value=value)
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfig(Operation):
+    """The table's configuration, its metadata, those of the schema and of fields.
+
+    The last four attributes are an old form, which is read and never written anew.
+    """
+
+    ARM: ClassVar = "update_config"
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateConfig
+    PARTS: ClassVar = {
+        "config_updates": UpdateMap,
+        "table_metadata_updates": UpdateMap,
+        "schema_metadata_updates": UpdateMap,
+        "field_metadata_updates": UpdateMap,
+    }
+
+    config_updates: UpdateMap | None = None
+    table_metadata_updates: UpdateMap | None = None
+    schema_metadata_updates: UpdateMap | None = None
+    field_metadata_updates: Mapping[int, UpdateMap] = field(default_factory=dict)
+    upsert_values: Mapping[str, str] = field(default_factory=dict)
+    delete_keys: tuple[str, ...] = ()
+    schema_metadata: Mapping[str, str] = field(default_factory=dict)
+    field_metadata: Mapping[int, transaction_pb2.Transaction.UpdateConfig.FieldMetadata] = field(
+        default_factory=dict
+    )
+
+    @property
+    def config(self) -> UpdateMap:
+        """What happens to the configuration, in either form."""
+        if self.config_updates is not None:
+            return self.config_updates
+        deleted: dict[str, str | None] = dict.fromkeys(self.delete_keys)
+        return UpdateMap({**deleted, **self.upsert_values})
+
+    @property
+    def of_schema(self) -> UpdateMap | None:
+        """What happens to the schema's metadata, in either form; None: nothing."""
+        if self.schema_metadata_updates is not None or not self.schema_metadata:
+            return self.schema_metadata_updates
+        return UpdateMap(dict(self.schema_metadata), replace=True)
+
+    @property
+    def of_fields(self) -> Mapping[int, UpdateMap]:
+        """What happens to the metadata of fields, in either form."""
+        old = {
+            key: UpdateMap(dict(one.metadata), replace=True)
+            for key, one in self.field_metadata.items()
+        }
+        return {**old, **self.field_metadata_updates}
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMemWalState(Operation):
+    """Progress of the in-memory write-ahead log; kept and compared, not applied here."""
+
+    ARM: ClassVar = "update_mem_wal_state"
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateMemWalState
+
+    compacted_sstables: tuple[transaction_pb2.Transaction.CompactedSstable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clone(Operation):
+    """The first version of a new table or branch, made of a version of another."""
+
+    ARM: ClassVar = "clone"
+    MESSAGE: ClassVar[type[Message]] = _T.Clone
+
+    is_shallow: bool = True
+    ref_name: str | None = None
+    ref_version: int = 0
+    ref_path: str = ""
+    branch_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateBases(Operation):
+    """More base paths; id 0: to be given."""
+
+    ARM: ClassVar = "update_bases"
+    MESSAGE: ClassVar[type[Message]] = _T.UpdateBases
+
+    new_bases: tuple[table_pb2.BasePath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataOverlay(Operation):
+    """New values of single rows beside a fragment's files; kept and compared, not applied here."""
+
+    ARM: ClassVar = "data_overlay"
+    MESSAGE: ClassVar[type[Message]] = _T.DataOverlay
+
+    groups: tuple[transaction_pb2.Transaction.DataOverlay.Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Operation):
+    """An operation that this alance does not know: it is kept, and nothing gets along with it."""
+
+    MESSAGE: ClassVar[type[Message]] = transaction_pb2.Transaction
+
+
+OPERATIONS: Final[Mapping[str, type[Operation]]] = {
+    kind.ARM: kind
+    for kind in (
+        Append,
+        Delete,
+        Overwrite,
+        CreateIndex,
+        Rewrite,
+        Merge,
+        Restore,
+        ReserveFragments,
+        Update,
+        Project,
+        UpdateConfig,
+        DataReplacement,
+        UpdateMemWalState,
+        Clone,
+        UpdateBases,
+        DataOverlay,
+    )
+}

@@ -1,0 +1,106 @@
+"""Dataclasses of protobuf messages: attribute by attribute, and what is not known is kept.
+
+An attribute has the message's name for it, or the one that `NAMES` says. Repeated fields are
+tuples, maps are dicts, absent fields are None; parts that are dataclasses of this kind are named
+by `PARTS`. What a message holds beyond the attributes is kept as `extra`, its serialised form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What dataclasses of messages share.
+
+    Messages that are attributes belong to the dataclass: nobody changes them.
+
+    Attributes:
+        extra: fields that this alance does not know, serialised.
+    """
+
+    MESSAGE: ClassVar[type[Message]]
+    NAMES: ClassVar[Mapping[str, str]] = {}
+    PARTS: ClassVar[Mapping[str, type[Wire]]] = {}
+
+    extra: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def from_protobuf(cls, message: Message) -> Self:
+        """From a message, of which the parts are shared and not copied."""
+        values: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name == EXTRA:
+                continue
+            name = cls.NAMES.get(one.name, one.name)
+            values[one.name] = _value(
+                message, name, cls.PARTS.get(one.name), is_optional=one.default is None
+            )
+        return cls(**values, extra=unknown_fields(message))
+
+    def to_protobuf(self) -> Message:
+        """The message, made anew."""
+        message = self.MESSAGE()
+        if self.extra:
+            message.MergeFromString(self.extra)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name != EXTRA and value is not None:
+                _set(message, self.NAMES.get(one.name, one.name), value)
+        return message
+
+
+def unknown_fields(message: Message) -> bytes:
+    """The serialised fields at the top of a message that its class does not know."""
+    if not message.DESCRIPTOR.fields:
+        return bytes(message.SerializeToString())
+    if not _has_unknown(message):
+        return b""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    for descriptor in message.DESCRIPTOR.fields:
+        rest.ClearField(descriptor.name)
+    return bytes(rest.SerializeToString())
+
+
+def _has_unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0
+
+
+def _value(message: Message, name: str, part: type[Wire] | None, *, is_optional: bool) -> Any:
+    value: Any = getattr(message, name)
+    if hasattr(value, "items"):
+        return {key: part.from_protobuf(value[key]) if part else value[key] for key in value}
+    if hasattr(value, "extend"):
+        return tuple(part.from_protobuf(one) if part else one for one in value)
+    if is_optional and not message.HasField(name):
+        return None
+    return part.from_protobuf(value) if part else value
+
+
+def _set(message: Message, name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        into = getattr(message, name)
+        for key, one in value.items():
+            if isinstance(one, Wire | Message):
+                into[key].CopyFrom(_message(one))
+            else:
+                into[key] = one
+    elif isinstance(value, tuple):
+        getattr(message, name).extend([_message(one) for one in value])
+    elif isinstance(value, Wire | Message):
+        getattr(message, name).CopyFrom(_message(value))
+    else:
+        setattr(message, name, value)
+
+
+def _message(value: Any) -> Any:
+    return value.to_protobuf() if isinstance(value, Wire) else value
