@@ -141,6 +141,10 @@ class DiskCache:
             self._pending.pop(held.key, None)
             self._store.discard(held.key)
 
+    def covers(self, location: str) -> bool:
+        """Whether anything is kept of the object's store."""
+        return self._key(location, "") is not None
+
     async def read(self, location: str, entity: str) -> memoryview | None:
         """A whole object; None where it is not kept. Costs no request.
 

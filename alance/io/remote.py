@@ -22,6 +22,7 @@ from alance.io.store import ObjectMeta, check_spans, short_read, translate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
+    from obstore import GetOptions
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
     from alance.io.profile import StoreProfile
@@ -169,11 +170,12 @@ class RemoteStore:
             raise short_read(self.root + path, (max(0, size - num_bytes), size), len(tail))
         return tail, size
 
-    async def get(self, path: str) -> memoryview:
-        """The whole object."""
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """The whole object; if it no longer has a tag that is given, an `AlreadyExistsError`."""
+        options: GetOptions = {} if e_tag is None else {"if_match": e_tag}
 
         async def attempt() -> memoryview:
-            result = await _watch(obstore.get_async(self._objects, path))
+            result = await _watch(obstore.get_async(self._objects, path, options=options))
             trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async()))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import CorruptFileError, InvalidInputError
@@ -21,6 +22,7 @@ from alance.io.flights import Lane
 from alance.io.inline import answer_now, pieces_from_disk
 from alance.io.local import LocalStore
 from alance.io.reads import Read
+from alance.io.remote import RemoteStore
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -174,9 +176,14 @@ class Scheduler:
             lambda found: len(found[0]),
         )
 
-    async def read_all(self, location: str, *, reason: str = "") -> memoryview:
-        """A whole object, in one request."""
+    async def read_all(
+        self, location: str, *, e_tag: str | None = None, reason: str = ""
+    ) -> memoryview:
+        """A whole object, in one request; of remote stores by its tag, as of `RemoteStore.get`."""
         store, path = self._resolve(location)
+        if e_tag is not None and isinstance(store, RemoteStore):
+            tagged = partial(store.get, path, e_tag=e_tag)
+            return await self._traced(tagged, "get", location, reason, len)
         return await self._traced(lambda: store.get(path), "get", location, reason, len)
 
     async def size(self, location: str, *, reason: str = "") -> int:

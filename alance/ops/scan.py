@@ -123,6 +123,7 @@ async def _open(
     engine = snapshot.engine
     all_states = [ScanStates(engine.cache) for _ in handles]
     await snapshot.resolve_sizes(handles)
+    await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
     try:
         plans: list[Plan[OpenFragment]] = [

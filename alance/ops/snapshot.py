@@ -15,7 +15,7 @@ from alance.ops.projection import ROW_ID, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -144,6 +144,17 @@ class Snapshot:
         if unknown:
             await self.resolve_sizes(unknown)
             await all_of(handle.deletions() for handle in unknown)
+
+    async def recall(self, handles: Sequence[FragmentHandle]) -> None:
+        """Bring into memory what the disk cache has of the files of fragments. No request."""
+        kept = self.engine.cache.kept
+        if kept is not None and self.is_remote:
+            await self.resolve_sizes(handles)
+            await kept.recall(
+                (source.location, source.file_bytes)
+                for handle in handles
+                for source in handle.sources
+            )
 
     async def resolve_sizes(self, handles: Iterable[FragmentHandle]) -> None:
         """Learn the file sizes and row counts that the manifest does not tell.

@@ -133,6 +133,7 @@ async def take_located(
     positions, rows = keys >> 32, keys & 0xFFFF_FFFF
     begins = np.flatnonzero(np.concatenate([[True], positions[1:] != positions[:-1]]))
     handles = [snapshot.handles[position] for position in positions[begins].tolist()]
+    await snapshot.recall(handles)
     await _prepare(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_row_ids(handles, projection.meta)

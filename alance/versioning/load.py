@@ -14,8 +14,8 @@ from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
-from alance.versioning.kept import TRUSTED, keep_object, read_tagged, recall_object
 from alance.io.tasks import all_of
+from alance.versioning.kept import TRUSTED, keep_object, read_tagged, recall_object
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -37,6 +37,7 @@ class ManifestLocation:
         num_bytes: None where no listing told it.
         state: what changes when the object does; None: unknown, so that it is not cached.
         e_tag: of the object, where a listing told a strong one.
+        is_trusted: nothing but the number needs to tell it from others.
     """
 
     version: int
@@ -45,10 +46,13 @@ class ManifestLocation:
     scheme: NamingScheme
     state: Hashable = None
     e_tag: str | None = None
+    is_trusted: bool = False
 
     @property
     def entity(self) -> str | None:
         """What the disk cache knows the object by; None: it does not."""
+        if self.is_trusted:
+            return TRUSTED
         return None if self.e_tag is None else f"manifest of {self.num_bytes} bytes, {self.e_tag}"
 
 
@@ -167,11 +171,8 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
         CorruptFileError, UnsupportedError: see `parse_manifest`.
     """
 
-    def parse(content: memoryview) -> Manifest:
-        return parse_manifest(content, where.location)
-
     async def load() -> Manifest:
-        found = await recall_object(engine, where.location, where.entity, parse)
+        found = await _recall(engine, where)
         if found is not None:
             return found
         content, is_it = await read_tagged(
@@ -180,8 +181,10 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             where.e_tag,
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
-        manifest = await engine.decode(lambda: parse(content), len(content))
-        if keep and is_it:
+        manifest = await engine.decode(
+            lambda: parse_manifest(content, where.location), len(content)
+        )
+        if keep and (is_it or where.is_trusted):
             keep_object(engine, where.location, where.entity, content)
         return manifest
 
@@ -194,13 +197,24 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
     return known or await load()
 
 
+async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
+    """A manifest from disk."""
+
+    def parse(content: memoryview) -> Manifest:
+        return parse_manifest(content, where.location)
+
+    return await recall_object(engine, where.location, where.entity, parse)
+
+
 async def load_latest(engine: Engine, table: Table) -> Manifest:
-    """The latest version's manifest. Cost: one LIST and one GET."""
+    """The latest version's manifest. Cost: one LIST and one GET, no GET if a cache has it."""
     return await load_manifest(engine, await latest(engine, table))
 
 
 async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
     """A version's manifest by number, detached ones too. Cost: one GET; of V1 names two.
+
+    None where the disk cache has it, in a session that trusts versions.
 
     Raises:
         NotFoundError: no such version.
@@ -209,8 +223,15 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidInputError(f"version {version!r}: expected a number")
     names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
-    for name, scheme in zip(names, _SCHEMES, strict=False):
-        where = ManifestLocation(version, table.manifest(name), None, scheme)
+    is_trusted = engine.cache.kept is not None and engine.cache.kept.trusts_versions
+    places = [
+        ManifestLocation(version, table.manifest(name), None, scheme, is_trusted=is_trusted)
+        for name, scheme in zip(names, _SCHEMES, strict=False)
+    ]
+    for where in places:
+        if (known := await _recall(engine, where)) is not None:
+            return known
+    for where in places:
         try:
             return await load_manifest(engine, where)
         except NotFoundError:

@@ -8,6 +8,7 @@ from alance.errors import AlanceError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.deletions import DeletionVector, parse_arrow, parse_bitmap
 from alance.format.table.transaction import Transaction, parse_transaction
+from alance.versioning.kept import keep_object, recall_object
 from alance.versioning.load import read_object
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 async def load_deletions(
     engine: Engine, table: Table, manifest: Manifest, fragment: Fragment, num_physical_rows: int
 ) -> DeletionVector:
-    """The deletion vector of a fragment that has one. Cost: one GET; none where it is cached.
+    """The deletion vector of a fragment that has one. Cost: one GET; none where a cache has it.
 
     Args:
         num_physical_rows: rows of the fragment, of which the vector must not name others.
@@ -34,10 +35,19 @@ async def load_deletions(
     assert fragment.deletion_file is not None
     parse = parse_bitmap if fragment.deletion_file.is_bitmap else parse_arrow
 
+    entity = f"deletions of {num_physical_rows} rows"  # the name has an id of its own
+
     async def load() -> DeletionVector:
         try:
+            known = await recall_object(
+                engine, location, entity, lambda content: parse(content, num_physical_rows)
+            )
+            if known is not None:
+                return known
             content = await read_object(engine, location, None, "deletions")
-            return await engine.decode(lambda: parse(content, num_physical_rows), len(content))
+            vector = await engine.decode(lambda: parse(content, num_physical_rows), len(content))
+            keep_object(engine, location, entity, content)
+            return vector
         except AlanceError as error:
             error.add_note(f"in {location}, deletions of fragment {fragment.id}")
             raise
