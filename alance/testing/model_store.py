@@ -1,0 +1,196 @@
+"""A store of objects that fails as the clouds do, with the dice of a seed; for simulations."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from alance.errors import AlreadyExistsError, NotFoundError, StoreError
+from alance.io.profile import GCS, StoreProfile
+from alance.io.store import ObjectMeta
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.io.store import Body, Names, Span
+
+ROOT = "model://model/"
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities of what may happen to a request.
+
+    Attributes:
+        refused: an error before anything is done.
+        lost: it is done, and an error is answered.
+        late: an error is answered at once, and it is done later.
+        twice: the client sends it a second time by itself, and hears of that one.
+        busy: a conditional put is answered as if the object were there (S3's 409).
+        latency_s: mean of the time to the server, and of that back.
+        late_s: mean of the time until a late one is done.
+    """
+
+    refused: float = 0.0
+    lost: float = 0.0
+    late: float = 0.0
+    twice: float = 0.0
+    busy: float = 0.0
+    latency_s: float = 0.03
+    late_s: float = 1.0
+
+
+@dataclass
+class Model:
+    """The objects, which all clients see, and what is on its way to them."""
+
+    dice: random.Random
+    faults: Faults = field(default_factory=Faults)
+    profile: StoreProfile = GCS
+    objects: dict[str, bytes] = field(default_factory=dict)
+    under_way: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def put(self, path: str, body: bytes, *, if_absent: bool) -> bool:
+        """Write; False where the object is there and must not be."""
+        if if_absent and path in self.objects:
+            return False
+        self.objects[path] = body
+        return True
+
+    def later(self, path: str, body: bytes, *, if_absent: bool) -> None:
+        """Write after a while, whoever waits for it or not."""
+
+        async def arrive() -> None:
+            await asyncio.sleep(self.dice.expovariate(1.0 / self.faults.late_s))
+            self.put(path, body, if_absent=if_absent)
+
+        task = asyncio.ensure_future(arrive())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    async def settle(self) -> None:
+        """Wait until nothing is on its way."""
+        while self.under_way:
+            await asyncio.gather(*self.under_way)
+
+
+class ModelClient:
+    """The store as one process sees it.
+
+    Args:
+        crash_after: requests after which the process is no more: it hears nothing again. None:
+            it lives.
+    """
+
+    def __init__(self, model: Model, crash_after: int | None = None) -> None:
+        self.root = ROOT
+        self.profile = model.profile
+        self.model = model
+        self.is_dead = False
+        self._left = crash_after
+
+    async def _travel(self) -> None:
+        """One way between client and server; a client that is dead waits forever."""
+        if self._left is not None:
+            self._left -= 1
+            self.is_dead = self._left < 0
+        if self.is_dead:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self.model.dice.expovariate(1.0 / self.model.faults.latency_s))
+
+    def _happens(self, probability: float) -> bool:
+        return self.model.dice.random() < probability
+
+    def _fail(self, path: str, what: str) -> StoreError:
+        return StoreError(f"{ROOT}{path}: {what}", retryable=True, status=503)
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Write, perhaps."""
+        content, faults = bytes(body), self.model.faults
+        await self._travel()
+        if self._happens(faults.refused):
+            raise self._fail(path, "refused")
+        if if_absent and self._happens(faults.busy):
+            await self._travel()
+            raise AlreadyExistsError(f"{ROOT}{path}: busy")
+        if self._happens(faults.late):
+            self.model.later(path, content, if_absent=if_absent)
+            raise self._fail(path, "timeout")
+        done = self.model.put(path, content, if_absent=if_absent)
+        if self._happens(faults.twice):
+            await self._travel()
+            done = self.model.put(path, content, if_absent=if_absent)
+        await self._travel()
+        if self._happens(faults.lost):
+            raise self._fail(path, "lost")
+        if not done:
+            raise AlreadyExistsError(f"{ROOT}{path}: exists already")
+
+    async def get(self, path: str) -> memoryview:
+        """Read."""
+        await self._travel()
+        found = self.model.objects.get(path)
+        await self._travel()
+        if self._happens(self.model.faults.refused):
+            raise self._fail(path, "refused")
+        if found is None:
+            raise NotFoundError(f"{ROOT}{path}: no such object")
+        return memoryview(found)
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object."""
+        return len(await self.get(path))
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last bytes."""
+        found = await self.get(path)
+        return found[max(0, len(found) - num_bytes) :], len(found)
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """None: it must travel."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """Ranges of an object."""
+
+        async def read() -> Sequence[memoryview]:
+            found = await self.get(path)
+            return [found[start:stop] for start, stop in ranges]
+
+        return asyncio.ensure_future(read())
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete."""
+        await self._travel()
+        for path in paths:
+            self.model.objects.pop(path, None)
+        await self._travel()
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy."""
+        await self.put(target, await self.get(source))
+
+    async def list_dirs(self, prefix: str) -> Names:
+        """Folders."""
+        await self._travel()
+        cut = len(prefix) + 1
+        names = {path[cut:].split("/")[0] for path in self.model.objects if "/" in path[cut:]}
+        return sorted(f"{prefix}/{name}" for name in names)
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Objects under a folder, as they are when the request arrives."""
+        await self._travel()
+        found = [(path, len(body)) for path, body in self.model.objects.items()]
+        await self._travel()
+        if self._happens(self.model.faults.refused):
+            raise self._fail(prefix, "refused")
+        if self.profile.lists_in_order:
+            found.sort()
+        for path, num_bytes in found:
+            if path.startswith(prefix + "/") and (start_after is None or path > start_after):
+                yield ObjectMeta(path, num_bytes, None, None)

@@ -1,0 +1,292 @@
+"""Committers over a store that fails, in virtual time: one seed, one story, the same each time.
+
+Each process commits a few appends. Requests are lost, late, sent twice or refused; commits are
+cancelled; processes crash between any two requests and are started again, with the transaction
+that they were at. At the end the table must hold what the processes were told, once.
+
+    for seed in range(1000):
+        simulate(seed)          # raises SimulationError, which names the seed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast
+
+from alance.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    NotFoundError,
+    StoreError,
+)
+from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.naming import NamingScheme, attached
+from alance.io.cache import SearchCache
+from alance.io.engine import Engine
+from alance.io.pool import DecodePool
+from alance.io.profile import GCS
+from alance.io.scheduler import Scheduler
+from alance.testing.append_rules import AppendRules, append, paths_of
+from alance.testing.model_store import Faults, Model, ModelClient
+from alance.testing.virtual_time import run
+from alance.versioning.commit import Backoff, commit
+from alance.versioning.load import load_latest
+from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of
+from alance.versioning.settle import Patience
+from alance.versioning.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.format.table.transaction import Transaction
+    from alance.io.registry import StoreRegistry
+    from alance.versioning.manifest_store import ManifestStore
+
+FOLDER: Final = "table"
+
+
+class SimulationError(AssertionError):
+    """The table is not what the processes were told."""
+
+
+@dataclass(slots=True)
+class Story:
+    """What the processes know at the end.
+
+    Attributes:
+        told: uuid of each transaction that was told to be committed, and as which version.
+        failed: those that were told not to be.
+        open: those of which nothing is known.
+        paths: the path that each transaction adds.
+    """
+
+    told: dict[str, int] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
+    paths: dict[str, str] = field(default_factory=dict)
+    crashes: int = 0
+    cancelled: int = 0
+    unknown: int = 0
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a story is like; drawn from its seed where it is not given."""
+
+    faults: Faults
+    num_processes: int = 3
+    num_commits: int = 2
+    crash: float = 0.0  # probability that a process crashes during a commit
+    cancel: float = 0.0  # probability that a commit is cancelled
+    repeat: float = 1.0  # probability that what is not known is committed again
+    scheme: NamingScheme = NamingScheme.V2
+    in_order: bool = True
+
+    @classmethod
+    def drawn(cls, dice: random.Random) -> Settings:
+        """Settings by the dice: calm ones, and wild ones."""
+        wild = dice.choice([0.0, 0.05, 0.3])
+        faults = Faults(
+            refused=wild * dice.random(),
+            lost=wild * dice.random(),
+            late=wild * dice.random(),
+            twice=wild * dice.random(),
+            busy=wild * dice.random(),
+            late_s=dice.choice([0.05, 2.0]),
+        )
+        return cls(
+            faults,
+            num_processes=dice.randint(1, 4),
+            num_commits=dice.randint(1, 3),
+            crash=dice.choice([0.0, 0.3]),
+            cancel=dice.choice([0.0, 0.3]),
+            repeat=dice.choice([0.5, 1.0]),
+            scheme=dice.choice([*NamingScheme]),
+            in_order=dice.choice([True, False]),
+        )
+
+
+@dataclass(slots=True)
+class _Registry:
+    """Knows one store."""
+
+    store: ModelClient
+
+    def resolve(self, location: str) -> tuple[ModelClient, str]:
+        return self.store, location[len(self.store.root) :]
+
+
+def simulate(
+    seed: int,
+    settings: Settings | None = None,
+    manifests: Callable[[Engine, Table, random.Random], ManifestStore] | None = None,
+) -> Story:
+    """Play one story, and check its end.
+
+    Raises:
+        SimulationError: with the seed and what is wrong.
+    """
+    dice = random.Random(seed)
+    drawn = settings or Settings.drawn(dice)
+    play = _Play(dice, drawn, manifests or _conditional(drawn.scheme))
+    try:
+        run(play.run())
+    except AssertionError as error:
+        raise SimulationError(f"seed {seed}, {drawn}: {error}") from error
+    return play.story
+
+
+def _conditional(
+    scheme: NamingScheme,
+) -> Callable[[Engine, Table, random.Random], ManifestStore]:
+    def make(engine: Engine, table: Table, dice: random.Random) -> ManifestStore:
+        patience = Patience(limit_s=dice.choice([0.5, 30.0]), uniform=dice.uniform)
+        return ConditionalManifests(engine, table, scheme=scheme, patience=patience)
+
+    return make
+
+
+class _Play:
+    def __init__(
+        self,
+        dice: random.Random,
+        settings: Settings,
+        manifests: Callable[[Engine, Table, random.Random], ManifestStore],
+    ) -> None:
+        self.dice = dice
+        self.settings = settings
+        self.story = Story()
+        self._manifests = manifests
+        profile = replace(GCS, lists_in_order=settings.in_order)
+        self.model = Model(dice, Faults(), profile)
+        self._pool = DecodePool(1)
+
+    async def run(self) -> None:
+        await self._commit(self._client(None), append(0, []), None)
+        self.model.faults = self.settings.faults
+        numbers = range(self.settings.num_processes)
+        await asyncio.gather(*(self._process(number) for number in numbers))
+        await self.model.settle()
+        self.model.faults = Faults()
+        await self._check()
+
+    def _client(self, crash_after: int | None) -> tuple[Engine, Table, ModelClient]:
+        client = ModelClient(self.model, crash_after)
+        registry = cast("StoreRegistry", _Registry(client))
+        engine = Engine(registry, Scheduler(registry), SearchCache(0), self._pool)
+        return engine, Table("model://table", client, FOLDER, None, registry, None), client
+
+    async def _commit(
+        self,
+        client: tuple[Engine, Table, ModelClient],
+        transaction: Transaction,
+        base: Manifest | None,
+    ) -> Manifest:
+        engine, table, _ = client
+        return await commit(
+            engine,
+            table,
+            transaction,
+            base=base,
+            rules=AppendRules(),
+            manifests=self._manifests(engine, table, self.dice),
+            backoff=Backoff(uniform=self.dice.uniform),
+        )
+
+    async def _process(self, number: int) -> None:
+        base = None
+        for step in range(self.settings.num_commits):
+            await asyncio.sleep(self.dice.random() * 0.2)
+            while base is None:
+                base = await self._latest()
+            path = f"{number}-{step}"
+            transaction = append(base.version, [path])
+            self.story.paths[transaction.uuid] = path
+            base = await self._until_told(transaction, base)
+
+    async def _latest(self) -> Manifest | None:
+        engine, table, _ = self._client(None)
+        try:
+            return await load_latest(engine, table)
+        except (StoreError, NotFoundError):
+            return None
+
+    async def _until_told(self, transaction: Transaction, base: Manifest) -> Manifest | None:
+        """Commit one transaction, again and again where the outcome is not known."""
+        story, uuid = self.story, transaction.uuid
+        in_doubt = False  # of an attempt that crashed, a put may still be under way
+        while True:
+            try:
+                made = await self._attempt(transaction, base)
+            except CommitConflictError:
+                story.failed.add(uuid)
+                return None
+            except StoreError:
+                if self.dice.random() < self.settings.repeat:
+                    continue
+                (story.open if in_doubt else story.failed).add(uuid)
+                return None
+            except CommitStateUnknownError:
+                story.unknown += 1
+                made = None
+            in_doubt = True
+            if made is not None:
+                story.told[uuid] = made.version
+                return made
+            if self.dice.random() >= self.settings.repeat:
+                story.open.add(uuid)
+                return None
+
+    async def _attempt(self, transaction: Transaction, base: Manifest) -> Manifest | None:
+        """One attempt of a process that may crash or be cancelled: then None."""
+        dice = self.dice
+        crash = dice.randrange(12) if dice.random() < self.settings.crash else None
+        client = self._client(crash)
+        task = asyncio.ensure_future(self._commit(client, transaction, base))
+        limit = dice.expovariate(5.0) if dice.random() < self.settings.cancel else None
+        try:
+            while not task.done() and not client[2].is_dead:
+                await asyncio.wait([task], timeout=0.05 if limit is None else min(0.05, limit))
+                limit = None if limit is None else limit - 0.05
+                if limit is not None and limit <= 0 and not task.done():
+                    task.cancel()
+                    await asyncio.wait([task], timeout=0.01)
+                    self.story.cancelled += 1
+                    return None
+            if not task.done():
+                self.story.crashes += 1
+                return None
+            return task.result()
+        finally:
+            client[2].is_dead = True  # whatever a process that crashed still wants, it does not
+            task.cancel()
+
+    async def _check(self) -> None:
+        names = [name.partition("_versions/")[2] for name in self.model.objects]
+        found = attached(name for name in names if name)
+        versions = {parsed.version: name for name, parsed in found.items()}
+        _expect(sorted(versions) == [*range(1, len(versions) + 1)], f"versions {sorted(versions)}")
+        paths: list[str] = []
+        by_uuid: dict[str, int] = {}
+        for version, name in sorted(versions.items()):
+            content = self.model.objects[f"{FOLDER}/_versions/{name}"]
+            manifest = parse_manifest(memoryview(content), name)
+            uuid = transaction_uuid_of(manifest)
+            _expect(uuid is not None and uuid not in by_uuid, f"transaction {uuid} twice")
+            by_uuid[str(uuid)] = version
+            added = [self.story.paths[str(uuid)]] if version > 1 else []
+            _expect(paths_of(manifest) == paths + added, f"version {version} lost something")
+            paths = paths_of(manifest)
+            file = f"{FOLDER}/_transactions/{manifest.message.transaction_file}"
+            _expect(file in self.model.objects, f"{file} is missing")
+        for uuid, version in self.story.told.items():
+            _expect(by_uuid.get(uuid) == version, f"told version {version}: {by_uuid.get(uuid)}")
+        for uuid in self.story.failed:
+            _expect(uuid not in by_uuid, "told to have failed, and is there")
+
+
+def _expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise SimulationError(what)
