@@ -1,4 +1,4 @@
-"""Deletion vectors: which rows of a fragment are deleted.
+"""Deletion vectors: which rows of a fragment are deleted, from and to files.
 
 Two forms: an Arrow IPC file of one batch with one column `row_id` (uint32, not nullable), and a
 portable 32-bit roaring bitmap. Both hold physical row offsets, all that were deleted so far.
@@ -8,6 +8,7 @@ Source: table format specification, "Deletion files".
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,13 +16,32 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
-from alance.format.numbers import as_numbers
-from alance.format.table.roaring import parse_roaring
+from alance.format.numbers import as_numbers, to_arrow
+from alance.format.proto import table_pb2
+from alance.format.table.naming import deletion_name
+from alance.format.table.roaring import parse_roaring, roaring_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+ARROW_MAX_ROWS: Final = 5000  # more are written as a bitmap
 ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewDeletionFile:
+    """A deletion file that must be written before the manifest that names it.
+
+    Attributes:
+        fragment_id: whose rows it has.
+        name: the file's name inside `_deletions/` of the table's own root.
+        record: what the fragment says of it.
+    """
+
+    fragment_id: int
+    name: str
+    content: bytes
+    record: table_pb2.DeletionFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +129,44 @@ def _checked(rows: npt.NDArray[np.int64], num_physical_rows: int) -> DeletionVec
             f"deletion file: row {unique[-1]}, the fragment has {num_physical_rows}"
         )
     return DeletionVector(unique, num_physical_rows)
+
+
+def new_deletion_file(
+    fragment_id: int,
+    rows: npt.NDArray[np.int64],
+    read_version: int,
+    *,
+    as_bitmap: bool = False,
+    file_id: int | None = None,
+) -> NewDeletionFile:
+    """The file of a fragment's deleted rows.
+
+    Args:
+        rows: all rows that were deleted so far, physical offsets, sorted and unique; shape (n,).
+        read_version: the version that `rows` was computed from.
+        as_bitmap: a bitmap also where the rows are few.
+        file_id: 64 bits; None: random ones.
+    """
+    as_bitmap = as_bitmap or len(rows) > ARROW_MAX_ROWS
+    record = table_pb2.DeletionFile(
+        file_type=table_pb2.DeletionFile.BITMAP
+        if as_bitmap
+        else table_pb2.DeletionFile.ARROW_ARRAY,
+        read_version=read_version,
+        id=secrets.randbits(64) if file_id is None else file_id,
+        num_deleted_rows=len(rows),
+    )
+    name = deletion_name(fragment_id, read_version, record.id, is_bitmap=as_bitmap)
+    content = roaring_bytes(rows) if as_bitmap else arrow_bytes(rows)
+    return NewDeletionFile(fragment_id, name, content, record)
+
+
+def arrow_bytes(rows: npt.NDArray[np.int64]) -> bytes:
+    """The content of an Arrow deletion file; shape (n,)."""
+    schema = pa.schema([ROW_ID_FIELD])
+    batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())

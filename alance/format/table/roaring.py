@@ -1,4 +1,4 @@
-"""Roaring bitmaps from bytes that nobody has checked.
+"""Roaring bitmaps: from bytes that nobody has checked, and to bytes.
 
 pyroaring trusts the cardinalities that a bitmap states, so that spoiled bytes could write outside
 of its arrays; here every container is checked against its bytes before it is used.
@@ -90,3 +90,29 @@ def _runs(content: memoryview, position: int) -> tuple[npt.NDArray[np.int64], in
     ends = np.cumsum(length)
     values = np.arange(ends[-1] if number else 0) + np.repeat(first - (ends - length), length)
     return values, position + 2 + 4 * number
+
+
+def roaring_bytes(values: npt.NDArray[np.int64]) -> bytes:
+    """A bitmap without runs.
+
+    Args:
+        values: 0 to 2^32 - 1, in any order; shape (n,).
+    """
+    unique = np.unique(values)
+    if len(unique) and (unique[0] < 0 or unique[-1] >> 32):
+        raise ValueError(f"roaring bitmap of {unique[0]} to {unique[-1]}: expected 32 bits")
+    keys, starts, counts = np.unique(unique >> 16, return_index=True, return_counts=True)
+    containers = []
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        low = (unique[start : start + count] & 0xFFFF).astype("<u2")
+        if count > ARRAY_MAX:
+            bits = np.zeros(1 << 16, np.bool_)
+            bits[low] = True
+            containers.append(np.packbits(bits, bitorder="little").tobytes())
+        else:
+            containers.append(low.tobytes())
+    heads = np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
+    sizes = [len(one) for one in containers]
+    first = 8 + 8 * len(containers)
+    places = (first + np.cumsum([0, *sizes])[:-1]).astype("<u4").tobytes()
+    return b"".join((struct.pack("<II", NO_RUNS, len(containers)), heads, places, *containers))

@@ -41,6 +41,19 @@ def parse_row_ids(content: bytes, num_rows: int) -> U64:
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
+def num_row_ids(content: bytes) -> int:
+    """The length of a sequence of row ids, without expanding it.
+
+    Raises:
+        CorruptFileError: no sequence.
+    """
+    try:
+        message = rowids_pb2.RowIdSequence.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"row ids: {error}") from error
+    return sum(_length(segment) for segment in message.segments)
+
+
 def parse_versions(content: bytes, num_rows: int) -> U64:
     """The version of each row of a fragment; shape (num_rows,).
 

@@ -1,0 +1,127 @@
+"""Stable row ids and version sequences, to bytes: the smallest form of segment.
+
+Source: table format specification, "Row id and version sequences".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import InvalidInputError
+from alance.format.proto import rowids_pb2
+from alance.format.table.row_ids import num_row_ids
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    U64 = npt.NDArray[np.uint64]
+
+# What forms are compared by: the format's writers count these bytes for a segment and its parts.
+SEGMENT_BYTES: Final = 24
+HOLE_BYTES: Final = 4
+SORTED_BYTES: Final = 2
+
+
+def row_ids_bytes(values: U64) -> bytes:
+    """A sequence of row ids.
+
+    Args:
+        values: distinct, in physical order; shape (n,).
+    """
+    sequence = rowids_pb2.RowIdSequence()
+    if len(values):
+        sequence.segments.append(segment_of(values))
+    return bytes(sequence.SerializeToString())
+
+
+def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[bytes, int]:
+    """A sequence of leading rows with new ids for the rest. Gives it, and the next id unused.
+
+    Raises:
+        InvalidInputError: the sequence has more rows than the fragment.
+        CorruptFileError: no sequence.
+    """
+    known = num_row_ids(content)
+    if known > num_rows:
+        raise InvalidInputError(f"row ids: {known} for a fragment of {num_rows} rows")
+    if known == num_rows:
+        return content, next_row_id
+    stop = next_row_id + num_rows - known
+    sequence = rowids_pb2.RowIdSequence.FromString(content)
+    sequence.segments.add().range.MergeFrom(
+        rowids_pb2.U64Segment.Range(start=next_row_id, end=stop)
+    )
+    return bytes(sequence.SerializeToString()), stop
+
+
+def versions_bytes(values: U64) -> bytes:
+    """A sequence of versions.
+
+    Args:
+        values: the version of each row, in physical order; shape (n,).
+    """
+    sequence = rowids_pb2.RowDatasetVersionSequence()
+    if len(values):
+        starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+        stops = np.append(starts[1:], len(values))
+        versions = values[starts]
+        for start, stop, version in zip(
+            starts.tolist(), stops.tolist(), versions.tolist(), strict=True
+        ):
+            run = sequence.runs.add(version=version)
+            run.span.range.start, run.span.range.end = start, stop
+    return bytes(sequence.SerializeToString())
+
+
+def one_version_bytes(version: int, num_rows: int) -> bytes:
+    """The sequence of rows that all have one version."""
+    sequence = rowids_pb2.RowDatasetVersionSequence()
+    if num_rows:
+        sequence.runs.add(version=version).span.range.end = num_rows
+    return bytes(sequence.SerializeToString())
+
+
+def segment_of(values: U64) -> rowids_pb2.U64Segment:
+    """The smallest segment of some values; at least one of them."""
+    segment = rowids_pb2.U64Segment()
+    if not (values[1:] > values[:-1]).all():
+        segment.array.CopyFrom(_array(values))
+        return segment
+    start, stop = int(values[0]), int(values[-1]) + 1
+    count = len(values)
+    span = stop - start
+    if span == count:
+        segment.range.start, segment.range.end = start, stop
+        return segment
+    holes = SEGMENT_BYTES + HOLE_BYTES * (span - count)
+    bitmap = SEGMENT_BYTES + (span + 7) // 8
+    array = SEGMENT_BYTES + SORTED_BYTES * count
+    if min(holes, bitmap) > array:
+        segment.sorted_array.CopyFrom(_array(values))
+        return segment
+    present = np.zeros(span, np.bool_)
+    present[(values - values[0]).astype(np.int64)] = True
+    part = segment.range_with_holes if holes <= bitmap else segment.range_with_bitmap
+    part.start, part.end = start, stop
+    if holes <= bitmap:
+        missing = np.flatnonzero(~present).astype(np.uint64) + values[0]
+        segment.range_with_holes.holes.CopyFrom(_array(missing))
+    else:
+        segment.range_with_bitmap.bitmap = np.packbits(present, bitorder="little").tobytes()
+    return segment
+
+
+def _array(values: U64) -> rowids_pb2.EncodedU64Array:
+    made = rowids_pb2.EncodedU64Array()
+    base, highest = int(values.min()), int(values.max())
+    if highest - base >= 1 << 32:
+        made.u64_array.values = values.astype("<u8").tobytes()
+    elif highest - base >= 1 << 16:
+        made.u32_array.base = base
+        made.u32_array.offsets = (values - values.min()).astype("<u4").tobytes()
+    else:
+        made.u16_array.base = base
+        made.u16_array.offsets = (values - values.min()).astype("<u2").tobytes()
+    return made

@@ -1,0 +1,104 @@
+"""Roaring bitmaps, deletion files and row id sequences, written and read back by both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from alance.errors import InvalidInputError
+from alance.format.table.deletions import new_deletion_file, parse_arrow, parse_bitmap
+from alance.format.table.roaring import parse_roaring, roaring_bytes
+from alance.format.table.row_ids import num_row_ids, parse_row_ids, parse_versions
+from alance.format.table.row_ids_encode import (
+    extended_row_ids,
+    one_version_bytes,
+    row_ids_bytes,
+    versions_bytes,
+)
+
+# Table format specification, test vectors, "Row id sequences".
+VECTORS = [
+    ("0a060a04080a1014", list(range(10, 20))),
+    ("0a060a0408071008", [7]),
+    ("", []),
+    ("0a11120f10e8071a0a0a08080312040000f101", [n for n in range(1000) if n not in (3, 500)]),
+    ("0a081a06100a1a025503", [0, 2, 4, 6, 8, 9]),
+    ("0a151a13080110631a0ddbb66ddbb66ddbb66ddbb66d03", [n for n in range(1, 99) if n % 3]),
+    ("0a0e220c0a0a12080000e803204e60ea", [0, 1000, 20000, 60000]),
+    ("0a14221212100805120c000000003b420f00fb933577", [5, 1_000_000, 2_000_000_000]),
+    ("0a1622141a12121005000000000000000000000000010000", [5, 1 << 40]),
+    ("0a0e2a0c0a0a08011206020000000100", [3, 1, 2]),
+    ("0a102a0e120c080112086f11010000000000", [70000, 1]),
+]
+
+
+@given(st.lists(st.integers(0, (1 << 32) - 1)) | st.sets(st.integers(0, 200_000), max_size=300))
+def test_bitmaps_come_back(values: list[int] | set[int]) -> None:
+    content = roaring_bytes(np.array(sorted(values), np.int64))
+    assert parse_roaring(memoryview(content)).tolist() == sorted(set(values))
+    assert list(BitMap.deserialize(content)) == sorted(set(values))
+
+
+def test_full_containers_are_bits() -> None:
+    rows = np.arange(5001)
+    content = roaring_bytes(rows)
+    assert len(content) == 8208
+    assert len(BitMap.deserialize(content)) == 5001
+    assert roaring_bytes(np.array([1, 2])).hex() == "3a30000001000000000001001000000001000200"
+
+
+def test_bitmaps_have_32_bits() -> None:
+    with pytest.raises(ValueError, match="32 bits"):
+        roaring_bytes(np.array([1 << 32]))
+
+
+def test_few_deleted_rows_are_an_arrow_file() -> None:
+    rows = np.array([1, 5, 9])
+    made = new_deletion_file(3, rows, 7, file_id=11)
+    assert made.name == "3-7-11.arrow"
+    assert (made.record.file_type, made.record.num_deleted_rows, made.record.id) == (0, 3, 11)
+    assert parse_arrow(memoryview(made.content), 10).rows.tolist() == [1, 5, 9]
+
+
+def test_many_deleted_rows_are_a_bitmap() -> None:
+    assert new_deletion_file(0, np.arange(5000), 1).name.endswith(".arrow")
+    made = new_deletion_file(0, np.arange(5001), 1, file_id=2)
+    assert (made.name, made.record.file_type) == ("0-1-2.bin", 1)
+    assert len(parse_bitmap(memoryview(made.content), 6000).rows) == 5001
+    few = new_deletion_file(0, np.array([4]), 1, as_bitmap=True)
+    assert parse_bitmap(memoryview(few.content), 5).rows.tolist() == [4]
+
+
+@pytest.mark.parametrize(("expected", "values"), VECTORS)
+def test_row_ids_are_the_format_s_own_bytes(expected: str, values: list[int]) -> None:
+    assert row_ids_bytes(np.array(values, np.uint64)).hex() == expected
+
+
+@given(st.lists(st.integers(0, (1 << 64) - 2), unique=True) | st.sets(st.integers(0, 500)))
+def test_row_ids_come_back(values: list[int] | set[int]) -> None:
+    expected = list(values)
+    content = row_ids_bytes(np.array(expected, np.uint64))
+    assert parse_row_ids(content, len(expected)).tolist() == expected
+    assert num_row_ids(content) == len(expected)
+
+
+@given(st.lists(st.integers(1, 3)))
+def test_versions_come_back(values: list[int]) -> None:
+    content = versions_bytes(np.array(values, np.uint64))
+    assert parse_versions(content, len(values)).tolist() == values
+
+
+def test_rows_of_one_version() -> None:
+    assert parse_versions(one_version_bytes(4, 3), 3).tolist() == [4, 4, 4]
+    assert one_version_bytes(4, 3) == versions_bytes(np.full(3, 4, np.uint64))
+
+
+def test_row_ids_are_extended_to_the_rows_of_a_fragment() -> None:
+    content, following = extended_row_ids(row_ids_bytes(np.array([5, 2], np.uint64)), 4, 90)
+    assert (parse_row_ids(content, 4).tolist(), following) == ([5, 2, 90, 91], 92)
+    assert extended_row_ids(content, 4, 92) == (content, 92)
+    with pytest.raises(InvalidInputError, match="4 for a fragment of 3 rows"):
+        extended_row_ids(content, 3, 92)
