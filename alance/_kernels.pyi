@@ -472,3 +472,17 @@ def chunk_strings(
     most: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
+
+# --- encode_fsst.cpp ---
+
+def learn_fsst(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    most: int,
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], int, int]: ...
+def encode_fsst(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    symbols: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...

@@ -5,6 +5,7 @@ Source: encodings_v2_1.proto, message Variable; encoding spec, "Variable".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from alance.format.blocks import VariableWidth
 from alance.format.codecs.compression import Scheme
 from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
+from alance.format.encode.fsst_table import WORTH_IT, compressed
 from alance.format.encode.general import compress, compress_chunks
 from alance.format.encode.packed import narrowed
 
@@ -30,7 +32,7 @@ V2_1_MAX_BYTES: Final = 32000
 MIN_BYTES: Final = 32768  # below it strings are not worth a symbol table or compression
 LONG_STRING: Final = 32768  # above it strings are compressed one by one
 SAMPLE_BYTES: Final = 1 << 16
-WORTH_IT: Final = 0.95  # of the sample
+FSST_LENGTH: Final = 5  # shorter strings have nothing in common that a symbol could say
 
 
 def bits_per_offset(strings: VariableWidth) -> int:
@@ -83,6 +85,11 @@ def string_chunks(
     Raises:
         InvalidInputError: two strings do not fit a chunk of this version.
     """
+    found = _codes(strings, options)
+    if found is not None:
+        table, codes = found
+        chunks = variable_chunks(codes, options.chunk_bytes, version)
+        return replace(chunks, encoding=encodings.fsst(table, chunks.encoding))
     plain = variable_chunks(strings, options.chunk_bytes, version)
     return compress_chunks(plain, options)
 
@@ -92,10 +99,11 @@ def encode_strings(
 ) -> tuple[pb.CompressiveEncoding, VariableWidth]:
     """The strings of a full-zip page, each on its own."""
     encoding = encodings.variable(bits_per_offset(strings))
-    if options.compression == "none" or _raw_bytes(strings) < MIN_BYTES:
-        return encoding, strings
-    longest = _kernels.longest_string(strings.offsets)
-    if options.scheme is not None or (longest > LONG_STRING and _compresses(strings)):
+    long = _kernels.longest_string(strings.offsets) > LONG_STRING
+    asked = options.scheme is not None
+    if options.compression != "none" and (asked or long) and _raw_bytes(strings) >= MIN_BYTES:
+        if not asked and not _compresses(strings):
+            return encoding, strings
         # Other writers take Zstandard also where LZ4 is asked for; each value has its own unit.
         level = options.level or 0
         start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
@@ -104,7 +112,21 @@ def encode_strings(
         ends = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=ends[1:])
         return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(narrowed(ends), units)
+    found = _codes(strings, options)
+    if found is not None:
+        table, codes = found
+        return encodings.fsst(table, encoding), codes
     return encoding, strings
+
+
+def _codes(strings: VariableWidth, options: Options) -> tuple[bytes, VariableWidth] | None:
+    """A symbol table and the strings as its codes, if that is wanted and makes them smaller."""
+    wanted = options.compression == "fsst" or (
+        options.compression is None
+        and _raw_bytes(strings) >= MIN_BYTES
+        and _kernels.longest_string(strings.offsets) >= FSST_LENGTH
+    )
+    return compressed(strings) if wanted else None
 
 
 def _raw_bytes(strings: VariableWidth) -> int:
@@ -114,8 +136,8 @@ def _raw_bytes(strings: VariableWidth) -> int:
 
 def _compresses(strings: VariableWidth) -> bool:
     """Whether a sample of long strings becomes smaller: pictures and the like do not."""
-    middle = (int(strings.offsets[0]) + int(strings.offsets[-1])) // 2
-    sample = strings.data[middle : middle + SAMPLE_BYTES]
-    sample = sample if len(sample) else strings.data[:SAMPLE_BYTES]
+    start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
+    middle = max(start, (start + stop - SAMPLE_BYTES) // 2)
+    sample = strings.data[middle : min(stop, middle + SAMPLE_BYTES)]
     units, _ = compress(Scheme.ZSTD, None, sample, np.array([len(sample)], np.int64))
     return len(units) < WORTH_IT * len(sample)

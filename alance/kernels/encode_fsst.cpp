@@ -1,0 +1,282 @@
+// FSST: learns symbols from a sample of strings, and writes strings as their codes.
+//
+// Learning goes in rounds. A round encodes the sample by the symbols there are and counts codes
+// and neighbours; what saves most of: a symbol, or two neighbours as one, are the symbols of the
+// next round. Early rounds look at a part of the sample only.
+#include <algorithm>
+#include <limits>
+
+#include "encode_fsst.hpp"
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+using namespace fsst;
+
+constexpr int64_t STRETCH = 512;      // bytes of the sample that are taken from one place
+constexpr int ROUNDS = 5;
+constexpr uint32_t PLAIN = 256;       // codes below are bytes without a symbol, while learning
+constexpr uint32_t BYTE_FAVOUR = 8;   // a byte without a symbol would cost two
+
+struct Sample {
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> ends;  // of the strings, or of parts of them
+};
+
+// Stretches at even distances, each of strings from its place on.
+template <typename Offset>
+Sample sample_of(const Offset* offset, int64_t num, const uint8_t* data, int64_t most) {
+  Sample sample;
+  const int64_t begin = offset[0], total = offset[num] - begin;
+  const int64_t places = std::max<int64_t>(1, std::min(total, most) / STRETCH);
+  int64_t covered = begin;
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t at = std::max(covered, begin + total / places * place);
+    int64_t budget = total <= most ? total : STRETCH;
+    int64_t i = std::upper_bound(offset, offset + num + 1, static_cast<Offset>(at)) - offset - 1;
+    // From the beginning of a string, unless it is longer than all that is taken here.
+    if (i < num && offset[i] >= covered && offset[i + 1] - offset[i] <= STRETCH) at = offset[i];
+    for (; i < num && budget > 0; ++i) {
+      const int64_t from = std::max<int64_t>(at, offset[i]);
+      const int64_t size = std::min<int64_t>(offset[i + 1] - from, budget);
+      if (size <= 0) continue;
+      sample.bytes.insert(sample.bytes.end(), data + from, data + from + size);
+      sample.ends.push_back(static_cast<int64_t>(sample.bytes.size()));
+      budget -= size;
+      covered = from + size;
+    }
+  }
+  return sample;
+}
+
+struct Counts {
+  std::vector<uint32_t> single = std::vector<uint32_t>(2 * PLAIN);
+  std::vector<uint32_t> pair = std::vector<uint32_t>(4 * PLAIN * PLAIN);
+  std::vector<uint32_t> seen;  // pairs with a count
+  int64_t size = 0;            // bytes of the codes
+
+  void clear() {
+    std::fill(single.begin(), single.end(), 0);
+    for (uint32_t both : seen) pair[both] = 0;
+    seen.clear();
+    size = 0;
+  }
+
+  void add_pair(uint32_t first, uint32_t second) {
+    const uint32_t both = first * 2 * PLAIN + second;
+    if (pair[both]++ == 0) seen.push_back(both);
+  }
+};
+
+// Encodes every `share` of 8 strings of the sample.
+void count(const Finder& finder, const Sample& sample, int share, Counts& counts) {
+  const uint8_t* const data = sample.bytes.data();
+  const uint8_t* const end = data + sample.bytes.size();
+  int64_t at = 0;
+  for (size_t i = 0; i < sample.ends.size(); ++i) {
+    const int64_t stop = sample.ends[i];
+    if (static_cast<int>(i * 5 % 8) >= share) {
+      at = stop;
+      continue;
+    }
+    uint32_t before = 2 * PLAIN;
+    while (at < stop) {
+      const int64_t left = stop - at;
+      const uint64_t word = word_at(data + at, left, end);
+      const Finder::Found found =
+          left >= 8 ? finder.find(word) : finder.find(word, static_cast<uint32_t>(left));
+      const uint32_t byte = static_cast<uint32_t>(word & 255);
+      const bool escaped = found.code == ESCAPE;
+      const uint32_t code = escaped ? byte : PLAIN + found.code;
+      counts.size += escaped ? 2 : 1;
+      ++counts.single[code];
+      if (before < 2 * PLAIN) counts.add_pair(before, code);
+      if (found.length > 1) {
+        // A symbol may also have been better one byte longer, and its first byte alone.
+        ++counts.single[byte];
+        if (before < 2 * PLAIN) counts.add_pair(before, byte);
+      }
+      before = code;
+      at += found.length;
+    }
+  }
+}
+
+struct Candidate {
+  Symbol symbol;
+  uint64_t gain;
+};
+
+// The symbols of the next round, the best first.
+std::vector<Candidate> candidates(const Finder& finder, const Counts& counts, int share) {
+  std::vector<Candidate> found;
+  const uint32_t least = static_cast<uint32_t>(5 * share / 8);  // fewer is chance
+  auto symbol_of = [&](uint32_t code) {
+    return code < PLAIN ? Symbol{code, 1} : finder[code - PLAIN];
+  };
+  auto consider = [&](const Symbol& symbol, uint32_t number) {
+    if (number < least || number == 0) return;
+    uint64_t gain = uint64_t{number} * static_cast<uint64_t>(symbol.length);
+    if (symbol.length == 1) gain *= BYTE_FAVOUR;
+    found.push_back({symbol, gain});
+  };
+  for (uint32_t code = 0; code < PLAIN + static_cast<uint32_t>(finder.size()); ++code)
+    consider(symbol_of(code), counts.single[code]);
+  if (share < 8) {
+    for (uint32_t both : counts.seen) {
+      const Symbol first = symbol_of(both / (2 * PLAIN)), second = symbol_of(both % (2 * PLAIN));
+      if (first.length < MAX_SYMBOL) consider(first.with(second), counts.pair[both]);
+    }
+  }
+  auto before = [](const Candidate& a, const Candidate& b) {
+    return a.symbol.length != b.symbol.length ? a.symbol.length < b.symbol.length
+                                              : a.symbol.bytes < b.symbol.bytes;
+  };
+  std::sort(found.begin(), found.end(), before);
+  size_t kept = 0;
+  for (const Candidate& one : found) {
+    if (kept && found[kept - 1].symbol.length == one.symbol.length &&
+        found[kept - 1].symbol.bytes == one.symbol.bytes)
+      found[kept - 1].gain += one.gain;
+    else
+      found[kept++] = one;
+  }
+  found.resize(kept);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
+  return found;
+}
+
+// Symbols for strings like those of the sample; `size` becomes that of the encoded sample.
+std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
+  auto finder = std::make_unique<Finder>();
+  Counts counts;
+  for (int round = 0; round < ROUNDS; ++round) {
+    const int share = 8 * (round + 1) / ROUNDS;
+    counts.clear();
+    count(*finder, sample, share, counts);
+    const std::vector<Candidate> found = candidates(*finder, counts, share);
+    finder->clear();
+    for (const Candidate& one : found) finder->add(one.symbol);
+  }
+  counts.clear();
+  count(*finder, sample, 8, counts);
+  size = counts.size;
+  return finder;
+}
+
+template <typename Offset>
+void check_offsets(const In<Offset>& offsets, const Bytes& data) {
+  if (offsets.size() == 0) corrupt("fsst: no offsets");
+  const Offset* offset = offsets.data();
+  const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
+  bool rising = offset[0] >= 0;
+  for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
+  if (!rising || offset[num] > static_cast<int64_t>(data.size()))
+    corrupt("fsst: offsets decrease or leave the buffer");
+}
+
+// Symbols learned from about `most` bytes of the strings. Gives them and their lengths, and the
+// bytes of the sample as it is and as it would be encoded.
+template <typename Offset>
+nb::tuple learn_fsst(In<Offset> offsets, Bytes data, int64_t most) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    check_offsets(offsets, data);
+    if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of " + std::to_string(most));
+    const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
+    const Sample sample = sample_of(offsets.data(), num, data.data(), most);
+    int64_t size = 0;
+    auto finder = learn(sample, size);
+    Owned<uint64_t> symbols(finder->size());
+    Owned<uint8_t> lengths(finder->size());
+    for (int code = 0; code < finder->size(); ++code) {
+      symbols[code] = (*finder)[static_cast<uint32_t>(code)].bytes;
+      lengths[code] = static_cast<uint8_t>((*finder)[static_cast<uint32_t>(code)].length);
+    }
+    return std::make_tuple(std::move(symbols), std::move(lengths),
+                           static_cast<int64_t>(sample.bytes.size()), size);
+  };
+  auto [symbols, lengths, plain, encoded] = run();
+  return nb::make_tuple(symbols.numpy(), lengths.numpy(), plain, encoded);
+}
+
+// The codes of a string; `end` is that of all strings.
+inline uint8_t* encode(const Finder& finder, const uint8_t* at, const uint8_t* stop,
+                       const uint8_t* end, uint8_t* out) {
+  while (stop - at >= 8) {
+    const uint64_t word = load<uint64_t>(at);
+    const Finder::Found found = finder.find(word);
+    out[0] = static_cast<uint8_t>(found.code);
+    out[1] = static_cast<uint8_t>(word);
+    out += 1 + (found.code == ESCAPE);
+    at += found.length;
+  }
+  if (at < stop) {
+    uint32_t left = static_cast<uint32_t>(stop - at);
+    uint64_t word = word_at(at, left, end);
+    while (true) {
+      const Finder::Found found = finder.find(word, left);
+      out[0] = static_cast<uint8_t>(found.code);
+      out[1] = static_cast<uint8_t>(word);
+      out += 1 + (found.code == ESCAPE);
+      left -= found.length;
+      if (left == 0) break;
+      word >>= 8 * found.length;
+    }
+  }
+  return out;
+}
+
+// Strings by a table. Gives the offsets of the codes and the codes, with bytes of no use behind.
+template <typename Offset>
+nb::tuple encode_fsst(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    check_offsets(offsets, data);
+    if (symbols.size() > MAX_SYMBOLS || symbols.size() != lengths.size())
+      corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+    auto finder = std::make_unique<Finder>();
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      const int length = lengths.data()[i];
+      if (length < 1 || length > MAX_SYMBOL)
+        corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
+      if (!finder->add({symbols.data()[i] & Symbol::mask(length), length}))
+        corrupt("fsst: two symbols that begin alike");
+    }
+    const Offset* offset = offsets.data();
+    const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
+    const int64_t most = 2 * (int64_t{offset[num]} - int64_t{offset[0]});
+    if (most > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
+    Owned<Offset> ends(num + 1);
+    Owned<uint8_t> codes(most, 8);
+    const uint8_t* const end = data.data() + offset[num];
+    uint8_t* out = codes.data();
+    ends[0] = 0;
+    for (int64_t i = 0; i < num; ++i) {
+      out = encode(*finder, data.data() + offset[i], data.data() + offset[i + 1], end, out);
+      ends[i + 1] = static_cast<Offset>(out - codes.data());
+    }
+    return std::make_pair(std::move(ends), std::move(codes));
+  };
+  auto strings = run();
+  return nb::make_tuple(strings.first.numpy(), strings.second.numpy());
+}
+
+template <typename Offset>
+void add(nb::module_& m) {
+  m.def("learn_fsst", &learn_fsst<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("most"));
+  m.def("encode_fsst", &encode_fsst<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+        nb::arg("symbols"), nb::arg("lengths"));
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_encode_fsst(nanobind::module_& m) {
+  alance::add<int32_t>(m);
+  alance::add<int64_t>(m);
+}
