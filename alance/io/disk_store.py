@@ -100,6 +100,8 @@ class DiskStore:
             if _file_bytes(merged) <= self.max_object_bytes:
                 self._make_room(_file_bytes(merged))
                 self._write(path, _pack(key, merged))
+        except FileNotFoundError:
+            pass  # another process emptied the folder meanwhile
         except OSError as error:
             self._switch_off("written", error)
 
@@ -165,7 +167,10 @@ class DiskStore:
     def _write(self, path: Path, parts: list[bytes | memoryview]) -> None:
         temporary = self._folder / f"{os.getpid()}-{secrets.token_hex(8)}.tmp"
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._folder.exists():  # removed meanwhile
+                self._is_checked = False
+                self._check()
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
                 file.writelines(parts)

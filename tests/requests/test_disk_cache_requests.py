@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 import alance
+from alance.testing.lab import Lab
+from alance.versioning import load
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from alance.testing.lab import Lab
 
 FILES, ROWS = 3, 60_000  # rows a file
 
@@ -87,6 +89,11 @@ class Cold:
         self.lab.rescan()
 
 
+def files_of(folder: Path) -> list[Path]:
+    """All files below a folder."""
+    return [one for one in folder.rglob("*") if one.is_file()]
+
+
 @pytest.fixture(scope="module")
 def _table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cold") / "cold.lance"
@@ -113,3 +120,197 @@ async def test_a_cold_take_of_a_row_costs_two_rounds(cold: Cold) -> None:
     operations, rounds, _ = await cold.take([70_001])
     assert operations.count("list") == 1
     assert rounds == 2
+
+
+async def test_other_columns_and_pages_are_learned_bit_by_bit(cold: Cold) -> None:
+    for column in ("key", "items", "long"):
+        found, _, _ = await cold.run(lambda one, column=column: one.take([9], [column]))
+        assert found.equals(lance.dataset(cold.path).take([9], [column]))  # type: ignore[attr-defined]
+    _, operations, recorder = await cold.run(lambda one: one.take([9], ["long", "items", "key"]))
+    assert (operations.count("list"), recorder.rounds) == (1, 2)
+
+
+async def test_nothing_is_guessed_where_the_disk_knows(cold: Cold) -> None:
+    await cold.take([70_000])
+    _, _, first = await cold.run(lambda one: one.take([70_000]))
+    session = alance.Session()
+    async with session:
+        dataset = await alance.dataset(
+            cold.uri, storage_options=cold.lab.lance_options(), session=session
+        )
+        await dataset.take([70_000])
+        with alance.trace() as warm:
+            await dataset.take([70_000])
+    assert first.num_bytes == warm.num_bytes  # and nothing for the LIST
+
+
+async def test_a_session_that_was_left_open_writes_too(cold: Cold) -> None:
+    session = alance.Session(cache_dir=cold.folder)
+    dataset = await alance.dataset(
+        cold.uri, storage_options=cold.lab.lance_options(), session=session
+    )
+    await dataset.take([4])
+    kept = session.engine.cache.kept
+    assert kept is not None
+    await kept.flush()
+    assert (await cold.take([4]))[1] == 2
+    await session.aclose()
+
+
+async def test_a_pinned_version_asks_for_its_manifest_unless_versions_are_trusted(
+    cold: Cold,
+) -> None:
+    await cold.take([5], version=FILES)
+    operations, rounds, _ = await cold.take([5], version=FILES)
+    assert (operations.count("list"), rounds) == (0, 2)
+    await cold.take([5], version=FILES, trust_versions=True)
+    operations, rounds, _ = await cold.take([5], version=FILES, trust_versions=True)
+    assert (operations.count("list"), rounds) == (0, 1)
+
+
+async def test_a_trusted_version_of_the_older_names_costs_one_round(cold: Cold) -> None:
+    cold.publish(some_rows(ROWS, 7), enable_v2_manifest_paths=False)
+    for _ in range(2):
+        operations, rounds, _ = await cold.take([5], version=1, trust_versions=True)
+    assert rounds == 1
+    assert "list" not in operations
+
+
+async def test_a_table_made_again_at_the_same_place_is_seen(cold: Cold) -> None:
+    """Same names of manifests, same number of versions, and the same sizes."""
+    first = some_rows(ROWS, 1)
+    cold.publish(first)
+    for _ in range(2):
+        await cold.take([5, 50_000])
+        await cold.take([5, 50_000], version=1)
+    names = sorted(one.name for one in (cold.path / "_versions").iterdir())
+    sizes = [one.stat().st_size for one in (cold.path / "_versions").iterdir()]
+    again = first.set_column(0, "key", pa.array(np.arange(ROWS) + (1 << 39)))
+    cold.publish(again)
+    assert sorted(one.name for one in (cold.path / "_versions").iterdir()) == names
+    assert [one.stat().st_size for one in (cold.path / "_versions").iterdir()] == sizes
+    _, _, found = await cold.take([5, 50_000])
+    assert found["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
+    _, _, found = await cold.take([5, 50_000], version=1)
+    assert found["key"].to_pylist() == [(1 << 39) + 5, (1 << 39) + 50_000]
+
+
+async def test_a_table_made_again_between_list_and_get_is_not_kept_under_the_old_tag(
+    cold: Cold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.publish(some_rows(ROWS, 1))
+    old = next((cold.path / "_versions").iterdir())
+    before = old.read_bytes()
+    parsed = load.latest
+
+    async def late(engine: object, table: object) -> load.ManifestLocation:
+        found = await parsed(engine, table)  # type: ignore[arg-type]
+        cold.publish(some_rows(ROWS, 2))
+        return found
+
+    monkeypatch.setattr(load, "latest", late)
+    await cold.take([5])
+    monkeypatch.undo()
+    after = next((cold.path / "_versions").iterdir()).read_bytes()
+    assert len(before) == len(after)
+    kept = [one.read_bytes() for one in files_of(cold.folder)]
+    assert kept
+    assert not any(after in content for content in kept)
+
+
+async def test_deletion_vectors_are_kept(cold: Cold) -> None:
+    lance.dataset(cold.path).delete("key % 3 = 0")
+    cold.lab.rescan()
+    await cold.take([70_000])
+    operations, rounds, _ = await cold.take([70_001])
+    assert (operations.count("list"), rounds) == (1, 2)
+
+
+async def test_a_cold_scan_of_a_column_costs_two_rounds(cold: Cold) -> None:
+    async def scan(dataset: alance.Dataset) -> pa.Table:
+        batches = [batch async for batch in dataset.to_batches(columns=["key"])]
+        return pa.Table.from_batches(batches)
+
+    for _ in range(2):
+        found, operations, recorder = await cold.run(scan)
+        assert found.equals(lance.dataset(cold.path).to_table(["key"]))  # type: ignore[attr-defined]
+    assert (operations.count("list"), recorder.rounds) == (1, 2)
+
+
+async def test_a_small_table_is_kept_whole(cold: Cold) -> None:
+    cold.publish(some_rows(50, 3))
+    await cold.take([7])
+    operations, _, _ = await cold.take([8])
+    assert operations == ["list"]
+
+
+async def test_one_bucket_name_on_two_servers_is_two_places(cold: Cold, tmp_path: Path) -> None:
+    """The same paths, versions, sizes; and trusted, so that no tag tells them apart."""
+    with Lab() as other:
+        path = Path(other.root) / "lab" / "cold.lance"
+        cold.publish(some_rows(ROWS, 1))
+        lance.write_dataset(some_rows(ROWS, 2), path)
+        other.rescan()
+        elsewhere = Cold(other, cold.folder, cold.uri, path)
+        for one in (cold, elsewhere, cold, elsewhere):
+            await one.take([5], version=1, trust_versions=True)
+
+
+async def test_nothing_secret_and_no_name_lands_in_the_folder(cold: Cold) -> None:
+    options = {**cold.lab.lance_options(), "secret_access_key": "hush-hush-5ecret"}
+    async with alance.Session(cache_dir=cold.folder) as session:
+        dataset = await alance.dataset(cold.uri, storage_options=options, session=session)
+        await dataset.take([1])
+    files = files_of(cold.folder)
+    assert files
+    for one in files:
+        assert one.stat().st_mode & 0o077 == 0
+        for word in (b"hush-hush", b"5ecret", cold.lab.endpoint.encode(), b"access_key"):
+            assert word not in one.read_bytes()
+            assert word.decode() not in str(one)
+
+
+async def test_few_files_for_many_columns(cold: Cold) -> None:
+    await cold.take([1, 70_000, 130_000])
+    assert len(files_of(cold.folder)) == FILES + 1
+
+
+async def test_local_tables_leave_nothing(tmp_path: Path, golden: Path) -> None:
+    async with alance.Session(cache_dir=tmp_path / "cache") as session:
+        dataset = await alance.dataset(golden / "lineitem.lance", session=session)
+        await dataset.take([1])
+    assert not files_of(tmp_path)
+
+
+async def test_what_cannot_be_written_is_read_all_the_same(
+    cold: Cold, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "a file"
+    blocked.write_text("not a folder")
+    for _ in range(2):
+        caplog.clear()
+        operations, _, _ = await cold.take([3], cache_dir=blocked)
+        assert operations[:2] == ["list", "get"]
+        assert len(caplog.records) == 1
+    assert blocked.read_text() == "not a folder"
+
+
+async def test_a_cleared_cache_is_cold_again(cold: Cold) -> None:
+    await cold.take([3])
+    async with alance.Session(cache_dir=cold.folder) as session:
+        await session.clear_disk_cache()
+    assert (await cold.take([3]))[1] > 2
+
+
+async def test_many_trains_of_thought_recall_at_once(cold: Cold) -> None:
+    async def crowd(dataset: alance.Dataset) -> list[pa.Table]:
+        return list(await asyncio.gather(*(dataset.take([n * 1000]) for n in range(40))))
+
+    for _ in range(2):
+        found, _, recorder = await cold.run(crowd)
+        theirs = lance.dataset(cold.path)
+        assert all(
+            one.equals(theirs.take([n * 1000]))
+            for n, one in enumerate(found)  # type: ignore[arg-type, var-annotated]
+        )
+    assert recorder.rounds == 2
