@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import CommitConflictError
 from alance.format.proto import table_pb2, transaction_pb2
+from alance.format.table.conflicts import Rebased
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, Manifest
 from alance.format.table.naming import transaction_name
 from alance.format.table.transaction import Transaction
@@ -37,15 +38,15 @@ class AppendRules:
         """The message."""
         return bytes(transaction.message.SerializeToString())
 
-    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Transaction:
+    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         """The same transaction."""
         assert newer.version == base.version + 1
         for fragment in ours.message.append.fragments:
             if fragment.files[0].path.startswith("!"):
                 raise CommitConflictError(f"version {newer.version}: rules ours out")
-        return ours
+        return Rebased(ours)
 
-    def next_manifest(
+    async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
     ) -> bytes:
         """The fragments of before, and the new ones."""

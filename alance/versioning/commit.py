@@ -28,13 +28,14 @@ from alance.errors import (
     RetryableConflictError,
 )
 from alance.format.table.manifest import Manifest, parse_manifest
-from alance.format.table.naming import transaction_name
+from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io.tasks import all_of
 from alance.versioning.manifest_store import Created, ManifestStore, transaction_uuid_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from alance.format.table.conflicts import NewDeletionFile
     from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.versioning.rules import Rules
@@ -150,6 +151,7 @@ class _Run:
         self._manifests = manifests
         self._transaction = transaction
         self._base = base
+        self._deletions: dict[str, NewDeletionFile] = {}  # to be written, by fragment
         self._files: list[str] = []  # transaction files written, the one in use last
 
     async def attached(
@@ -220,18 +222,19 @@ class _Run:
                 return manifest
         for manifest in newer:
             assert self._base is not None
-            self._transaction = await self._rules.rebase(self._transaction, manifest, self._base)
-            self._base = manifest
+            rebased = await self._rules.rebase(self._transaction, manifest, self._base)
+            self._transaction, self._base = rebased.transaction, manifest
+            for file in rebased.deletion_files:
+                # A later one of the same fragment takes the place of an earlier one.
+                self._deletions[file.name.partition("-")[0]] = file
         return None
 
     async def _create(self, version: int) -> Manifest | Created:
         """The manifest of the version made; else what is there instead."""
-        await self._write_file()
-        base, transaction = self._base, self._transaction
-        content = await self._engine.decode(
-            lambda: self._rules.next_manifest(base, transaction, version),
-            0 if base is None else base.num_bytes,
-        )
+        deletions, self._deletions = [*self._deletions.values()], {}
+        await all_of([self._write_file(), *(self._write_deletions(one) for one in deletions)])
+        transaction = self._transaction
+        content = await self._rules.next_manifest(self._base, transaction, version)
         created = await self._manifests.create(version, content, transaction.uuid)
         if not created.is_ours:
             return created
@@ -247,9 +250,11 @@ class _Run:
         location = self._table.transaction(name)
         if self._files and self._files[-1] == location:
             return
+        content = self._rules.transaction_bytes(self._transaction)
+        if content is None:
+            return
         self._files.append(location)
         store, path = self._engine.registry.resolve(location)
-        content = self._rules.transaction_bytes(self._transaction)
         number = 0
         while True:
             try:
@@ -260,6 +265,11 @@ class _Run:
                 if number == PUTS:
                     raise
                 await asyncio.sleep(0.05 * 2**number)
+
+    async def _write_deletions(self, file: NewDeletionFile) -> None:
+        location = self._table.folder(f"{DELETIONS}/{file.name}")
+        store, path = self._engine.registry.resolve(location)
+        await store.put(path, file.content)
 
     async def forget_files(self) -> None:
         """Delete the transaction's files of a commit that has failed for good."""

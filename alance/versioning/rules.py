@@ -1,21 +1,36 @@
-"""What the commit loop asks of the format's rules."""
+"""What the commit loop asks of the format's rules, and those of Lance tables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from alance.format.table.apply import apply, manifest_bytes
+from alance.format.table.apply_state import DEFAULT, Settings
+from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
+from alance.io.tasks import all_of
+from alance.versioning.sidecars import load_deletions, load_transaction
+
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from alance.format.table.conflicts import Rows
+    from alance.format.table.deletions import DeletionVector
+    from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
+    from alance.io.engine import Engine
+    from alance.versioning.table import Table
 
 
 class Rules(Protocol):
     """What a transaction becomes when others were first, and which version it makes."""
 
-    def transaction_bytes(self, transaction: Transaction) -> bytes:
-        """The content of a transaction's file."""
+    def transaction_bytes(self, transaction: Transaction) -> bytes | None:
+        """The content of a transaction's file; None: it gets none."""
 
-    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Transaction:
+    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
         """Our transaction on top of a version that another committer made.
 
         Args:
@@ -26,7 +41,7 @@ class Rules(Protocol):
             CommitConflictError: the other version rules ours out.
         """
 
-    def next_manifest(
+    async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
     ) -> bytes:
         """The content of the manifest of the version that a transaction makes.
@@ -38,3 +53,74 @@ class Rules(Protocol):
         Raises:
             InvalidInputError, CommitConflictError: the transaction does not fit the version.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """The rules of Lance tables.
+
+    Attributes:
+        deleted: of Delete and Update: the rows that the transaction deletes or moves, as physical
+            offsets by fragment; None: not known, then it conflicts with all that touch the same
+            fragments.
+        source: of Restore and Clone: the version that is restored or cloned.
+        lineage: reads what `apply` needs of row ids that are not in the manifest.
+        now: the clock of the versions' timestamps.
+    """
+
+    engine: Engine
+    table: Table
+    settings: Settings = DEFAULT
+    deleted: Rows | None = None
+    source: Manifest | None = None
+    lineage: Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]] | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def transaction_bytes(self, transaction: Transaction) -> bytes | None:
+        """The message, unless the settings say that there are no such files."""
+        return transaction.to_bytes() if self.settings.writes_transaction_file else None
+
+    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
+        """See `conflicts.rebase`.
+
+        Cost: a GET for the deletion vector of each fragment that both have deleted rows of, and
+        one for the transaction of a version that does not hold it.
+        """
+        theirs = await load_transaction(self.engine, self.table, newer)
+        wanted: tuple[int, ...] = ()
+        if theirs is not None:
+            wanted = fragments_to_merge(ours, theirs, newer=newer, deleted=self.deleted)
+        vectors = await self._vectors(newer, wanted) if wanted else None
+        return rebase(ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors)
+
+    async def _vectors(
+        self, newer: Manifest, wanted: tuple[int, ...]
+    ) -> Mapping[int, DeletionVector]:
+        fragments = [one for one in newer.fragments if one.id in wanted and one.deletion_file]
+        found = await all_of(
+            load_deletions(self.engine, self.table, newer, one, one.physical_rows)
+            for one in fragments
+        )
+        return {one.id: vector for one, vector in zip(fragments, found, strict=True)}
+
+    async def next_manifest(
+        self, previous: Manifest | None, transaction: Transaction, version: int
+    ) -> bytes:
+        """See `apply`."""
+        lineage: Mapping[int, Lineage] | None = None
+        if self.lineage is not None and previous is not None:
+            lineage = await self.lineage(previous, transaction)
+
+        def build() -> bytes:
+            made = apply(
+                previous,
+                transaction,
+                now=self.now(),
+                version=version,
+                source=self.source,
+                lineage=lineage,
+                settings=self.settings,
+            )
+            return manifest_bytes(made)
+
+        return await self.engine.decode(build, 0 if previous is None else previous.num_bytes)
