@@ -8,7 +8,7 @@ namespace alance {
 namespace {
 
 // An entry whose level is above `closed_above` has no slot in the layers further in. Gives the
-// entries with a slot `level` where `nulls` (one byte a slot) is not 0.
+// entries with a slot `level` where `nulls` (one byte a slot) is not 0, and nothing further out.
 void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Bytes& nulls,
                 int64_t level) {
   const int64_t num_entries = static_cast<int64_t>(definition.size());
@@ -25,7 +25,7 @@ void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Byt
   int64_t slot = 0;
   for (int64_t i = 0; i < num_entries; ++i)
     if (defs[i] <= closed_above) {
-      if (null[slot]) defs[i] = static_cast<uint16_t>(level);
+      if (null[slot] && defs[i] == 0) defs[i] = static_cast<uint16_t>(level);
       ++slot;
     }
 }

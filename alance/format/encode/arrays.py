@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.format.encode.structure import Path
     from alance.format.field import Field
 
+    Int64s = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
 
@@ -84,8 +85,9 @@ def _descend(
     nulls, valid = _nulls(own, outer)
     if pa.types.is_struct(array.type):
         _need(field, array, field.logical_type == "struct")
+        layer = Items(nulls, is_nullable=field.nullable)
         for child, part in zip(field.children, _children(field, array), strict=True):
-            _descend(child, part, (*path, Items(nulls)), valid, num_rows, found)
+            _descend(child, part, (*path, layer), valid, num_rows, found)
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
@@ -115,9 +117,9 @@ def _leaf(
     values: Block
     if array.type == EMPTY_STRUCT:
         # Only its layer can say that there is nothing: all slots are null on the page.
-        if nulls is not None:
+        if array.null_count and (outer is None or not np.array_equal(outer, valid)):
             raise InvalidInputError(f"field {field.name!r}: structs without fields are never null")
-        nulls = np.ones(len(array), np.bool_) if outer is None else outer
+        nulls = np.ones(len(array), np.bool_)
         values = ConstantBlock(len(array), None)
     elif field.is_json:
         values = jsonb(array, valid, field.name)
@@ -131,11 +133,12 @@ def _leaf(
 
 
 def _nulls(own: Mask | None, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
-    """Slots that are null here first, and slots that are not null here or further out."""
-    if own is None:
-        return None, outer
-    nulls = ~own if outer is None else outer & ~own
-    return nulls if nulls.any() else None, own if outer is None else own & outer
+    """Slots that are null here or further out, and those that are not; None, None: all are not."""
+    if own is None and outer is None:
+        return None, None
+    valid = own if outer is None else outer if own is None else own & outer
+    assert valid is not None
+    return (~valid, valid) if not valid.all() else (None, None)
 
 
 def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lists, pa.Array]:
@@ -155,9 +158,20 @@ def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lis
     sizes = np.where(valid, sizes, 0)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    places = np.repeat(starts[:-1] - offsets[:-1], sizes) + np.arange(offsets[-1])
     has_empty = bool(sizes[valid].min(initial=1) == 0)
-    return Lists(offsets, nulls, has_empty), array.values.take(to_arrow(places))
+    return Lists(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
+
+
+def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
+    """The items of some lists, one behind the other."""
+    if "fixed_size_list" not in str(items.type):
+        before = np.cumsum(sizes) - sizes
+        places = np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
+        return items.take(to_arrow(places))
+    # pyarrow takes wrong items from slices of nested fixed-size lists.
+    runs = np.flatnonzero(sizes)
+    pieces = [items.slice(int(starts[run]), int(sizes[run])) for run in runs]
+    return pa.concat_arrays(pieces) if pieces else items[:0]
 
 
 def _children(field: Field, array: pa.Array) -> list[pa.Array]:

@@ -110,8 +110,8 @@ def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         return mini_block_page(values, hints)
     if wanted is None:
         wanted = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
-        if not _can_stand_alone(block):
-            wanted = MINI_BLOCK
+    if not _can_stand_alone(block):
+        wanted = MINI_BLOCK
     if wanted.lower() == MINI_BLOCK:
         return mini_block_page(values, hints)
     return full_zip_page(values, hints)

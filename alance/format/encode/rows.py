@@ -60,7 +60,7 @@ def join(parts: Sequence[PageValues]) -> PageValues:
         rep = np.concatenate([part.rep for part in parts if part.rep is not None])
     definition = None
     if max_definition(layers):
-        definition = np.concatenate([_renumbered(part, layers) for part in parts])
+        definition = np.concatenate([_levels_by(part, layers) for part in parts])
     values = join_blocks([part.values for part in parts])
     return PageValues(layers, rep, definition, values, sum(part.num_rows for part in parts))
 
@@ -153,37 +153,47 @@ def _tight(
 ) -> tuple[tuple[Layer, ...], Levels | None]:
     """The layers that these levels need, and the levels by them."""
     found = np.bincount(definition, minlength=max_definition(layers) + 1) > 0
-    kinds, level = [], 1
-    for layer in layers:
+    kinds: list[Layer] = []
+    last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))
+    level, outer, fixed = max_definition(layers), False, False
+    for number, layer in reversed(list(enumerate(layers))):
         null = empty = False
-        if _has_null(layer):
-            null, level = bool(found[level]), level + 1
         if _has_empty(layer):
-            empty, level = bool(found[level]), level + 1
-        kinds.append(_kind(null, empty, layer))
+            empty, level = bool(found[level]), level - 1
+        if _has_null(layer):
+            # Items below nulls are null too, up to the next list.
+            null, level = bool(found[level]) or outer, level - 1
+            # From a struct around a list on, layers are of one kind on all pages: `levels_of`.
+            fixed |= not layer.is_list
+            null |= fixed and number >= last_list
+        outer = null and not layer.is_list
+        kinds.insert(0, _kind(null, empty, layer))
     tight = tuple(kinds)
-    if tight == layers:
-        return layers, definition
     if not max_definition(tight):
         return tight, None
-    return tight, (np.cumsum(found) - found[0]).astype(np.uint16)[definition]
+    return tight, _renumbered(definition, layers, tight)
 
 
-def _renumbered(part: PageValues, layers: tuple[Layer, ...]) -> Levels:
+def _renumbered(definition: Levels, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> Levels:
+    """Levels by layers of their own, as levels by other layers that have all that occur."""
+    if own == other:
+        return definition
+    numbers, level = [0], 0
+    for one, new in zip(own, other, strict=True):
+        if _has_null(one):
+            numbers.append(level + 1 if _has_null(new) else 0)
+        if _has_empty(one):
+            numbers.append(level + new.num_levels if _has_empty(new) else 0)
+        level += new.num_levels
+    return np.array(numbers, np.uint16)[definition]
+
+
+def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> Levels:
     """The definition levels of a part, by layers that have all levels of its own."""
     if part.definition is None:
         count = part.values.num_values if part.rep is None else len(part.rep)
         return np.zeros(count, np.uint16)
-    if part.layers == layers:
-        return part.definition
-    numbers, level = [0], 0
-    for own, wide in zip(part.layers, layers, strict=True):
-        if _has_null(own):
-            numbers.append(level + 1)
-        if _has_empty(own):
-            numbers.append(level + wide.num_levels)
-        level += wide.num_levels
-    return np.array(numbers, np.uint16)[part.definition]
+    return _renumbered(part.definition, part.layers, layers)
 
 
 def _has_null(layer: Layer) -> bool:

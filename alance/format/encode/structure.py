@@ -1,7 +1,9 @@
 """Structure to levels: what is null or empty at each depth, in one level an entry.
 
 Layers are given from the row to the leaf. The kind of each comes from what occurs in these rows:
-a layer without nulls or empty lists has no levels. An entry says the outermost reason of absence.
+a layer without nulls or empty lists has no levels. What is inside a null struct is null too, up to
+the next list: the reference implementation does not read lists that say otherwise. An entry says
+the outermost reason of absence.
 
 Source: file format specification, "Arrow to levels".
 """
@@ -32,8 +34,9 @@ NO_NULLS = np.empty(0, np.uint8)
 class Items:
     """The slots of a leaf, struct or structural fixed-size list."""
 
-    nulls: Mask | None  # shape (slots,): null here, not already further out; None: nowhere
+    nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
     repeats: int = 1  # slots further in for each slot: the dimension of a fixed-size list
+    is_nullable: bool = False  # as of the schema
 
     @property
     def kind(self) -> Layer:
@@ -68,7 +71,7 @@ def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | No
     Raises:
         UnsupportedError: structural fixed-size lists inside lists or around them.
     """
-    layers = tuple(layer.kind for layer in reversed(path))
+    layers = tuple(reversed(_kinds(path)))
     max_rep, max_def = max_repetition(layers), max_definition(layers)
     if max_rep == 0:
         return layers, None, _flat_levels(path, num_rows, max_def) if max_def else None
@@ -78,8 +81,8 @@ def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | No
     definition = np.zeros(num_rows, np.uint16)
     level, list_number = max_def, max_rep
     closed_above = max_def
-    for layer in path:
-        level -= layer.kind.num_levels
+    for layer, kind in zip(path, reversed(layers), strict=True):
+        level -= kind.num_levels
         if isinstance(layer, Items):
             if layer.nulls is not None:
                 _kernels.mark_nulls(definition, closed_above, layer.nulls.view(np.uint8), level + 1)
@@ -92,12 +95,39 @@ def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | No
             layer.offsets,
             nulls,
             list_number,
-            -1 if layer.nulls is None else level + 1,
-            level + layer.kind.num_levels if layer.has_empty else -1,
+            level + 1,
+            level + kind.num_levels if layer.has_empty else -1,
         )
         list_number -= 1
         closed_above = level
     return layers, rep, definition if max_def else None
+
+
+def _kinds(path: Path) -> list[Layer]:
+    """The kind of each layer.
+
+    A nullable struct around a list counts as one with nulls even where it has none, and so does
+    what is inside it up to the last list: the reference implementation does not read such columns
+    if pages differ in whether the struct has nulls.
+    """
+    kinds = [layer.kind for layer in path]
+    last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)
+    outer = False
+    for number, layer in enumerate(path[: last_list + 1]):
+        if isinstance(layer, Items):
+            outer |= layer.is_nullable
+        if outer:
+            kinds[number] = with_nulls(kinds[number])
+    return kinds
+
+
+def with_nulls(kind: Layer) -> Layer:
+    """The kind of a layer that has nulls too."""
+    return {
+        Layer.ALL_VALID_ITEM: Layer.NULLABLE_ITEM,
+        Layer.ALL_VALID_LIST: Layer.NULLABLE_LIST,
+        Layer.EMPTYABLE_LIST: Layer.NULL_AND_EMPTY_LIST,
+    }.get(kind, kind)
 
 
 def layer_names(layers: Sequence[Layer]) -> list[str]:
@@ -112,7 +142,7 @@ def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> 
     for layer in path:
         assert isinstance(layer, Items)
         if layer.nulls is not None:
-            definition[layer.nulls] = level
+            definition[layer.nulls & (definition == 0)] = level
             level -= 1
         if layer.repeats > 1:
             definition = np.repeat(definition, layer.repeats)
