@@ -17,7 +17,7 @@ using namespace fsst;
 constexpr int64_t STRETCH = 512;      // bytes of the sample that are taken from one place
 constexpr int ROUNDS = 5;
 constexpr uint32_t PLAIN = 256;       // codes below are bytes without a symbol, while learning
-constexpr uint32_t BYTE_FAVOUR = 8;   // a byte without a symbol would cost two
+constexpr uint32_t BYTE_FAVOUR = 4;   // a byte without a symbol would cost two
 
 struct Sample {
   std::vector<uint8_t> bytes;
