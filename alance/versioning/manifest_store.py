@@ -29,7 +29,7 @@ from alance.versioning.probe import check_conditional_puts
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from alance.io.engine import Engine
     from alance.io.store import Store
@@ -110,13 +110,17 @@ class ConditionalManifests:
         self._engine = engine
         self._table = table
         self._scheme = scheme
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
         self._is_safe = is_safe
 
     @property
     def scheme(self) -> NamingScheme:
         """How manifests are named here, as far as it is known."""
         return self._scheme or NamingScheme.V2
+
+    def keep_scheme(self, scheme: NamingScheme) -> None:
+        """Name new manifests as the table's are."""
+        self._scheme = scheme
 
     def location(self, version: int) -> str:
         """Location of a version's manifest.
@@ -134,7 +138,7 @@ class ConditionalManifests:
         """Probe the store; see `check_conditional_puts` for the cost."""
         if not self._is_safe:
             store, path = self._engine.registry.resolve(self._table.folder(TRANSACTIONS))
-            await check_conditional_puts(store, path, self._patience)
+            await check_conditional_puts(store, path, self.patience)
 
     async def latest(self) -> ManifestLocation | None:
         """The latest version. Cost: one LIST, whole for V1 names and stores without order."""
@@ -164,36 +168,48 @@ class ConditionalManifests:
         """Put a version's manifest if it is absent. Cost: one PUT; settled by GETs where needed."""
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
-        return await create_manifest(
-            self._engine, store, path, content, transaction_uuid, self._patience
+        return await settle_manifest(
+            self._engine,
+            store,
+            path,
+            lambda: store.put(path, content, if_absent=True),
+            transaction_uuid,
+            self.patience,
         )
 
 
-async def create_manifest(
+async def manifest_at(engine: Engine, location: str) -> Manifest | None:
+    """The manifest that is there; None where this alance cannot read it. Cost: one GET.
+
+    Raises:
+        NotFoundError: nothing is there.
+    """
+    content = await engine.scheduler.read_all(location, reason="whose manifest")
+    try:
+        return parse_manifest(content, location)
+    except (CorruptFileError, UnsupportedError):
+        return None  # reading it as a newer version tells what is wrong
+
+
+async def settle_manifest(
     engine: Engine,
     store: Store,
     path: str,
-    content: bytes,
+    put: Callable[[], Awaitable[object]],
     transaction_uuid: str,
     patience: Patience,
 ) -> Created:
-    """Put a manifest if it is absent, and tell whose is there; see `put_settled`."""
+    """Put a manifest by `put`, and tell whose is there; see `put_settled`."""
     found: Manifest | None = None
 
     async def whose() -> Settled:
         nonlocal found
-        read = await engine.scheduler.read_all(store.root + path, reason="whose manifest")
-        if read == content:
-            return Settled.OURS
-        try:
-            found = parse_manifest(read, store.root + path)
-        except (CorruptFileError, UnsupportedError):
-            return Settled.THEIRS  # reading it on the next round tells what is wrong
-        is_ours = transaction_uuid_of(found) == transaction_uuid
+        found = await manifest_at(engine, store.root + path)
+        is_ours = found is not None and transaction_uuid_of(found) == transaction_uuid
         return Settled.OURS if is_ours else Settled.THEIRS
 
     settled = await put_settled(
-        lambda: store.put(path, content, if_absent=True),
+        put,
         whose,
         f"manifest {store.root}{path}",
         patience,

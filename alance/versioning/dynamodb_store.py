@@ -1,0 +1,218 @@
+"""Versions in a DynamoDB table: `s3+ddb://bucket/path?ddbTableName=table`.
+
+    base_uri   S  hash key    path of the Lance table inside its bucket
+    version    N  range key
+    path       S              of the manifest inside the bucket, staged or final
+    size       N              of the manifest
+    committer  S              who wrote it; `lancedb`, as the other writers have it
+
+Two buckets with equal paths need two DynamoDB tables. Source: table format specification,
+"DynamoDB".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from alance.errors import (
+    AccessError,
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
+from alance.versioning.external_store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEME: Final = "s3+ddb://"
+COMMITTER: Final = "lancedb"
+_PARAMETER: Final = "ddbTableName"
+_ENDPOINT: Final = "dynamodb_endpoint"
+_KEYS: Final = [("base_uri", "HASH", "S"), ("version", "RANGE", "N")]
+_NEW: Final = "attribute_not_exists(base_uri) AND attribute_not_exists(version)"
+_OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
+_REFUSALS: Final = frozenset(
+    {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException"}
+)
+# Names of S3's options, each with the argument of a client that it becomes.
+_CLIENT: Final = {
+    "access_key_id": "aws_access_key_id",
+    "secret_access_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+    "token": "aws_session_token",
+    "region": "region_name",
+    "default_region": "region_name",
+}
+
+
+class DynamoDbStore:
+    """Versions in a DynamoDB table, through boto3 in threads.
+
+    Sends nothing before its first use, which asks for the table's keys once.
+
+    Args:
+        table: name of the DynamoDB table.
+        client: arguments of boto3's client: credentials, region, endpoint.
+    """
+
+    def __init__(self, table: str, client: Mapping[str, str] | None = None) -> None:
+        self._table = table
+        self._arguments = dict(client or {})
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    async def get(self, table: str, version: int) -> Entry | None:
+        """A version of a table. Cost: one GetItem."""
+        found = await self._call("get_item", Key=_key(table, version), ConsistentRead=True)
+        return _entry(found.get("Item"))
+
+    async def get_latest(self, table: str) -> Entry | None:
+        """The version with the highest number. Cost: one Query."""
+        found = await self._call(
+            "query",
+            KeyConditionExpression="base_uri = :base_uri",
+            ExpressionAttributeValues={":base_uri": {"S": table}},
+            ScanIndexForward=False,
+            Limit=1,
+            ConsistentRead=True,
+        )
+        return _entry(next(iter(found["Items"]), None))
+
+    async def put_if_not_exists(self, table: str, entry: Entry) -> None:
+        """Add a version. Cost: one PutItem.
+
+        Raises:
+            AlreadyExistsError: it is there, perhaps by this call, which boto3 may send again.
+            StoreError: it failed; it may be there, or come later.
+        """
+        await self._call("put_item", Item=_item(table, entry), ConditionExpression=_NEW)
+
+    async def put_if_exists(self, table: str, entry: Entry) -> None:
+        """Replace a version's entry. Cost: one PutItem.
+
+        Raises:
+            NotFoundError: there is none.
+            StoreError: it failed.
+        """
+        try:
+            await self._call("put_item", Item=_item(table, entry), ConditionExpression=_OLD)
+        except AlreadyExistsError as error:
+            raise NotFoundError(
+                f"DynamoDB table {self._table!r}: no version {entry.version} of {table!r}"
+            ) from error
+
+    async def _call(self, name: str, **arguments: object) -> dict[str, Any]:
+        return await asyncio.to_thread(self._send, name, arguments)
+
+    def _send(self, name: str, arguments: dict[str, object]) -> dict[str, Any]:
+        boto = _boto()
+        try:
+            with self._lock:  # making a client takes long, and is not safe in two threads
+                if self._client is None:
+                    self._client = self._connect(boto)
+            answer = getattr(self._client, name)(TableName=self._table, **arguments)
+        except boto.exceptions.ClientError as error:
+            raise self._failure(error) from error
+        except boto.exceptions.NoCredentialsError as error:
+            raise AccessError(f"DynamoDB table {self._table!r}: {error}") from error
+        except boto.exceptions.BotoCoreError as error:
+            raise StoreError(f"DynamoDB table {self._table!r}: {error}", retryable=True) from error
+        return dict(answer)
+
+    def _connect(self, boto: Any) -> Any:
+        client = boto.session.get_session().create_client("dynamodb", **self._arguments)
+        about = client.describe_table(TableName=self._table)["Table"]
+        types = {
+            one["AttributeName"]: one["AttributeType"] for one in about["AttributeDefinitions"]
+        }
+        keys = [
+            (one["AttributeName"], one["KeyType"], types[one["AttributeName"]])
+            for one in about["KeySchema"]
+        ]
+        if keys != _KEYS:
+            raise InvalidInputError(
+                f"DynamoDB table {self._table!r} has the keys {keys}, expected {_KEYS}"
+            )
+        return client
+
+    def _failure(self, error: Any) -> Exception:
+        code = error.response["Error"]["Code"]
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        where = f"DynamoDB table {self._table!r}"
+        if code == "ConditionalCheckFailedException":
+            return AlreadyExistsError(f"{where}: the condition of the put does not hold")
+        if code == "ResourceNotFoundException":
+            return InvalidInputError(f"{where}: no such table")
+        if code in _REFUSALS:
+            return AccessError(f"{where}: {error}", status=status)
+        # DynamoDB throttles with status 400.
+        retryable = status is None or status >= 500 or "Throttl" in code or "Exceeded" in code
+        return StoreError(f"{where}: {error}", retryable=retryable, status=status)
+
+
+def parse_dynamodb_uri(
+    uri: str, storage_options: Mapping[str, object] | None = None
+) -> tuple[str, dict[str, object], DynamoDbStore]:
+    """The `s3://` URI of a table, the options of its store, and its external store.
+
+    Args:
+        storage_options: those of S3; and `dynamodb_endpoint`, else `DYNAMODB_ENDPOINT` of the
+            environment, for a DynamoDB elsewhere than at AWS.
+
+    Raises:
+        InvalidInputError: no URI of this kind.
+    """
+    place, _, query = uri.removeprefix(SCHEME).partition("?")
+    parameters = parse_qsl(query, keep_blank_values=True)
+    if not uri.startswith(SCHEME) or [name for name, _ in parameters] != [_PARAMETER]:
+        raise InvalidInputError(f"uri {uri!r}: expected {SCHEME}bucket/path?{_PARAMETER}=table")
+    if not parameters[0][1]:
+        raise InvalidInputError(f"uri {uri!r}: the name of the DynamoDB table is empty")
+    left = dict(storage_options or {})
+    endpoint = left.pop(_ENDPOINT, None) or os.environ.get("DYNAMODB_ENDPOINT")
+    client: dict[str, str] = {}
+    for name, value in left.items():
+        argument = _CLIENT.get(name.lower().removeprefix("aws_"))
+        if argument is not None:
+            client.setdefault(argument, str(value))
+    if endpoint:
+        client["endpoint_url"] = str(endpoint)
+    return "s3://" + place, left, DynamoDbStore(parameters[0][1], client)
+
+
+def _boto() -> Any:
+    try:
+        import botocore.exceptions
+        import botocore.session
+    except ImportError as error:
+        raise UnsupportedError(
+            "commits through DynamoDB need boto3: install alance[dynamodb]"
+        ) from error
+    return botocore
+
+
+def _key(table: str, version: int) -> dict[str, dict[str, str]]:
+    return {"base_uri": {"S": table}, "version": {"N": str(version)}}
+
+
+def _item(table: str, entry: Entry) -> dict[str, dict[str, str]]:
+    item = _key(table, entry.version)
+    item |= {"path": {"S": entry.path}, "committer": {"S": COMMITTER}}
+    if entry.num_bytes is not None:
+        item["size"] = {"N": str(entry.num_bytes)}
+    return item
+
+
+def _entry(item: dict[str, dict[str, str]] | None) -> Entry | None:
+    if item is None:
+        return None
+    size = item.get("size")
+    num_bytes = None if size is None else int(size["N"])
+    return Entry(int(item["version"]["N"]), item["path"]["S"], num_bytes)

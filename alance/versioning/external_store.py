@@ -1,0 +1,218 @@
+"""Manifests whose versions an external store hands out, for stores without put-if-absent.
+
+    PUT     {manifest}-{uuid}                staged: nobody sees it
+    put     (table, version) -> staged       if there is none: who succeeds has the version
+    COPY    staged -> {manifest}
+    put     (table, version) -> manifest     finalised; the staged object is deleted
+
+A committer that stops on the way is helped: whoever finds a version that is staged copies and
+finalises it. Readers who know nothing of the external store may be one version behind.
+
+Source: table format specification, "External manifest store".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from alance.errors import AlanceError, NotFoundError
+from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
+from alance.io.tasks import all_of
+from alance.versioning.load import ManifestLocation, load_manifest
+from alance.versioning.manifest_store import (
+    ConditionalManifests,
+    Created,
+    gone,
+    manifest_at,
+    transaction_uuid_of,
+)
+from alance.versioning.settle import Settled, put_settled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.table.manifest import Manifest
+    from alance.io.engine import Engine
+    from alance.versioning.settle import Patience
+    from alance.versioning.table import Table
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A version in an external store.
+
+    Attributes:
+        path: of the manifest inside the store of objects: the final one, or a staged one.
+        num_bytes: of the manifest; None: not told.
+    """
+
+    version: int
+    path: str
+    num_bytes: int | None
+
+
+class ExternalStore(Protocol):
+    """Versions by table. All answers are up to date: no stale reads."""
+
+    async def get(self, table: str, version: int) -> Entry | None:
+        """A version of a table.
+
+        Args:
+            table: path of the table's folder inside the store of objects.
+        """
+
+    async def get_latest(self, table: str) -> Entry | None:
+        """The version with the highest number."""
+
+    async def put_if_not_exists(self, table: str, entry: Entry) -> None:
+        """Add a version.
+
+        Raises:
+            AlreadyExistsError: it is there, perhaps by this very call, whose answer was lost.
+            StoreError: it failed; it may be there, or come later.
+        """
+
+    async def put_if_exists(self, table: str, entry: Entry) -> None:
+        """Replace a version's entry.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+
+
+class ExternalManifests:
+    """Manifests by an external store. All writers of the table must use the same one."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        external: ExternalStore,
+        *,
+        scheme: NamingScheme | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._engine = engine
+        self._table = table
+        self._external = external
+        self._inner = ConditionalManifests(
+            engine, table, scheme=scheme, patience=patience, is_safe=True
+        )
+        self._store, self._key = engine.registry.resolve(table.root)
+
+    async def check(self) -> None:
+        """Nothing: the external store is asked."""
+
+    async def latest(self) -> ManifestLocation | None:
+        """The latest version. Cost: one call; of a table that is not in the store one LIST."""
+        entry = await self._external.get_latest(self._key)
+        if entry is None:
+            return await self._inner.latest()
+        found = await self._final(entry)
+        self._inner.keep_scheme(found.scheme)
+        return found
+
+    async def version(self, version: int) -> Manifest | None:
+        """A version by number. Cost: one call and one GET."""
+        entry = None if version >> 63 else await self._external.get(self._key, version)
+        if entry is None:
+            return await self._inner.version(version)
+        try:
+            return await load_manifest(self._engine, await self._final(entry))
+        except NotFoundError:
+            return None  # cleaned up
+
+    async def versions_after(self, base: int) -> Sequence[Manifest]:
+        """The versions after `base`. Cost: one call, then all manifests at once."""
+        newest = await self.latest()
+        if newest is None or newest.version <= base:
+            return ()
+
+        async def one(version: int) -> Manifest:
+            manifest = await self._inner.version(version)  # nearly always final
+            manifest = manifest or await self.version(version)
+            if manifest is None:
+                raise gone(self._table, version, newest.version)
+            return manifest
+
+        return await all_of(one(version) for version in range(base + 1, newest.version + 1))
+
+    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+        """Make a version. Cost: PUT, put, COPY, put, DELETE, one after the other.
+
+        From the first put on the version is there, whatever comes of the rest.
+        """
+        if version >> 63:  # nobody else has this number
+            return await self._inner.create(version, content, transaction_uuid)
+        final = self._engine.registry.resolve(self._inner.location(version))[1]
+        staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
+        await self._store.put(staged.path, content)
+        found: Manifest | None = None
+
+        async def whose() -> Settled:
+            nonlocal found
+            entry = await self._external.get(self._key, version)
+            if entry is None:
+                raise NotFoundError(f"version {version} is not in the external store")
+            if entry.path == staged.path:
+                return Settled.OURS
+            found = await self._manifest_of(entry)
+            is_ours = found is not None and transaction_uuid_of(found) == transaction_uuid
+            return Settled.OURS if is_ours else Settled.THEIRS
+
+        settled = await put_settled(
+            lambda: self._external.put_if_not_exists(self._key, staged),
+            whose,
+            f"version {version} of {self._store.root}{self._key}",
+            self._inner.patience,
+        )
+        if settled is Settled.OURS and found is None:
+            try:
+                await self._finalise(staged, final)
+            except AlanceError as error:
+                _log.warning("version %d of %s: left for readers: %s", version, self._key, error)
+        else:
+            await self._delete(staged.path)
+        return Created(settled is Settled.OURS, found)
+
+    async def _final(self, entry: Entry) -> ManifestLocation:
+        """Where a version's manifest is, after helping its committer where need be.
+
+        Raises:
+            NotFoundError: neither the staged nor the final object is there.
+        """
+        name = entry.path.rpartition(f"{VERSIONS}/")[2]
+        parsed = parse_manifest_name(name)
+        if parsed is None:
+            final = entry.path[:-37]  # less "-" and a uuid
+            parsed = parse_manifest_name(final.rpartition(f"{VERSIONS}/")[2])
+            if parsed is None:
+                raise NotFoundError(f"{entry.path!r} in the external store is no manifest")
+            await self._finalise(entry, final)
+            entry = Entry(entry.version, final, entry.num_bytes)
+        location = self._store.root + entry.path
+        return ManifestLocation(entry.version, location, entry.num_bytes, parsed.scheme)
+
+    async def _finalise(self, staged: Entry, final: str) -> None:
+        try:
+            await self._store.copy(staged.path, final)
+        except NotFoundError:
+            await self._store.size(final)  # another one did it, and deleted the staged one
+        await self._external.put_if_exists(
+            self._key, Entry(staged.version, final, staged.num_bytes)
+        )
+        await self._delete(staged.path)
+
+    async def _manifest_of(self, entry: Entry) -> Manifest | None:
+        where = await self._final(entry)
+        return await manifest_at(self._engine, where.location)
+
+    async def _delete(self, path: str) -> None:
+        with contextlib.suppress(AlanceError):
+            await self._store.delete([path])

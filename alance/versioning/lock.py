@@ -1,0 +1,150 @@
+"""Commits under a user's lock, for stores without put-if-absent.
+
+    @contextlib.asynccontextmanager
+    async def lock(version: int) -> AsyncIterator[None]:
+        async with my_service.lease(f"table/{version}"):
+            yield
+
+A lock only helps while it is held: a put that outlives it (the client gave up, the server did not)
+may replace what the next holder wrote. Where the store has put-if-absent, that is used as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from alance.errors import CommitConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from alance.versioning.manifest_store import (
+    ConditionalManifests,
+    Created,
+    manifest_at,
+    settle_manifest,
+    transaction_uuid_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.naming import NamingScheme
+    from alance.io.engine import Engine
+    from alance.versioning.load import ManifestLocation
+    from alance.versioning.settle import Patience
+    from alance.versioning.table import Table
+
+    Held: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[object]
+    CommitLock: TypeAlias = Callable[[int], Held]
+
+
+class LockedManifests:
+    """Manifests that are written under a lock.
+
+    Args:
+        lock: called with the version that is to be made; gives a context manager, async or not.
+            One that is not is entered and left in a thread of its own. A CommitConflictError
+            from entering it means that another committer was first.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        lock: CommitLock,
+        *,
+        scheme: NamingScheme | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._engine = engine
+        self._lock = lock
+        self._inner = ConditionalManifests(
+            engine, table, scheme=scheme, patience=patience, is_safe=True
+        )
+
+    async def check(self) -> None:
+        """Nothing: the lock is the user's word."""
+
+    async def latest(self) -> ManifestLocation | None:
+        """The latest version. Cost: one LIST."""
+        return await self._inner.latest()
+
+    async def version(self, version: int) -> Manifest | None:
+        """A version by number. Cost: one GET."""
+        return await self._inner.version(version)
+
+    async def versions_after(self, base: int) -> Sequence[Manifest]:
+        """The versions after `base`. Cost: one LIST, then all manifests at once."""
+        return await self._inner.versions_after(base)
+
+    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+        """Write a version's manifest, if it is not there. Cost: a GET and a PUT, in the lock."""
+        location = self._inner.location(version)
+        store, path = self._engine.registry.resolve(location)
+
+        async def put() -> None:
+            try:
+                await store.put(path, content, if_absent=True)
+            except UnsupportedError:
+                await store.put(path, content)
+
+        try:
+            async with hold(self._lock, version):
+                try:
+                    found = await manifest_at(self._engine, location)
+                except NotFoundError:
+                    return await settle_manifest(
+                        self._engine, store, path, put, transaction_uuid, self._inner.patience
+                    )
+        except CommitConflictError:
+            return Created(is_ours=False)
+        return Created(found is not None and transaction_uuid_of(found) == transaction_uuid, found)
+
+
+@asynccontextmanager
+async def hold(lock: CommitLock, version: int) -> AsyncIterator[None]:
+    """Hold a lock, async or not, without stopping the loop."""
+    held = lock(version)
+    if isinstance(held, AbstractAsyncContextManager):
+        async with held:
+            yield
+        return
+    if not isinstance(held, AbstractContextManager):
+        raise InvalidInputError(
+            f"commit_lock: expected a function that gives a context manager, found {held!r}"
+        )
+    async with _in_thread(held):
+        yield
+
+
+@asynccontextmanager
+async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None]:
+    """Enter and leave in one thread: some locks belong to the thread that took them."""
+    loop = asyncio.get_running_loop()
+    thread = ThreadPoolExecutor(1, "alance-lock")
+    entering = loop.run_in_executor(thread, held.__enter__)
+    failure: BaseException | None = None
+    try:
+        await asyncio.shield(entering)
+        yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+
+        def leave() -> None:
+            kind, trace = (type(failure), failure.__traceback__) if failure else (None, None)
+            held.__exit__(kind, failure, trace)
+
+        def leave_if_entered(done: asyncio.Future[object]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                thread.submit(leave)
+            thread.shutdown(wait=False)
+
+        if entering.done() and not entering.cancelled() and entering.exception() is None:
+            leaving = loop.run_in_executor(thread, leave)
+            thread.shutdown(wait=False)
+            await asyncio.shield(leaving)
+        else:
+            entering.add_done_callback(leave_if_entered)

@@ -1,0 +1,114 @@
+"""Versions in a SQLite file: an external manifest store for one host, and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StoreError
+from alance.versioning.external_store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+BUSY_S: Final = 5.0  # waits so long for another process that writes
+_TABLE: Final = """
+    CREATE TABLE IF NOT EXISTS manifests (
+        base_uri TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, size INTEGER,
+        PRIMARY KEY (base_uri, version)
+    ) WITHOUT ROWID
+"""
+_SELECT: Final = "SELECT version, path, size FROM manifests WHERE base_uri = ? "
+
+
+class SqliteStore:
+    """Versions in a SQLite file on a local disk; several processes may use it at once.
+
+    Each call opens the file in a thread: nothing is kept open, nothing needs closing.
+
+    Args:
+        path: of the file, which is made where it is missing.
+
+    Raises:
+        InvalidInputError: no path of a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        if not self._path or self._path.startswith(":"):
+            raise InvalidInputError(f"SqliteStore({self._path!r}): expected the path of a file")
+
+    async def get(self, table: str, version: int) -> Entry | None:
+        """A version of a table."""
+        return await self._run(
+            lambda database: _entry(
+                database.execute(_SELECT + "AND version = ?", (table, version)).fetchone()
+            )
+        )
+
+    async def get_latest(self, table: str) -> Entry | None:
+        """The version with the highest number."""
+        return await self._run(
+            lambda database: _entry(
+                database.execute(_SELECT + "ORDER BY version DESC LIMIT 1", (table,)).fetchone()
+            )
+        )
+
+    async def put_if_not_exists(self, table: str, entry: Entry) -> None:
+        """Add a version; on the disk when this returns.
+
+        Raises:
+            AlreadyExistsError: it is there.
+            StoreError: SQLite failed.
+        """
+        row = (table, entry.version, entry.path, entry.num_bytes)
+
+        def put(database: sqlite3.Connection) -> int:
+            return database.execute(
+                "INSERT OR IGNORE INTO manifests VALUES (?, ?, ?, ?)", row
+            ).rowcount
+
+        if not await self._run(put):
+            raise AlreadyExistsError(f"{self._path}: version {entry.version} of {table!r} is there")
+
+    async def put_if_exists(self, table: str, entry: Entry) -> None:
+        """Replace a version's entry.
+
+        Raises:
+            NotFoundError: there is none.
+            StoreError: SQLite failed.
+        """
+        row = (entry.path, entry.num_bytes, table, entry.version)
+
+        def put(database: sqlite3.Connection) -> int:
+            return database.execute(
+                "UPDATE manifests SET path = ?, size = ? WHERE base_uri = ? AND version = ?", row
+            ).rowcount
+
+        if not await self._run(put):
+            raise NotFoundError(f"{self._path}: no version {entry.version} of {table!r}")
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def job() -> T:
+            # Without isolation level each statement is a transaction of its own.
+            opened = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+            with closing(opened) as database:
+                database.execute("PRAGMA synchronous = FULL")
+                database.execute(_TABLE)
+                return work(database)
+
+        try:
+            return await asyncio.to_thread(job)
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"{self._path}: {error}", retryable=True) from error
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: {error}") from error
+
+
+def _entry(row: tuple[int, str, int | None] | None) -> Entry | None:
+    return None if row is None else Entry(*row)
