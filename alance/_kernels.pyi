@@ -377,6 +377,16 @@ class RowPage:
     def set_strings_64(
         self, offsets: npt.NDArray[np.int64], items: npt.NDArray[np.uint8], /
     ) -> None: ...
+    def set_lists(
+        self,
+        first_values: npt.NDArray[np.int64],
+        carries: npt.NDArray[np.uint8],
+        reps: int,
+        rep_bits: int,
+        max_rep: int,
+        max_visible: int,
+        /,
+    ) -> None: ...
     @property
     def width(self) -> int: ...
 
@@ -390,12 +400,14 @@ def take_rows(
     fds: npt.NDArray[np.int64],
     contents: Sequence[memoryview | npt.NDArray[np.uint8]],
     nowait: bool,
+    levels: bool,
 ) -> tuple[
     int,
     int,
     npt.NDArray[np.uint8] | None,
     npt.NDArray[np.int64] | None,
-    npt.NDArray[np.uint8] | None,
+    npt.NDArray[np.uint16] | None,
+    npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | None,
 ]: ...
 
 # --- encode_bitpacking.cpp ---
@@ -486,3 +498,22 @@ def encode_fsst(
     symbols: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
+# --- encode_distinct.cpp ---
+
+def distinct_fixed(
+    data: npt.NDArray[np.uint8], width: int, most: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]] | None: ...
+def distinct_strings(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    most: int,
+    most_bytes: int,
+) -> (
+    tuple[
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        npt.NDArray[np.uint8],
+    ]
+    | None
+): ...

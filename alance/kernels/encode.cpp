@@ -8,6 +8,7 @@ void register_encode_statistics(nb::module_& m);
 void register_encode_runs(nb::module_& m);
 void register_encode_streams(nb::module_& m);
 void register_encode_lz4(nb::module_& m);
+void register_encode_distinct(nb::module_& m);
 void register_encode_fsst(nb::module_& m);
 void register_encode_strings(nb::module_& m);
 
@@ -17,6 +18,7 @@ void register_encode(nb::module_& m) {
   register_encode_runs(m);
   register_encode_streams(m);
   register_encode_lz4(m);
+  register_encode_distinct(m);
   register_encode_fsst(m);
   register_encode_strings(m);
 }

@@ -119,14 +119,18 @@ def encode_strings(
     return encoding, strings
 
 
-def _codes(strings: VariableWidth, options: Options) -> tuple[bytes, VariableWidth] | None:
-    """A symbol table and the strings as its codes, if that is wanted and makes them smaller."""
-    wanted = options.compression == "fsst" or (
+def has_codes(strings: VariableWidth, options: Options) -> bool:
+    """Whether a symbol table is worth a trial."""
+    return options.compression == "fsst" or (
         options.compression is None
         and _raw_bytes(strings) >= MIN_BYTES
         and _kernels.longest_string(strings.offsets) >= FSST_LENGTH
     )
-    return compressed(strings) if wanted else None
+
+
+def _codes(strings: VariableWidth, options: Options) -> tuple[bytes, VariableWidth] | None:
+    """A symbol table and the strings as its codes, if that is wanted and makes them smaller."""
+    return compressed(strings) if has_codes(strings, options) else None
 
 
 def _raw_bytes(strings: VariableWidth) -> int:

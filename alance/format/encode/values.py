@@ -17,6 +17,7 @@ from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
 from alance.format.encode.blocks import encode_block
+from alance.format.encode.dictionary import fixed_dictionary, string_dictionary
 from alance.format.encode.fixed import fixed_chunks
 from alance.format.encode.lists import Lists
 from alance.format.encode.options import Options
@@ -79,7 +80,13 @@ def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | Non
     Raises:
         InvalidInputError: a key of the field is wrong.
     """
-    return None
+    match values:
+        case FixedWidth():
+            return fixed_dictionary(values, Options.of(hints), hints.version)
+        case VariableWidth():
+            return string_dictionary(_aligned(values), Options.of(hints))
+        case _:
+            return None
 
 
 def block_values(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, Bytes]:
