@@ -117,7 +117,7 @@ def _leaf(
     values: Block
     if array.type == EMPTY_STRUCT:
         # Only its layer can say that there is nothing: all slots are null on the page.
-        if array.null_count and (outer is None or not np.array_equal(outer, valid)):
+        if array.null_count and (outer is None or valid is None or (outer != valid).any()):
             raise InvalidInputError(f"field {field.name!r}: structs without fields are never null")
         nulls = np.ones(len(array), np.bool_)
         values = ConstantBlock(len(array), None)

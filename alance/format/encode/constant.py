@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NOTHING: Final = np.empty(0, np.uint8)
 SAMPLE: Final = 64  # values compared before all are
+MAX_RAW_LEVELS: Final = 8192  # bytes: levels beside a value are not compressed
+WIDE_BYTES: Final = 256  # strings from here on are full-zip, without dictionaries
 MAX_VALUE_BYTES: Final = 1 << 20  # of a value that every reader of the page has to hold
 
 
@@ -46,7 +48,9 @@ def constant_page(values: PageValues, hints: Hints) -> EncodedPage | None:
     if hints.version < FileVersion.V2_2:
         return None
     value = _only_value(block, present)
-    return None if value is None else _value_page(values, value)
+    if value is None or _is_smaller_in_chunks(values, value):
+        return None
+    return _value_page(values, value)
 
 
 def present_of(values: PageValues) -> Mask | None:
@@ -58,6 +62,16 @@ def present_of(values: PageValues) -> Mask | None:
         definition = definition[definition <= max_visible(values.layers)]
     present: Mask = definition == 0
     return present
+
+
+def _is_smaller_in_chunks(values: PageValues, value: FixedWidth | VariableWidth) -> bool:
+    """Whether a mini-block page is smaller: run lengths for the values, and compressed levels."""
+    raw = sum(one.nbytes for one in (values.rep, values.definition) if one is not None)
+    if raw <= MAX_RAW_LEVELS:
+        return False
+    if isinstance(value, FixedWidth):
+        return value.bits_per_value in (8, 16, 32, 64, 128)
+    return len(value.data) < WIDE_BYTES
 
 
 def _null_page(values: PageValues, hints: Hints) -> EncodedPage:
