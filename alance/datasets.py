@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.fragment import DatasetFragment
-from alance.ops import blobs, count, opening, sample
+from alance.ops import blobs, count, explain, opening, sample
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.ops.take import take, take_addresses, take_rows
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.table.transaction import Transaction
     from alance.ops.blobs import BlobFile
+    from alance.ops.explain import Explanation
     from alance.ops.projection import Columns
     from alance.ops.snapshot import Snapshot
     from alance.session import Session
@@ -173,6 +174,17 @@ class Dataset:
             InvalidInputError: a position beyond the end, or an unknown column.
         """
         return await take(self._snapshot, indices, columns)
+
+    async def explain_take(self, indices: object, columns: Columns = None) -> Explanation:
+        """What `take` would ask of the store, before it does: requests, bytes, rounds and pages.
+        Print it for a text.
+
+        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
+
+        Raises:
+            InvalidInputError: as of `take`.
+        """
+        return await explain.explain_take(self._snapshot, indices, columns)
 
     async def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table:
         """Rows by row id (`_rowid`), in the order asked for.

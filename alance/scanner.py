@@ -17,6 +17,7 @@ from alance.ops.scan import scan
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from alance.ops.explain import Explanation
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
     from alance.ops.snapshot import Snapshot
@@ -84,9 +85,10 @@ class Scanner:
         """The number of rows that the scan would give."""
         return await count.count_scanned(self._snapshot, self._options)
 
-    async def explain(self) -> str:
-        """What the scan would ask of the store, before it does: requests, bytes and rounds.
+    async def explain(self) -> Explanation:
+        """What the scan would ask of the store, before it does: requests, bytes and rounds, pages
+        and rows, columns read first and late. Print it for a text.
 
-        Cost: footers and page tables are read (and kept), page data are not.
+        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
         return await explain.explain_scan(self._snapshot, self._columns, self._options)

@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
     from alance.io.trace_places import Span
 
-__all__ = [
-    "HopEvent",
-    "Kind",
-    "Notes",
-    "Recorder",
-    "RequestEvent",
-    "Totals",
-    "trace",
-]
+__all__ = ["HopEvent", "Kind", "Notes", "Recorder", "RequestEvent", "Totals", "trace"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Recorder")
@@ -161,10 +153,14 @@ def trace() -> Iterator[Recorder]:
 
 
 @contextmanager
-def recording(recorder: R) -> Iterator[R]:
-    """Record in this recorder what the block asks for; the block around it records it too."""
+def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
+    """Record in this recorder what the block asks for; the block around it records it too.
+
+    Args:
+        alone: the block around it does not.
+    """
     global num_active
-    recorder.outer = _current.get()
+    recorder.outer = None if alone else _current.get()
     token = _current.set(recorder)
     num_active += 1
     try:

@@ -1,75 +1,234 @@
-"""What a scan would ask of the store, told before it does."""
+"""What a read would ask of the store, told before it does."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from alance.file.columns import ScanStates
-from alance.file.fragment import open_fragment
-from alance.format.plans import Pieces, together
-from alance.io.coalesce import coalesce, split
+from alance.io import trace
+from alance.ops.dry import dry_run
 from alance.ops.planning import plan_scan
-from alance.ops.scan import OpenSource
+from alance.ops.scan import scan
+from alance.ops.take import as_positions, take
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Any
 
-    from alance.file.fragment import OpenFragment
-    from alance.format.plans import ByteRange, Plan
+    from alance.file.data_spans import DataSpans
     from alance.format.schema import Schema
-    from alance.io.profile import StoreProfile
-    from alance.ops.handle import FragmentHandle
+    from alance.io.trace import RequestEvent
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import Snapshot
 
-WINDOW: Final = 64  # fragments opened at once
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Requests for one reason."""
 
-@dataclass(slots=True)
-class _Total:
-    """What some columns of all fragments cost."""
-
-    num_spans: int = 0
-    num_requests: int = 0
-    num_bytes: int = 0
-    num_rows: int = 0
+    reason: str
+    num_requests: int
+    num_bytes: int
+    num_wasted: int  # bytes between what is needed, cheaper to read than to skip
 
     def __str__(self) -> str:
+        wasted = f", of them {self.num_wasted:,} in gaps" if self.num_wasted else ""
         return (
-            f"{_count(self.num_bytes, 'byte')} of {_count(self.num_rows, 'row')} in "
-            f"{_count(self.num_requests, 'request')}, fetched as {_count(self.num_spans, 'span')}"
+            f"{self.reason}: {_count(self.num_requests, 'request')}, "
+            f"{_count(self.num_bytes, 'byte')}{wasted}"
         )
 
 
-async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> str:
-    """The plan of a scan as text: columns read first and late, fragments, requests and bytes.
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a read costs if it runs now; as text by `str`.
+
+    What is read late, for the rows that a filter keeps, is not in the sums: only its upper limit
+    is known.
+    """
+
+    what: tuple[str, ...]  # of the read: dataset, columns, filter, ...
+    steps: tuple[Step, ...]
+    rounds: int  # waves of requests, one after the other
+    num_rows: int  # read
+    num_rows_skipped: int  # of the fragments, by offset, limit, or as nobody asked for them
+    num_pages: int  # with bytes that are read
+    num_pages_skipped: int
+    first: tuple[str, ...]  # columns read of every row
+    late: tuple[str, ...] = ()  # columns read of rows that the filter keeps
+    at_most: tuple[Step, ...] = ()  # what the late columns cost if it keeps all
+
+    @property
+    def num_requests(self) -> int:
+        """Requests, those for footers and page tables included."""
+        return sum(step.num_requests for step in self.steps)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes to receive."""
+        return sum(step.num_bytes for step in self.steps)
+
+    def __str__(self) -> str:
+        lines = [
+            *self.what,
+            f"  rows: {self.num_rows:,} read, {self.num_rows_skipped:,} skipped",
+            f"  pages: {self.num_pages:,} read, {self.num_pages_skipped:,} skipped",
+            f"  in all: {_count(self.num_requests, 'request')}, {_count(self.num_bytes, 'byte')} "
+            f"in {_count(self.rounds, 'round')}",
+            *(f"    {step}" for step in self.steps),
+            f"  read first: {', '.join(self.first) or 'no columns'}",
+        ]
+        if self.late:
+            lines.append(f"  read late, of rows that the filter keeps: {', '.join(self.late)}")
+            lines += [f"    at most {step}" for step in self.at_most]
+        return "\n".join(lines)
+
+
+async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
+    """What a scan costs: a dry run of it, over blank pages.
 
     Late columns are counted as if the filter kept every row. An offset or limit behind a filter
     is not counted either: it ends the scan early.
 
-    Cost: footers and page tables are read (and kept), page data are not.
+    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
+    Processor time as of the scan's planning.
 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
-    plan = await plan_scan(snapshot, columns, options)
-    first, late = _Total(), _Total()
-    for begin in range(0, len(plan.handles), WINDOW):
-        handles = plan.handles[begin : begin + WINDOW]
-        await snapshot.resolve_sizes(handles)
-        await _add(snapshot, plan, handles, plan.first_schema, first)
-        if plan.late_schema is not None:
-            await _add(snapshot, plan, handles, plan.late_schema, late)
-    return "\n".join(_lines(snapshot, plan, options, first, late))
+    if options.order_by:
+        unsorted = replace(options, order_by=None, limit=None, offset=None)
+    else:
+        unsorted = options
+    if snapshot.has_stable_row_ids:
+        await plan_scan(snapshot, columns, unsorted)  # learns the ids, which may be in pages
+    plans: list[ScanPlan] = []
+
+    async def run(dry: Snapshot) -> None:
+        plan = await plan_scan(dry, columns, unsorted)
+        plans.append(plan)
+        await _drain(dry, replace(plan, options=_unlimited(plan.options)))
+
+    async def run_late(dry: Snapshot) -> None:
+        plan = await plan_scan(dry, columns, unsorted)
+        assert plan.late_schema is not None
+        late = replace(plan, first_schema=plan.late_schema, late_schema=None, predicate=None)
+        await _drain(dry, replace(late, options=_unlimited(plan.options)))
+
+    seen = await _watch(snapshot, run)
+    (plan,) = plans
+    late = plan.late_schema
+    at_most = () if late is None else (await _watch(snapshot, run_late)).steps
+    spans = [plan.span_of(handle) for handle in plan.handles]
+    num_rows = sum(stop - start for start, stop in spans)
+    stored = sum(handle.num_physical_rows for handle in plan.handles)
+    skipped = stored - num_rows
+    if len(plan.handles) < len(snapshot.handles):
+        chosen = {handle.id for handle in plan.handles}
+        skipped += sum(one.num_physical_rows for one in snapshot.handles if one.id not in chosen)
+    return Explanation(
+        tuple(_scan_lines(snapshot, plan, options)),
+        seen.steps,
+        seen.rounds,
+        num_rows,
+        skipped,
+        seen.num_pages,
+        seen.num_pages_skipped,
+        _names(plan.first_schema),
+        () if late is None else _names(late),
+        tuple(step for step in at_most if step.reason not in _SHARED),
+    )
 
 
-def _lines(
-    snapshot: Snapshot, plan: ScanPlan, options: ScanOptions, first: _Total, late: _Total
-) -> list[str]:
+async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:
+    """What a take by position costs: a dry run of it, up to the decoding.
+
+    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
+
+    Raises:
+        InvalidInputError: as of `take`.
+    """
+    wanted = as_positions(indices, "indices")
+    choice = snapshot.wanted(columns)
+    if choice.projection.meta:
+        await snapshot.load_row_ids(snapshot.handles, choice.projection.meta)
+    seen = await _watch(snapshot, lambda dry: take(dry, wanted, columns))
+    num_rows = len(set(wanted.tolist()))
+    return Explanation(
+        (
+            f"take from {snapshot.uri}, version {snapshot.version}",
+            f"  asked for: {_count(len(wanted), 'row')}",
+        ),
+        seen.steps,
+        seen.rounds,
+        num_rows,
+        sum(handle.num_physical_rows for handle in snapshot.handles) - num_rows,
+        seen.num_pages,
+        seen.num_pages_skipped,
+        _names(choice.schema),
+    )
+
+
+_SHARED = frozenset({"open files", "deletions"})  # paid for with the first columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a dry run asked for."""
+
+    steps: tuple[Step, ...]
+    rounds: int
+    num_pages: int
+    num_pages_skipped: int
+
+
+async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _Seen:
+    recorder = trace.Recorder()
+    spans = await dry_run(snapshot, run, recorder)
+    num_pages = _pages(spans, recorder.events)
+    return _Seen(
+        tuple(_steps(recorder.events)),
+        recorder.rounds,
+        num_pages,
+        spans.num_pages - num_pages,
+    )
+
+
+async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for _ in batches:
+            pass
+
+
+def _unlimited(options: ScanOptions) -> ScanOptions:
+    """The options without what depends on rows that a dry run does not have."""
+    return replace(options, limit=None, offset=None)
+
+
+def _steps(events: Sequence[RequestEvent]) -> list[Step]:
+    by_reason: dict[str, list[RequestEvent]] = defaultdict(list)
+    for event in sorted(events, key=lambda one: one.begun):
+        by_reason[" + ".join(event.reasons) or event.kind].append(event)
+    return [
+        Step(
+            reason,
+            len(found),
+            sum(one.num_bytes for one in found),
+            sum(one.num_wasted for one in found),
+        )
+        for reason, found in by_reason.items()
+    ]
+
+
+def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
+    return spans.pages((event.location, span) for event in events for span in event.wanted)
+
+
+def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> list[str]:
     with_deletions = sum(handle.fragment.deletion_file is not None for handle in plan.handles)
     lines = [
         f"scan of {snapshot.uri}, version {snapshot.version}",
@@ -86,83 +245,11 @@ def _lines(
     ]
     if options.order_by:
         lines.append(f"  sorted in memory by: {', '.join(options.order_by)}")
-    lines.append(f"  read first: {_names(plan.first_schema)}")
-    lines.append(f"    {first}")
-    if plan.late_schema is not None:
-        lines.append(f"  read late, of rows that the filter keeps: {_names(plan.late_schema)}")
-        lines.append(f"    at most {late}")
-    rounds = 1 if plan.late_schema is None else 2
-    lines.append(
-        f"  rounds: {_count(rounds, 'round')} a span, spans of several fragments side by side"
-    )
     return lines
 
 
-async def _add(
-    snapshot: Snapshot,
-    plan: ScanPlan,
-    handles: Sequence[FragmentHandle],
-    schema: Schema,
-    total: _Total,
-) -> None:
-    """Open some fragments for a schema and count what reading them asks for."""
-    engine = snapshot.engine
-    all_states = [ScanStates(engine.cache) for _ in handles]
-    plans: list[Plan[OpenFragment]] = [
-        open_fragment(schema, handle.sources, handle.num_physical_rows, states)
-        for handle, states in zip(handles, all_states, strict=True)
-    ]
-    opened = await engine.drive(together(plans), "open files")
-    sources = [
-        OpenSource(handle, fragment, states)
-        for handle, fragment, states in zip(handles, opened, all_states, strict=True)
-    ]
-    loads = [
-        source.fragment.load(*plan.span_of(source.handle), source.states) for source in sources
-    ]
-    await engine.drive(together(loads), "page tables")
-    profile = snapshot.table.store.profile
-    for source in sources:
-        part_rows = source.part_rows(plan.options.batch_size)
-        step = part_rows * source.span_parts(part_rows, remote=snapshot.is_remote)
-        start, stop = plan.span_of(source.handle)
-        total.num_rows += stop - start
-        for begin in range(start, stop, step):
-            end = min(stop, begin + step)
-            ranges = _first_round(source.fragment.read(begin, end, source.states))
-            total.num_spans += 1
-            total.num_bytes += sum(one.num_bytes for one in ranges)
-            total.num_requests += _requests(ranges, profile)
-
-
-def _first_round(plan: Plan[object]) -> Sequence[ByteRange]:
-    """What a plan asks for first; nothing where it needs no bytes."""
-    try:
-        return [
-            each
-            for one in next(plan)
-            for each in (one.ranges() if isinstance(one, Pieces) else [one])
-        ]
-    except StopIteration:
-        return ()
-    finally:
-        plan.close()
-
-
-def _requests(ranges: Sequence[ByteRange], profile: StoreProfile) -> int:
-    by_file: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for location, start, stop in ranges:
-        if start < stop:
-            by_file[location].append((start, stop))
-    return sum(
-        len(split(*span, profile.max_request_bytes))
-        for spans in by_file.values()
-        for span in coalesce(spans, profile.scan_gap, profile.max_request_bytes).spans
-    )
-
-
-def _names(schema: Schema) -> str:
-    return ", ".join(field.name for field in schema.fields) or "no columns"
+def _names(schema: Schema) -> tuple[str, ...]:
+    return tuple(field.name for field in schema.fields)
 
 
 def _count(number: int, what: str) -> str:

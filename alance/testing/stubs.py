@@ -43,6 +43,7 @@ from alance.session import Session
 # Names of types that the header imports; a stub with another one would not check.
 EXTRA: Final[dict[str, str]] = {
     "BranchContents": "alance.format.table.refs",
+    "Explanation": "alance.ops.explain",
     "TagContents": "alance.format.table.refs",
     "VersionInfo": "alance.versioning.load",
 }

@@ -1,0 +1,153 @@
+"""Which bytes of data files are values of pages, and which tell where those are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from alance.file.columns import OpenColumn
+from alance.format.layouts.blob import BlobPage
+from alance.format.layouts.fullzip import ROWS, FullZipPage
+from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.io.trace_places import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from alance.format.layouts.base import PageLayout
+
+Span = tuple[int, int]
+
+
+class _Buffer(NamedTuple):
+    """A buffer of a page, by its place in the file."""
+
+    start: int
+    stop: int
+    column: OpenColumn
+    page: int
+    number: int
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it is what a read is for; others say where in it the rows are."""
+        return self.number == _values_of(self.column.layout(self.page))
+
+
+class DataSpans:
+    """The page buffers of the columns that were opened."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, dict[int, OpenColumn]] = {}
+        self._sorted: dict[str, tuple[list[int], list[_Buffer]]] = {}
+
+    def learn(self, key: Hashable, value: object) -> None:
+        """Note a value of the search cache if it is an open column."""
+        if isinstance(value, OpenColumn):
+            path, index = value.container.path, value.column.index
+            known = self._columns.setdefault(path, {})
+            if index not in known:
+                known[index] = value
+                self._sorted.pop(path, None)
+
+    def needed(self, path: str, start: int, stop: int) -> list[Span]:
+        """The parts of a range that are not values of pages, ascending.
+
+        Of a file of which nothing is known, all of it. Gaps between pages are not needed.
+        """
+        if path not in self._columns:
+            return [(start, stop)]
+        found = [
+            (max(start, one.start), min(stop, one.stop))
+            for one in self._overlapping(path, start, stop)
+            if not one.has_values
+        ]
+        buffers = self._index(path)[1]
+        end = max((one.stop for one in buffers), default=0)
+        if stop > end:
+            found.append((max(start, end), stop))
+        return found
+
+    def pages(self, wanted: Iterable[tuple[str, Span]]) -> int:
+        """How many pages have bytes in some ranges."""
+        found = {
+            (path, one.column.column.index, one.page)
+            for path, span in wanted
+            if path in self._columns
+            for one in self._overlapping(path, *span)
+        }
+        return len(found)
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of all open columns; those without bytes are not counted."""
+        return sum(
+            any(size for _, size in page.buffers)
+            for columns in self._columns.values()
+            for column in columns.values()
+            for page in column.column.pages
+        )
+
+    def _overlapping(self, path: str, start: int, stop: int) -> list[_Buffer]:
+        starts, buffers = self._index(path)
+        first = max(0, bisect_right(starts, start) - 1)
+        found = []
+        for one in buffers[first:]:
+            if one.start >= stop:
+                break
+            if one.stop > start:
+                found.append(one)
+        return found
+
+    def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
+        index = self._sorted.get(path)
+        if index is None:
+            buffers = sorted(
+                (
+                    _Buffer(start, start + size, column, page, number)
+                    for column in self._columns[path].values()
+                    for page, one in enumerate(column.column.pages)
+                    for number, (start, size) in enumerate(one.buffers)
+                    if size
+                ),
+                key=lambda one: one.start,
+            )
+            index = self._sorted[path] = ([one.start for one in buffers], buffers)
+        return index
+
+
+class Needed:
+    """Ranges of files that must be read, though values are not."""
+
+    def __init__(self) -> None:
+        self._spans: dict[str, list[Span]] = {}
+        self._longest = 0
+
+    def add(self, path: str, span: Span) -> None:
+        """Note a range."""
+        spans = self._spans.setdefault(path, [])
+        at = bisect_left(spans, span)
+        if spans[at : at + 1] != [span]:
+            spans.insert(at, span)
+            self._longest = max(self._longest, span[1] - span[0])
+
+    def within(self, path: str, start: int, stop: int) -> list[Span]:
+        """The parts of a range that were noted, ascending and disjoint."""
+        spans = self._spans.get(path, [])
+        first = bisect_left(spans, (start - self._longest, 0))
+        return list(
+            merged(
+                (max(start, begin), min(stop, end))
+                for begin, end in spans[first : bisect_left(spans, (stop, 0))]
+                if end > start
+            )
+        )
+
+
+def _values_of(layout: PageLayout) -> int | None:
+    """The number of the buffer that has the values; None where all are small."""
+    if isinstance(layout, BlobPage):
+        return _values_of(layout.inner)
+    if isinstance(layout, MiniBlockPage):
+        return CHUNKS
+    return ROWS if isinstance(layout, FullZipPage) else None
