@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns
+from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
-from alance.format.plans import Pieces, T, together
+from alance.format.plans import T, together
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
-    from alance.file.columns import OpenColumn, States
+    from alance.file.columns import States
     from alance.format.field import Field
-    from alance.format.layouts.base import DecodeTask
+    from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
     from alance.format.schema import Schema
@@ -45,15 +45,6 @@ class FileSource:
     location: str
     file_bytes: int  # exact
     columns: dict[int, int]  # field id -> column index
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLeaf:
-    """A leaf field and its column; `rows` of the table are `rows * multiplier` of the column."""
-
-    leaf: LeafColumn
-    column: OpenColumn
-    is_top: bool  # a field of the schema itself, not of a nested one
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +76,25 @@ class FragmentTask:
         """The values of one field of the schema; errors as of `decode`."""
         try:
             found = self.leaves.get(field.id)
-            if isinstance(found, PagedRows):
+            if isinstance(found, PagedRows) and found.is_array:
                 return found.decode()
-            pages = {}
-            for leaf in leaf_columns(field):
-                tasks = self.leaves.get(leaf.field.id)
-                if tasks is not None:
-                    assert not isinstance(tasks, PagedRows)
-                    pages[leaf.field.id] = [task.decode() for task in tasks]
+            pages = {
+                leaf.field.id: _pages(self.leaves[leaf.field.id])
+                for leaf in leaf_columns(field)
+                if leaf.field.id in self.leaves
+            }
             return assemble(field, pages, self.num_rows)
         except AlanceError as error:
             error.add_note(f"in field {field.name!r}")
             raise
+
+
+def _pages(found: list[DecodeTask] | PagedRows) -> list[PageValues]:
+    if not isinstance(found, PagedRows):
+        return [task.decode() for task in found]
+    pages = found.decode_pages()
+    assert pages is not None
+    return pages
 
 
 def encoded_bytes(found: list[DecodeTask] | PagedRows) -> int:
@@ -173,12 +171,12 @@ class OpenFragment:
         for one in self.leaves:
             field = one.leaf.field
             file = files.get(one.column.container.path)
-            if file is None or not one.is_top or not takes_rows(field):
+            if file is None or not takes_rows(field):
                 return None
-            found = one.column.row_pages(rows, states)
+            found = one.column.row_pages(one.rows(rows), states)
             if not found:
                 return None
-            leaves[field.id] = in_file(field, found, file)
+            leaves[field.id] = in_file(one, found, file)
         return FragmentTask(self.schema, len(rows), leaves)
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
@@ -218,34 +216,18 @@ class OpenFragment:
         guess: bool,
         files: Mapping[str, LocalFile],
     ) -> Plan[list[DecodeTask] | PagedRows]:
-        column, field = one.column, one.leaf.field
-        if (dimension := one.leaf.multiplier) > 1:
-            rows = (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
-        elif one.is_top and len(rows) and takes_rows(field):
+        column, rows = one.column, one.rows(rows)
+        if len(rows) and takes_rows(one.leaf.field):
             if not guess:
                 yield from from_content(column.load_rows(rows, states), column.container)
             found = column.row_pages(rows, states)
             if found is not None:
                 file = files.get(column.container.path)
                 if file is not None:
-                    return in_file(field, found, file)
-                plan = fetched(field, found, column.container.path)
+                    return in_file(one, found, file)
+                plan = fetched(one, found)
                 return (yield from from_content(plan, column.container))
         return (yield from from_content(column.take(rows, states, guess=guess), column.container))
-
-
-def in_file(field: Field, found: PagesAndRows, file: LocalFile) -> PagedRows:
-    """Rows of pages that are read when they are decoded."""
-    pages, rows = zip(*found, strict=True)
-    return PagedRows(field, pages, rows, (file,) * len(pages))
-
-
-def fetched(field: Field, found: PagesAndRows, path: str) -> Plan[PagedRows]:
-    """Plan rows of pages: one round."""
-    pages, rows = zip(*found, strict=True)
-    wanted = [Pieces(path, *_kernels.row_ranges(page.kernel, mine)) for page, mine in found]
-    contents = yield wanted
-    return PagedRows(field, pages, rows, tuple(contents))
 
 
 def open_fragment(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from alance.errors import AlanceError, UnsupportedError
 from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask, encoded_bytes
-from alance.format.layouts.fields import leaf_columns
+from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, joined
 from alance.format.schema import Schema
 
@@ -87,20 +87,44 @@ class TakenRows:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _column(self, field: Field, wait: bool) -> pa.Array | None:
-        parts = [task.leaves.get(field.id) for task in self.tasks]
-        paged = [part for part in parts if isinstance(part, PagedRows)]
         try:
-            if (
-                len(paged) == len(parts)
-                and len({part.pages[0].kernel.width for part in paged}) == 1
-            ):
-                return joined(paged).decode(wait=wait)
-            if paged and not wait:
-                return None
-            arrays = [task.column(field) for task in self.tasks]
-            return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            leaves = self._joined(field)
+            if leaves is None:
+                if not wait and any(
+                    isinstance(task.leaves.get(leaf.field.id), PagedRows)
+                    for leaf in leaf_columns(field)
+                    for task in self.tasks
+                ):
+                    return None
+                arrays = [task.column(field) for task in self.tasks]
+                return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            own = leaves.get(field.id)
+            if own is not None and own.is_array:
+                return own.decode(wait=wait)
+            pages = {}
+            for leaf, paged in leaves.items():
+                found = paged.decode_pages(wait=wait)
+                if found is None:
+                    return None
+                pages[leaf] = found
+            return assemble(field, pages, self.num_rows)
         except AlanceError as error:
             error.add_note(f"in field {field.name!r}")
             raise
         except pa.ArrowException as error:
             raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error
+
+    def _joined(self, field: Field) -> dict[int, PagedRows] | None:
+        """The rows of all fragments for each leaf; None where a fragment's are not paged, or
+        those of the leaf are of several kinds.
+        """
+        found = {}
+        for leaf in leaf_columns(field):
+            parts = [task.leaves.get(leaf.field.id) for task in self.tasks]
+            paged = [part for part in parts if isinstance(part, PagedRows)]
+            if len(paged) < len(parts) or len({part.is_array for part in paged}) > 1:
+                return None
+            if paged[0].is_array and len({p.kernel.width for one in paged for p in one.pages}) > 1:
+                return None
+            found[leaf.field.id] = joined(paged)
+        return found

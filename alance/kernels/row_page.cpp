@@ -2,29 +2,9 @@
 
 #include <algorithm>
 
-#include "cells.hpp"
-
 namespace alance {
 
 using namespace cells;
-
-// Where a walk over runs stands; rows of a chunk ascend, so it goes forward only.
-struct RowPage::Cursor {
-  struct Walk {
-    int64_t run = 0, end = 0;  // values up to the end of the runs before `run`
-
-    // The run that holds value i.
-    int64_t find(Part lengths, int64_t i) {
-      while (end <= i) {
-        if (run >= lengths.size) corrupt("rle: runs of " + text(end) + " values");
-        if (lengths.data[run] == 0) corrupt("rle: a run of length 0");
-        end += lengths.data[run++];
-      }
-      return run - 1;
-    }
-  };
-  Walk values, levels;
-};
 
 RowPage::RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
                  int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
@@ -124,6 +104,10 @@ int64_t RowPage::rows_until(int64_t chunk) const {
   return values_ == Values::zipped ? chunk + 1 : first_rows_.data()[chunk + 1];
 }
 
+int64_t RowPage::rows_from(int64_t chunk) const {
+  return values_ == Values::zipped ? chunk : first_rows_.data()[chunk];
+}
+
 void RowPage::check_rows(const int64_t* rows, int64_t count) const {
   int64_t previous = -1;
   for (int64_t i = 0; i < count; ++i) {
@@ -133,17 +117,14 @@ void RowPage::check_rows(const int64_t* rows, int64_t count) const {
   }
 }
 
-void RowPage::decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count,
-                     Sink& sink) const {
-  if (values_ == Values::zipped) return decode_zipped(bytes, sink);
-  const int64_t first = first_rows_.data()[chunk], values = rows_until(chunk) - first;
-  const auto fail = [&](const std::string& what) { corrupt("chunk " + text(chunk) + ": " + what); };
-  const int num_levels = nulls_ == Nulls::none ? 0 : 1;
+RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
+  const auto fail = [&](const std::string& what) { corrupt("chunk " + text(number) + ": " + what); };
+  const int num_levels = (reps_ != Nulls::none) + (nulls_ != Nulls::none);
   const int num_buffers = num_levels + (values_ == Values::runs ? 2 : 1);
   const int64_t width = large_ ? 4 : 2;
   const int64_t header = 2 + 2 * num_levels + width * (num_buffers - num_levels);
   if (bytes.size < header) fail(text(bytes.size) + " bytes, its header has " + text(header));
-  Part parts[3] = {};
+  Part parts[4] = {};
   const uint8_t* at = bytes.data + 2;
   int64_t position = (header + 7) / 8 * 8;
   for (int i = 0; i < num_buffers; ++i) {
@@ -156,56 +137,49 @@ void RowPage::decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t cou
     parts[i] = {bytes.data + position, size};
     position += (size + 7) / 8 * 8;
   }
-  if (num_levels && load<uint16_t>(bytes.data) != values)
-    fail(text(load<uint16_t>(bytes.data)) + " levels, expected " + text(values));
-  Cursor cursor;
+  const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
+  const int64_t values = before[number + 1] - before[number];
+  const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
+  if (max_rep_ == 0 && entries != values)
+    fail(text(entries) + " levels, expected " + text(values));
+  const int nulls = reps_ != Nulls::none ? 1 : 0;
+  return {number,       entries,           values, parts[0], parts[nulls],
+          parts[num_levels], parts[num_buffers - 1]};
+}
+
+void RowPage::decode(int64_t number, Part bytes, const int64_t* rows, int64_t count, bool open,
+                     Sink& sink) const {
+  if (values_ == Values::zipped) return decode_zipped(bytes, sink);
+  const Chunk chunk = open_chunk(number, bytes);
+  if (max_rep_ != 0) return decode_lists(chunk, rows, count, open, sink);
+  cells::Walk levels, values;
   for (int64_t k = 0; k < count; ++k) {
-    const int64_t i = rows[k] - first;
-    if (num_levels) {
-      const uint64_t level = level_at(parts[0], values, i, cursor);
-      if (level > static_cast<uint64_t>(max_level_))
-        fail("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
-      if (level != 0) {
-        sink.null();
-        continue;
-      }
-    }
-    emit(parts[num_levels], parts[num_levels + 1 < 3 ? num_levels + 1 : 2], values, i, cursor,
-         sink);
+    const int64_t i = rows[k] - first_rows_.data()[number];
+    const uint64_t level = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
+    if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
+    if (level != 0)
+      absent(level, sink);
+    else
+      emit(chunk, i, values, sink);
   }
 }
 
-uint64_t RowPage::level_at(Part levels, int64_t count, int64_t i, Cursor& cursor) const {
-  switch (nulls_) {
-    case Nulls::packed: return packed_at(levels, 16, count, i);
-    case Nulls::blocks: return level_in_blocks(levels, level_bits_, count, i);
-    case Nulls::runs: {
-      if (levels.size < 8) corrupt("rle: a block of " + text(levels.size) + " bytes");
-      const uint64_t size = load<uint64_t>(levels.data);
-      if (size > static_cast<uint64_t>(levels.size - 8) || size % 2 ||
-          size / 2 != levels.size - 8 - size)
-        corrupt("rle: " + std::to_string(size) + " bytes of values in a block of " +
-                text(levels.size));
-      const int64_t values = static_cast<int64_t>(size);
-      const int64_t run =
-          cursor.levels.find({levels.data + 8 + values, levels.size - 8 - values}, i);
-      return load<uint16_t>(levels.data + 8 + 2 * run);
-    }
-    default:
-      if (levels.size != 2 * count)
-        corrupt(text(levels.size) + " bytes of " + text(count) + " levels");
-      return load<uint16_t>(levels.data + 2 * i);
-  }
+void RowPage::absent(uint64_t level, Sink& sink) const {
+  if (level > static_cast<uint64_t>(max_level_))
+    corrupt("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
+  sink.null();
 }
 
-void RowPage::emit(Part first, Part second, int64_t count, int64_t i, Cursor& cursor,
-                   Sink& sink) const {
+void RowPage::emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const {
+  const Part first = chunk.first, second = chunk.second;
+  const int64_t count = chunk.values;
+  if (i >= count) corrupt("value " + text(i) + " of a chunk of " + text(count));
   switch (values_) {
     case Values::packed: return emit_bits(packed_at(first, bits_, count, i), sink);
     case Values::runs: {
       if (first.size / (bits_ / 8) != second.size || first.size % (bits_ / 8))
         corrupt("rle: " + text(first.size) + " bytes of values, " + text(second.size) + " runs");
-      return emit_bits(load_bits(first.data + cursor.values.find(second, i) * (bits_ / 8), bits_),
+      return emit_bits(load_bits(first.data + walk.find(second, i) * (bits_ / 8), bits_),
                        sink);
     }
     case Values::split: {
@@ -271,16 +245,14 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
   const uint8_t* end = fsst::decode(*symbols_, values.data + start, values.data + stop,
                                     values.data + values.size, sink.bytes.data() + used);
   sink.bytes.resize(static_cast<size_t>(end - sink.bytes.data()));
-  sink.valid[sink.row] = 1;
-  sink.next();
+  sink.string_ends();
 }
 
 void RowPage::decode_zipped(Part bytes, Sink& sink) const {
   uint64_t word = 0;
   for (int i = 0; i < level_bits_; ++i) word |= uint64_t{bytes.data[i]} << (8 * i);
-  if (word > static_cast<uint64_t>(max_level_))
-    corrupt("definition level " + std::to_string(word) + ", the layers use " + text(max_level_));
-  if (word != 0) return sink.null();
+  if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(word));
+  if (word != 0) return absent(word, sink);
   sink.value(bytes.data + level_bits_);
 }
 

@@ -1,9 +1,10 @@
-// A page without lists, as the taking of single rows sees it: where its chunks lie, and how one
-// value of a chunk is decoded without the others.
+// A page as the taking of single rows sees it: where its chunks lie, and how one value of a chunk
+// is decoded without the others.
 #pragma once
 #include <optional>
 #include <vector>
 
+#include "cells.hpp"
 #include "fsst.hpp"
 #include "owned.hpp"
 
@@ -12,43 +13,40 @@ namespace alance {
 // How values lie in a chunk. `zipped` is no chunk: rows of equal length, one behind the other,
 // each with its control word in front.
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped };
-// How definition levels lie in a chunk.
-enum class Nulls : int { none, flat, packed, runs, blocks };
 
-struct Part {
-  const uint8_t* data;
-  int64_t size;
-};
+using cells::Nulls;
+using cells::Part;
 
-// Where decoded values go: bytes of one width, or strings end to end.
+// Where decoded entries go: values of one width or strings, end to end, and what is absent.
 struct Sink {
-  int64_t width = 0;              // bytes of a value; 0: strings
-  uint8_t* fixed = nullptr;       // width * rows
-  std::vector<uint8_t> bytes;     // of all strings so far
-  int64_t* offsets = nullptr;     // rows + 1
-  uint8_t* valid = nullptr;       // rows; 1 is valid
+  int64_t width = 0;           // bytes of a value; 0: strings
+  bool with_levels = false;    // levels are given, instead of validity
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> offsets;
+  std::vector<uint8_t> valid;  // 1 is valid
+  std::vector<uint16_t> rep, def;
   bool has_nulls = false;
-  int64_t row = 0;                // the next one
 
   void null() {
-    if (width != 0) std::memset(fixed + row * width, 0, static_cast<size_t>(width));
-    valid[row] = 0;
+    if (width != 0)
+      bytes.resize(bytes.size() + static_cast<size_t>(width));
+    else
+      offsets.push_back(static_cast<int64_t>(bytes.size()));
     has_nulls = true;
-    next();
+    if (!with_levels) valid.push_back(0);
   }
   void value(const uint8_t* from) {
-    std::memcpy(fixed + row * width, from, static_cast<size_t>(width));
-    valid[row] = 1;
-    next();
+    bytes.insert(bytes.end(), from, from + width);
+    if (!with_levels) valid.push_back(1);
   }
   void string(const uint8_t* from, int64_t size) {
     bytes.insert(bytes.end(), from, from + size);
-    valid[row] = 1;
-    next();
+    string_ends();
   }
-  void next() {
-    ++row;
-    if (width == 0) offsets[row] = static_cast<int64_t>(bytes.size());
+  // The bytes of a string were appended.
+  void string_ends() {
+    offsets.push_back(static_cast<int64_t>(bytes.size()));
+    if (!with_levels) valid.push_back(1);
   }
 };
 
@@ -66,25 +64,42 @@ class RowPage {
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
 
+  // The page has lists: values before each chunk, whether each begins inside a row, and how the
+  // repetition levels lie.
+  void set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits, int max_rep,
+                 int max_visible);
+
   // Bytes of a value as it is given; 0: strings.
   int64_t width() const;
   int64_t start() const { return start_; }
+  int64_t num_chunks() const { return num_chunks_; }
   // What rows are read with: the number of a chunk, or of a zipped row.
   int64_t chunk_of(int64_t row, int64_t from) const;
+  // Whether a chunk begins inside a row.
+  bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_.data()[chunk] != 0; }
   // Where a chunk begins in the buffer.
   int64_t begin_of(int64_t chunk) const;
-  // The row behind the last of a chunk.
+  // The row behind the last that begins in a chunk, and the first that does.
   int64_t rows_until(int64_t chunk) const;
-  // Decodes ascending rows of one chunk into the sink.
-  void decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count, Sink& sink) const;
+  int64_t rows_from(int64_t chunk) const;
+  // Decodes ascending rows that begin in a chunk into the sink; `open`: and first the rest of the
+  // row that began before it.
+  void decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count, bool open,
+              Sink& sink) const;
   void check_rows(const int64_t* rows, int64_t count) const;
 
  private:
-  struct Cursor;  // of the runs of one chunk
+  struct Chunk {
+    int64_t number, entries, values;
+    Part reps, nulls, first, second;  // the buffers of levels, and one or two of values
+  };
 
+  Chunk open_chunk(int64_t number, Part bytes) const;
+  void decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,
+                    Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;
-  uint64_t level_at(Part levels, int64_t count, int64_t i, Cursor& cursor) const;
-  void emit(Part first, Part second, int64_t count, int64_t i, Cursor& cursor, Sink& sink) const;
+  void absent(uint64_t level, Sink& sink) const;
+  void emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const;
   void emit_string(Part values, int64_t count, int64_t i, Sink& sink) const;
   void emit_bits(uint64_t value, Sink& sink) const;
   void emit_item(uint64_t index, Sink& sink) const;
@@ -96,6 +111,10 @@ class RowPage {
   Nulls nulls_;
   int level_bits_, max_level_;
   bool large_;
+  In<int64_t> first_values_;
+  Bytes carries_;
+  Nulls reps_ = Nulls::none;
+  int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   std::optional<fsst::Table> symbols_;
   enum class Items { none, fixed, strings_32, strings_64 } items_kind_ = Items::none;
   int64_t item_width_ = 0, num_items_ = 0;

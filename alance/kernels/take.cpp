@@ -19,40 +19,58 @@ constexpr int64_t kGap = 4 << 10;         // bytes that are read in vain as fast
 constexpr int64_t kScratch = 160 << 10;   // of chunks that are read together
 constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
 
-// Chunks of a page that are read together, and the rows in them.
-struct Run {
-  int64_t first_row, last_row;  // positions in the list of rows; the last is exclusive
-  int64_t begin, end;           // bytes of the buffer
+// A chunk that is needed: rows (positions in the list) that begin in it, and whether a wanted row
+// goes on at its start.
+struct Need {
+  int64_t chunk, first, last;
+  bool open;
 };
 
-// Goes over the chunks that hold rows: `visit(chunk, first, last)`, positions of its rows.
-template <typename Visit>
-void each_chunk(const RowPage& page, const int64_t* rows, int64_t first, int64_t last,
-                Visit visit) {
+// Chunks of a page that are read together, as positions in the list of needs, and their bytes.
+struct Run {
+  int64_t first, last;
+  int64_t begin, end;
+};
+
+std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last) {
+  std::vector<Need> needs;
   int64_t chunk = 0;
-  for (int64_t i = first; i < last;) {
-    chunk = page.chunk_of(rows[i], chunk);
+  bool open = false;
+  for (int64_t i = first; open || i < last;) {
+    chunk = open ? chunk + 1 : page.chunk_of(rows[i], chunk);
     const int64_t behind = page.rows_until(chunk);
-    int64_t next = i + 1;
+    int64_t next = i;
     while (next < last && rows[next] < behind) ++next;
-    visit(chunk, i, next);
+    needs.push_back({chunk, i, next, open});
+    const bool goes_on = next > i ? rows[next - 1] + 1 == behind
+                                  : open && behind == page.rows_from(chunk);
+    open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);
     i = next;
   }
+  return needs;
 }
 
-std::vector<Run> runs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last,
-                         int64_t gap, int64_t room) {
+std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs, int64_t gap,
+                         int64_t room) {
   std::vector<Run> runs;
-  each_chunk(page, rows, first, last, [&](int64_t chunk, int64_t from, int64_t to) {
-    const int64_t begin = page.begin_of(chunk), end = page.begin_of(chunk + 1);
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const int64_t begin = page.begin_of(needs[i].chunk), end = page.begin_of(needs[i].chunk + 1);
+    const int64_t at = static_cast<int64_t>(i);
     if (!runs.empty() && begin - runs.back().end <= gap && end - runs.back().begin <= room) {
       runs.back().end = end;
-      runs.back().last_row = to;
+      runs.back().last = at + 1;
     } else {
-      runs.push_back({from, to, begin, end});
+      runs.push_back({at, at + 1, begin, end});
     }
-  });
+  }
   return runs;
+}
+
+void decode(const RowPage& page, const Need& need, const uint8_t* bytes, const int64_t* rows,
+            Sink& sink) {
+  const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
+  page.decode(need.chunk, {bytes, size}, rows + need.first, need.last - need.first, need.open,
+              sink);
 }
 
 int read_run(int fd, int64_t start, int64_t size, uint8_t* out, bool nowait) {
@@ -81,7 +99,8 @@ int read_run(int fd, int64_t start, int64_t size, uint8_t* out, bool nowait) {
 int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t first, int64_t last,
                    bool nowait, Sink& sink) {
   thread_local std::vector<uint8_t> scratch;
-  const std::vector<Run> runs = runs_of(page, rows, first, last, kGap, kScratch);
+  const std::vector<Need> needs = needs_of(page, rows, first, last);
+  const std::vector<Run> runs = runs_of(page, needs, kGap, kScratch);
   bool hinted = nowait;
   for (const Run& run : runs) {
     const int64_t size = run.end - run.begin;
@@ -100,13 +119,10 @@ int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t fir
       status = read_run(fd, page.start() + run.begin, size, scratch.data(), false);
       if (status != kDone) return status;
     }
-    each_chunk(page, rows, run.first_row, run.last_row,
-               [&](int64_t chunk, int64_t from, int64_t to) {
-                 const int64_t begin = page.begin_of(chunk);
-                 page.decode(chunk, {scratch.data() + (begin - run.begin),
-                                     page.begin_of(chunk + 1) - begin},
-                             rows + from, to - from, sink);
-               });
+    for (int64_t i = run.first; i < run.last; ++i) {
+      const Need& need = needs[static_cast<size_t>(i)];
+      decode(page, need, scratch.data() + (page.begin_of(need.chunk) - run.begin), rows, sink);
+    }
   }
   return kDone;
 }
@@ -115,19 +131,20 @@ int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t fir
 void take_from_memory(const RowPage& page, const Bytes& content, const int64_t* rows,
                       int64_t first, int64_t last, Sink& sink) {
   int64_t position = 0;
-  each_chunk(page, rows, first, last, [&](int64_t chunk, int64_t from, int64_t to) {
-    const int64_t size = page.begin_of(chunk + 1) - page.begin_of(chunk);
+  for (const Need& need : needs_of(page, rows, first, last)) {
+    const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
     check_span(position, size, static_cast<int64_t>(content.size()), "chunk");
-    page.decode(chunk, {content.data() + position, size}, rows + from, to - from, sink);
+    decode(page, need, content.data() + position, rows, sink);
     position += size;
-  });
+  }
 }
 
 // The bytes of a file that hold rows of a page: starts and stops of runs of neighbours.
 nb::tuple row_ranges(const RowPage& page, const In<int64_t>& rows) {
   const int64_t count = static_cast<int64_t>(rows.size());
   page.check_rows(rows.data(), count);
-  const std::vector<Run> runs = runs_of(page, rows.data(), 0, count, 0, INT64_MAX);
+  const std::vector<Run> runs =
+      runs_of(page, needs_of(page, rows.data(), 0, count), 0, INT64_MAX);
   Owned<int64_t> starts(static_cast<int64_t>(runs.size()));
   Owned<int64_t> stops(static_cast<int64_t>(runs.size()));
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -137,16 +154,24 @@ nb::tuple row_ranges(const RowPage& page, const In<int64_t>& rows) {
   return nb::make_tuple(starts.numpy(), stops.numpy());
 }
 
+template <typename T>
+nb::object numpy_of(const std::vector<T>& values) {
+  Owned<T> found(static_cast<int64_t>(values.size()));
+  if (!values.empty()) std::memcpy(found.data(), values.data(), values.size() * sizeof(T));
+  return nb::cast(found.numpy());
+}
+
 // Rows of the pages of one column, in the order of the pages.
 //
 // `rows` are those of all pages, page by page, each ascending and counted from the page's first;
 // those of page p end at `ends[p]`. A page is read from the descriptor `fds[p]`, or if that is
 // negative from `contents[p]`. Gives a status (0; -1: a byte is not in the page cache and `nowait`;
 // -2: a file is too short; else an error's number), the page where it came up, values (bytes),
-// offsets (None: values of one width) and validity (a byte a row; None: all valid).
+// offsets (None: values of one width), and with `levels` repetition and definition levels, else
+// None and validity (a byte a row; None: all valid).
 nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>& rows,
                     const In<int64_t>& ends, const In<int64_t>& fds,
-                    const std::vector<Bytes>& contents, bool nowait) {
+                    const std::vector<Bytes>& contents, bool nowait, bool levels) {
   const int64_t num_pages = static_cast<int64_t>(pages.size());
   const int64_t count = static_cast<int64_t>(rows.size());
   if (num_pages == 0 || static_cast<int64_t>(ends.size()) != num_pages ||
@@ -154,6 +179,7 @@ nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>&
     corrupt("take_rows: arrays of unequal length");
   Sink sink;
   sink.width = pages[0]->width();
+  sink.with_levels = levels;
   int64_t before = 0;
   for (int64_t p = 0; p < num_pages; ++p) {
     if (pages[p]->width() != sink.width) corrupt("take_rows: pages of different width");
@@ -162,17 +188,12 @@ nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>&
     before = ends.data()[p];
   }
   if (before != count) corrupt("take_rows: rows of no page");
-  Owned<uint8_t> fixed(product(count, sink.width, "take_rows"));
-  Owned<int64_t> offsets(sink.width == 0 ? count + 1 : 0);
-  Owned<uint8_t> valid(count);
   int status = kDone;
   int64_t page = 0;
   {
     nb::gil_scoped_release release;
-    sink.fixed = fixed.data();
-    sink.offsets = offsets.data();
-    sink.valid = valid.data();
-    if (sink.width == 0) offsets[0] = 0;
+    sink.bytes.reserve(static_cast<size_t>(product(count, sink.width, "take_rows")));
+    if (sink.width == 0) sink.offsets.push_back(0);
     for (int64_t first = 0; page < num_pages; ++page) {
       const int64_t last = ends.data()[page], fd = fds.data()[page];
       if (fd >= 0)
@@ -184,13 +205,14 @@ nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>&
       first = last;
     }
   }
-  const nb::object validity = sink.has_nulls ? nb::cast(valid.numpy()) : nb::none();
-  if (status != kDone) return nb::make_tuple(status, page, nb::none(), nb::none(), nb::none());
-  if (sink.width != 0)
-    return nb::make_tuple(status, page, fixed.numpy(), nb::none(), validity);
-  Owned<uint8_t> strings(static_cast<int64_t>(sink.bytes.size()));
-  std::memcpy(strings.data(), sink.bytes.data(), sink.bytes.size());
-  return nb::make_tuple(status, page, strings.numpy(), offsets.numpy(), validity);
+  const nb::object none = nb::none();
+  if (status != kDone) return nb::make_tuple(status, page, none, none, none, none);
+  const nb::object offsets = sink.width != 0 ? none : numpy_of(sink.offsets);
+  if (levels)
+    return nb::make_tuple(status, page, numpy_of(sink.bytes), offsets, numpy_of(sink.rep),
+                          numpy_of(sink.def));
+  return nb::make_tuple(status, page, numpy_of(sink.bytes), offsets, none,
+                        sink.has_nulls ? numpy_of(sink.valid) : none);
 }
 
 }  // namespace
@@ -208,8 +230,9 @@ void register_take(nanobind::module_& m) {
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)
+      .def("set_lists", &RowPage::set_lists)
       .def_prop_ro("width", &RowPage::width);
   m.def("row_ranges", &row_ranges, nb::arg("page"), nb::arg("rows"));
   m.def("take_rows", &take_rows, nb::arg("pages"), nb::arg("rows"), nb::arg("ends"),
-        nb::arg("fds"), nb::arg("contents"), nb::arg("nowait"));
+        nb::arg("fds"), nb::arg("contents"), nb::arg("nowait"), nb::arg("levels"));
 }

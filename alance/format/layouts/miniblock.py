@@ -148,7 +148,7 @@ class MiniBlockPage:
                 items = None if state.dictionary is None else state.dictionary.items()
                 kernel = chunk_rows(self.form, CHUNKS, state.chunks, items)
             state.takes_rows = kernel is not None
-            state.rows = None if kernel is None else RowPage(kernel, self.place)
+            state.rows = None if kernel is None else RowPage(kernel, self.place, self.form.shape)
         return state.rows
 
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.layouts.arrays import array_of, is_variable, wrapped
+from alance.format.layouts.base import PageValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from alance.format.blocks import Block
     from alance.format.field import Field
+    from alance.format.layouts.levels import Shape
     from alance.format.layouts.place import PagePlace
 
     Int64s = npt.NDArray[np.int64]
@@ -49,22 +51,38 @@ class RowPage:
 
     kernel: _kernels.RowPage
     place: PagePlace
+    shape: Shape
     decoded: Callable[[FixedWidth], Block] | None = None  # None: they are the values
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row is one value, and absent for no other reason than its own null."""
+        return len(self.shape.layers) == 1 and not self.shape.has_lists
+
+    def is_like(self, other: RowPage) -> bool:
+        """Whether rows of both can be taken in one call."""
+        return (
+            self.shape == other.shape
+            and self.kernel.width == other.kernel.width
+            and (self.decoded is None) == (other.decoded is None)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PagedRows:
-    """Rows of a field, page by page.
+    """Rows of a leaf, page by page.
 
     Attributes:
         rows: of each page, counted from its first; ascending, unique.
         sources: of each page: its file, or the bytes of the chunks that hold the rows.
+        is_array: the leaf is a field of its own, so that its values are the field's array.
     """
 
     field: Field
     pages: tuple[RowPage, ...]
     rows: tuple[Int64s, ...]
     sources: tuple[LocalFile | memoryview, ...]
+    is_array: bool
 
     @property
     def num_rows(self) -> int:
@@ -78,8 +96,12 @@ class PagedRows:
             for source, rows in zip(self.sources, self.rows, strict=True)
         )
 
+    def might_wait(self) -> bool:
+        """Whether the system does not tell what it would have to wait for."""
+        return not all(isinstance(source, memoryview) or source.nowait for source in self.sources)
+
     def decode(self, *, wait: bool = True) -> pa.Array | None:
-        """The values, in the order of the pages.
+        """The field's array, in the order of the pages; for rows that `is_array`.
 
         Args:
             wait: read what the page cache does not have; else there is no answer then.
@@ -88,53 +110,89 @@ class PagedRows:
             CorruptFileError: the bytes contradict the format.
             OSError: of the system.
         """
-        nowait = not wait
-        if nowait and not all(
-            isinstance(source, memoryview) or source.nowait for source in self.sources
-        ):
+        found = self._take(0, len(self.pages), wait, levels=False)
+        if found is None:
             return None
-        try:
-            status, page, data, offsets, valid = _take(self.pages, self.rows, self.sources, nowait)
-        except OverflowError as error:
-            raise UnsupportedError(f"{error}: take fewer rows at once") from error
-        except ValueError as error:
-            raise self._failure(error) from error
-        if status == WOULD_BLOCK and nowait:
-            return None
-        if status == TOO_SHORT:
-            raise self.pages[page].place.corrupt("the file ends before it")
-        if status != DONE:
-            raise OSError(status, f"reading {self.pages[page].place.path}")
-        assert data is not None
-        return self._array(data, offsets, valid)
-
-    def _array(
-        self,
-        data: npt.NDArray[np.uint8],
-        offsets: npt.NDArray[np.int64] | None,
-        valid: npt.NDArray[np.uint8] | None,
-    ) -> pa.Array:
+        block, _, valid = found
         arrow = self.field.to_arrow().type
         storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
-        block: Block
-        if offsets is not None:
-            block = VariableWidth(offsets, data)
-        else:
-            width = self.pages[0].kernel.width
-            block = FixedWidth(8 * width, self.num_rows, data)
-            if self.pages[0].decoded is not None:
-                block = self.pages[0].decoded(block)
         mask = None if valid is None else valid.view(np.bool_)
         return wrapped(array_of(block, storage, mask), arrow)
 
-    def _failure(self, error: ValueError) -> AlanceError:
-        """The error of the first page that cannot be decoded."""
-        for page, rows, source in zip(self.pages, self.rows, self.sources, strict=True):
-            try:
-                _take([page], [rows], [source], False)
-            except ValueError as own:
-                return page.place.corrupt(str(own))
-        return CorruptFileError(str(error))
+    def decode_pages(self, *, wait: bool = True) -> list[PageValues] | None:
+        """Levels and values, in the order of the pages: one for all neighbours of one shape.
+
+        Arguments and errors are those of `decode`.
+        """
+        found, start = [], 0
+        while start < len(self.pages):
+            first, stop = self.pages[start], start + 1
+            while stop < len(self.pages) and self.pages[stop].is_like(first):
+                stop += 1
+            taken = self._take(start, stop, wait, levels=True)
+            if taken is None:
+                return None
+            block, rep, definition = taken
+            shape, num_rows = first.shape, sum(len(rows) for rows in self.rows[start:stop])
+            assert definition is None or definition.dtype == np.uint16
+            found.append(
+                PageValues(
+                    shape.layers,
+                    rep if shape.has_lists else None,
+                    definition.view(np.uint16)
+                    if definition is not None and shape.max_def
+                    else None,
+                    block,
+                    num_rows,
+                )
+            )
+            start = stop
+        return found
+
+    def _take(
+        self, start: int, stop: int, wait: bool, *, levels: bool
+    ) -> tuple[Block, npt.NDArray[np.uint16] | None, npt.NDArray[Any] | None] | None:
+        """Values, repetition levels, and definition levels or validity, of some pages."""
+        if not wait and self.might_wait():
+            return None
+        pages = self.pages[start:stop]
+        rows, sources = self.rows[start:stop], self.sources[start:stop]
+        try:
+            found = _take(pages, rows, sources, not wait, levels)
+        except OverflowError as error:
+            raise UnsupportedError(f"{error}: take fewer rows at once") from error
+        except ValueError as error:
+            raise _failure(pages, rows, sources, levels, error) from error
+        status, page, data, offsets, rep, definition = found
+        if status == WOULD_BLOCK and not wait:
+            return None
+        if status == TOO_SHORT:
+            raise pages[page].place.corrupt("the file ends before it")
+        if status != DONE or data is None:
+            raise OSError(status, f"reading {pages[page].place.path}")
+        if offsets is not None:
+            return VariableWidth(offsets, data), rep, definition
+        width = pages[0].kernel.width
+        block: Block = FixedWidth(8 * width, len(data) // width, data)
+        if pages[0].decoded is not None:
+            block = pages[0].decoded(FixedWidth(8 * width, len(data) // width, data))
+        return block, rep, definition
+
+
+def _failure(
+    pages: Sequence[RowPage],
+    rows: Sequence[Int64s],
+    sources: Sequence[LocalFile | memoryview],
+    levels: bool,
+    error: ValueError,
+) -> AlanceError:
+    """The error of the first page that cannot be decoded."""
+    for page, mine, source in zip(pages, rows, sources, strict=True):
+        try:
+            _take([page], [mine], [source], False, levels)
+        except ValueError as own:
+            return page.place.corrupt(str(own))
+    return CorruptFileError(str(error))
 
 
 def _take(
@@ -142,12 +200,14 @@ def _take(
     rows: Sequence[Int64s],
     sources: Sequence[LocalFile | memoryview],
     nowait: bool,
+    levels: bool,
 ) -> tuple[
     int,
     int,
     npt.NDArray[np.uint8] | None,
     npt.NDArray[np.int64] | None,
-    npt.NDArray[np.uint8] | None,
+    npt.NDArray[np.uint16] | None,
+    npt.NDArray[Any] | None,
 ]:
     lengths = [len(one) for one in rows]
     return _kernels.take_rows(
@@ -157,6 +217,7 @@ def _take(
         np.array([-1 if isinstance(one, memoryview) else one.fd for one in sources], np.int64),
         [one if isinstance(one, memoryview) else NOTHING for one in sources],
         nowait,
+        levels,
     )
 
 
@@ -169,11 +230,12 @@ def joined(parts: Sequence[PagedRows]) -> PagedRows:
         tuple(page for part in parts for page in part.pages),
         tuple(rows for part in parts for rows in part.rows),
         tuple(source for part in parts for source in part.sources),
+        parts[0].is_array,
     )
 
 
 def takes_rows(field: Field) -> bool:
-    """Whether single rows of a field may be taken by the kernel, from pages that allow it."""
+    """Whether single rows of a leaf may be taken by the kernel, from pages that allow it."""
     known: bool | None = field.derived.get("takes_rows")
     if known is None:
         known = field.derived["takes_rows"] = _takes_rows(field)
@@ -181,7 +243,7 @@ def takes_rows(field: Field) -> bool:
 
 
 def _takes_rows(field: Field) -> bool:
-    if not field.is_leaf or field.is_json or field.is_blob_v1 or field.is_blob_v2:
+    if not field.is_leaf or field.is_blob_v1 or field.is_blob_v2:
         return False
     arrow = field.to_arrow().type
     storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow

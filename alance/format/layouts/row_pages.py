@@ -1,8 +1,8 @@
 """Pages whose single rows are found and decoded in one call of a kernel.
 
-They have no lists and no structs above them, so that a row is a value: chunks of flat, bit-packed,
-run-length, byte-stream-split or string values, of indices into a dictionary, and zipped rows of
-equal length. Pages of other kinds are taken chunk by chunk (see `miniblock_task`).
+Chunks of flat, bit-packed, run-length, byte-stream-split or string values, of indices into a
+dictionary, with lists or without, and zipped rows of equal length. Pages of other kinds are taken
+chunk by chunk (see `miniblock_task`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.layouts.fullzip_form import ZipForm
-    from alance.format.layouts.levels import Shape
     from alance.format.layouts.miniblock_chunks import Chunks
     from alance.format.layouts.miniblock_task import ChunkForm
     from alance.format.layouts.place import PagePlace
@@ -47,8 +46,8 @@ class Values(IntEnum):
     ZIPPED = 6
 
 
-class Nulls(IntEnum):
-    """How definition levels lie in a chunk."""
+class Levels(IntEnum):
+    """How levels lie in a chunk."""
 
     NONE = 0
     FLAT = 1
@@ -66,8 +65,11 @@ def chunk_rows(
         buffer: number of the page's buffer that holds the chunks.
         items: the distinct values, where the page has a dictionary.
     """
-    values, nulls = _values(form.values), _nulls(form.definition)
-    if not _is_flat(form.shape) or form.rep is not None or values is None or nulls is None:
+    shape = form.shape
+    values, nulls, reps = _values(form.values), _levels(form.definition), _levels(form.rep)
+    if values is None or nulls is None or reps is None:
+        return None
+    if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
         return None
     kind, bits = values
     if items is not None and (kind not in (Values.FLAT, Values.PACKED, Values.RUNS) or bits < 8):
@@ -82,17 +84,23 @@ def chunk_rows(
         kind,
         bits,
         *nulls,
-        form.shape.max_def,
+        shape.max_def,
         form.is_large,
     )
     if isinstance(form.values, Fsst) and form.values.table is not None:
         page.set_symbols(form.values.table.symbols, form.values.table.lengths)
+    if shape.has_lists:
+        carries = chunks.carries
+        assert carries is not None
+        page.set_lists(
+            chunks.first_values, carries.view(np.uint8), *reps, shape.max_rep, shape.max_visible
+        )
     return page if items is None or _has_items(page, items) else None
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
     """A full-zip page of rows of equal length; None for another one."""
-    if not _is_flat(form.shape) or not form.is_fixed or form.bits_rep:
+    if form.shape.has_lists or not form.is_fixed or form.bits_rep:
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(
@@ -103,16 +111,11 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
         place.num_rows,
         Values.ZIPPED,
         8 * form.width,
-        Nulls.NONE,
+        Levels.NONE,
         form.control_bytes,
         form.shape.max_def,
         False,
     )
-
-
-def _is_flat(shape: Shape) -> bool:
-    """Whether an entry is a row, and absent for no other reason than its own null."""
-    return len(shape.layers) == 1 and not shape.has_lists
 
 
 def _values(codec: MiniBlockCodec) -> tuple[Values, int] | None:
@@ -132,19 +135,19 @@ def _values(codec: MiniBlockCodec) -> tuple[Values, int] | None:
     return None
 
 
-def _nulls(codec: BlockCodec | None) -> tuple[Nulls, int] | None:
+def _levels(codec: BlockCodec | None) -> tuple[Levels, int] | None:
     """How levels lie, and their packed width where the description says it."""
     match codec:
         case None:
-            return Nulls.NONE, 0
+            return Levels.NONE, 0
         case Flat(bits_per_value=16):
-            return Nulls.FLAT, 0
+            return Levels.FLAT, 0
         case InlineBitpacking(bits_per_value=16):
-            return Nulls.PACKED, 0
+            return Levels.PACKED, 0
         case Rle(bits_per_value=16):
-            return Nulls.RUNS, 0
+            return Levels.RUNS, 0
         case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
-            return Nulls.BLOCKS, width
+            return Levels.BLOCKS, width
     return None
 
 
