@@ -8,8 +8,8 @@
 namespace alance {
 namespace {
 
-constexpr int64_t SAMPLE_STRETCHES = 32;  // at even distances, so that sorted values show repeats
-constexpr int64_t STRETCH = 128;
+constexpr int64_t SAMPLE_STRETCHES = 128;  // anywhere, so that values that come in turn repeat
+constexpr int64_t STRETCH = 32;            // and in a row, so that sorted ones do
 constexpr int64_t SAMPLE = SAMPLE_STRETCHES * STRETCH;
 constexpr int64_t SAMPLED = 16 * SAMPLE;  // fewer values are counted at once
 constexpr int64_t PATIENCE = 16;          // probes a value: more means that hashes collide on purpose
@@ -125,7 +125,8 @@ template <typename Values>
 bool too_many(const Values& values, int64_t num, int64_t most) {
   Numbers<Values> sample(values);
   for (int64_t s = 0; s < SAMPLE_STRETCHES; ++s) {
-    const int64_t first = (num - STRETCH) / (SAMPLE_STRETCHES - 1) * s;
+    const uint64_t place = static_cast<uint64_t>(s + 1) * MIX;
+    const int64_t first = static_cast<int64_t>(place % static_cast<uint64_t>(num - STRETCH));
     for (int64_t i = first; i < first + STRETCH; ++i) sample.number(i);
   }
   return 2 * (SAMPLE - sample.size()) < SAMPLE * SAMPLE / (2 * std::max<int64_t>(most, 1));
