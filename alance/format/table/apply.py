@@ -1,25 +1,66 @@
 """The next version of a table: a manifest and a transaction in, a manifest out. Pure.
 
-Nothing is read or written, so that a lost race only costs another call.
+Nothing is read or written, so that a lost race only costs another call. The steps of each
+operation are in `apply_rows.py`, `apply_columns.py` and `apply_meta.py`.
 
-Source: table format specification, "Building the next manifest".
+Source: table format specification, "Building the next manifest" and "Manifest files".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from alance.format.table.apply_state import DEFAULT, Settings
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.proto import table_pb2
+from alance.format.table import apply_columns, apply_meta, apply_rows
+from alance.format.table.apply_columns import drop_dead_files, drop_tombstones
+from alance.format.table.apply_indices import retain
+from alance.format.table.apply_state import DEFAULT, Draft, Settings
+from alance.format.table.flags import check_writable, flags_of
+from alance.format.table.manifest import FOOTER, LENGTH, MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from alance.format.proto import table_pb2
     from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
+
+LIBRARY: Final = "alance"
+LIBRARY_VERSION: Final = "0.1.0"
+MAX_INLINE: Final = 20 << 20  # a larger transaction is in its file only
+
+STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
+    "Append": apply_rows.append,
+    "Delete": apply_rows.delete,
+    "Overwrite": apply_rows.overwrite,
+    "CreateIndex": apply_meta.create_index,
+    "Rewrite": apply_rows.rewrite,
+    "Merge": apply_columns.merge,
+    "Restore": apply_meta.restore,
+    "ReserveFragments": apply_meta.reserve,
+    "Update": apply_rows.update,
+    "Project": apply_columns.project,
+    "UpdateConfig": apply_meta.update_config,
+    "DataReplacement": apply_columns.replace_data,
+    "Clone": apply_meta.clone,
+    "UpdateBases": apply_meta.update_bases,
+}
+DROPS_FILES: Final = ("Project", "Merge")
+RETAINS_INDICES: Final = ("Delete", "Update", "Merge", "Project", "CreateIndex")
+# What never comes over from the version before.
+RESET: Final = (
+    "version_aux_data",
+    "index_section",
+    "tag",
+    "transaction_file",
+    "legacy_transaction_section",
+    "transaction_section",
+    "timestamp",
+    "writer_version",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +105,75 @@ def apply(
         InvalidInputError: the operation does not fit the previous version.
         UnsupportedError: the table needs features that this alance does not write.
     """
-    raise NotImplementedError
+    change = transaction.change
+    name = transaction.operation
+    if name not in STEPS:
+        raise UnsupportedError(f"operation {name}: not written by this alance")
+    if previous is None and name not in ("Overwrite", "Clone"):
+        raise InvalidInputError(f"{name}: there is no table yet")
+    if previous is not None:
+        flags = previous.message
+        check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
+    if source is not None:
+        flags = source.message
+        check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
+    if version is None:
+        version = 1 if previous is None else previous.version + 1
+    draft = Draft.after(previous, source=source, version=version, settings=settings, known=lineage)
+    STEPS[name](draft, change)
+    _finish(draft, transaction, name, now)
+    return Next(draft.message, tuple(draft.indices), transaction)
+
+
+def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
+    """What every new version needs."""
+    message = draft.message
+    drop_tombstones(draft)
+    if name in DROPS_FILES:
+        drop_dead_files(draft)
+    draft.sort_fragments()
+    ids = [one.id for one in message.fragments]
+    if len(set(ids)) < len(ids):
+        twice = sorted({one for one in ids if ids.count(one) > 1})
+        raise InvalidInputError(f"{name}: fragments {twice} are there twice")
+    if ids and (not message.HasField("max_fragment_id") or ids[-1] > message.max_fragment_id):
+        message.max_fragment_id = ids[-1]
+    if name in RETAINS_INDICES:
+        fields = {one.id for one in message.fields}
+        draft.indices = retain(draft.indices, fields, set(ids))
+    for part in RESET:
+        message.ClearField(part)
+    message.version = draft.version
+    message.timestamp.FromDatetime(now)
+    message.writer_version.library = LIBRARY
+    message.writer_version.version = LIBRARY_VERSION
+    writes_file = draft.settings.writes_transaction_file
+    if writes_file:
+        message.transaction_file = transaction.file_name
+    stable = draft.stable
+    if draft.source is not None:
+        stable = draft.source.has_stable_row_ids
+    message.reader_feature_flags, message.writer_feature_flags = flags_of(
+        message, stable_row_ids=stable, writes_transaction_file=writes_file
+    )
 
 
 def manifest_bytes(made: Next) -> bytes:
     """The content of a manifest's file: indices, transaction, manifest, footer."""
-    raise NotImplementedError
+    message = table_pb2.Manifest()
+    message.CopyFrom(made.message)
+    parts: list[bytes] = []
+    position = 0
+    if made.indices:
+        message.index_section = position
+        content = table_pb2.IndexSection(indices=made.indices).SerializeToString()
+        parts += (LENGTH.pack(len(content)), content)
+        position += LENGTH.size + len(content)
+    inline = made.transaction.to_bytes()
+    if len(inline) <= MAX_INLINE or not message.transaction_file:
+        message.transaction_section = position
+        parts += (LENGTH.pack(len(inline)), inline)
+        position += LENGTH.size + len(inline)
+    content = message.SerializeToString()
+    parts += (LENGTH.pack(len(content)), content, FOOTER.pack(position, 0, 2, MAGIC))
+    return b"".join(parts)

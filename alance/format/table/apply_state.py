@@ -1,14 +1,29 @@
-"""What is asked of a commit beside its transaction."""
+"""A version in the making: the manifest that the steps of an operation change.
+
+Source: table format specification, "Building the next manifest".
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from alance.file_version import FileVersion
+from alance.errors import InvalidInputError
+from alance.format.proto import table_pb2
+from alance.format.table.flags import STABLE_ROW_IDS
+from alance.format.table.lineage import mark_created
+from alance.format.table.row_ids import num_row_ids
+from alance.format.table.row_ids_encode import extended_row_ids
 
-LIBRARY: Final = "alance"
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from alance.file_version import FileVersion
+    from alance.format.proto import file_pb2
+    from alance.format.table.lineage import Lineage
+    from alance.format.table.manifest import Manifest
+
+MAX_FRAGMENT_ID: Final = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +43,172 @@ class Settings:
 
 
 DEFAULT: Final = Settings()
+
+
+@dataclass(slots=True)
+class Draft:
+    """A version in the making; one call of `apply` owns it.
+
+    Attributes:
+        message: the manifest, first a copy of the previous one.
+        indices: entries of the index section; shared with the previous version until replaced.
+        stable: rows have ids of their own.
+        next_fragment_id: the lowest id that was never used.
+        known: lineage of spilled fragments of the previous version.
+    """
+
+    message: table_pb2.Manifest
+    indices: list[table_pb2.IndexMetadata]
+    previous: Manifest | None
+    source: Manifest | None
+    version: int
+    settings: Settings
+    stable: bool
+    next_fragment_id: int
+    known: Mapping[int, Lineage] = field(default_factory=dict)
+
+    @classmethod
+    def after(
+        cls,
+        previous: Manifest | None,
+        *,
+        source: Manifest | None,
+        version: int,
+        settings: Settings,
+        known: Mapping[int, Lineage] | None,
+    ) -> Draft:
+        """The draft that has all of a previous version; None: nothing."""
+        message = table_pb2.Manifest()
+        stable = settings.stable_row_ids
+        if previous is not None:
+            message.CopyFrom(previous.message)
+            stable = bool(message.reader_feature_flags & STABLE_ROW_IDS)
+        next_fragment_id = message.max_fragment_id + 1 if message.HasField("max_fragment_id") else 0
+        for one in message.fragments:
+            next_fragment_id = max(next_fragment_id, one.id + 1)
+        return cls(
+            message,
+            list(previous.indices) if previous is not None else [],
+            previous,
+            source,
+            version,
+            settings,
+            stable,
+            next_fragment_id,
+            known or {},
+        )
+
+    @property
+    def fragment_ids(self) -> frozenset[int]:
+        """Of the fragments that are in the draft now."""
+        return frozenset(one.id for one in self.message.fragments)
+
+    def new_fragment_id(self) -> int:
+        """An id that no fragment ever had.
+
+        Raises:
+            InvalidInputError: there is none left.
+        """
+        made = self.next_fragment_id
+        if made > MAX_FRAGMENT_ID:
+            raise InvalidInputError("fragment ids have come to their end: 32 bits")
+        self.next_fragment_id += 1
+        return made
+
+    def add(
+        self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
+    ) -> list[table_pb2.DataFragment]:
+        """Add copies of fragments; gives those.
+
+        Args:
+            renumber: also those that have an id get a new one.
+        """
+        added = []
+        for one in fragments:
+            made = self.message.fragments.add()
+            made.CopyFrom(one)
+            if renumber or made.id == 0:
+                made.id = self.new_fragment_id()
+            self.next_fragment_id = max(self.next_fragment_id, made.id + 1)
+            added.append(made)
+        return added
+
+    def add_new_rows(
+        self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
+    ) -> None:
+        """Add copies of fragments whose rows all are new in this version."""
+        added = self.add(fragments, renumber=renumber)
+        self.assign_row_ids(added)
+        if self.stable:
+            for one in added:
+                mark_created(one, self.version)
+
+    def assign_row_ids(self, fragments: Iterable[table_pb2.DataFragment]) -> list[int]:
+        """Give ids to the rows that have none. Gives how many leading rows had one, of each.
+
+        Raises:
+            InvalidInputError: a fragment that does not tell its rows, or has too many row ids.
+        """
+        had: list[int] = []
+        if not self.stable:
+            return had
+        for one in fragments:
+            if not one.physical_rows:
+                raise InvalidInputError(
+                    f"fragment {one.id}: no number of rows, which stable row ids need"
+                )
+            kind = one.WhichOneof("row_id_sequence")
+            if kind not in (None, "inline_row_ids"):
+                had.append(one.physical_rows)
+                continue
+            had.append(num_row_ids(one.inline_row_ids))
+            one.inline_row_ids, self.message.next_row_id = extended_row_ids(
+                one.inline_row_ids, one.physical_rows, self.message.next_row_id
+            )
+        return had
+
+    def remove(self, fragment_ids: Iterable[int]) -> None:
+        """Remove fragments.
+
+        Raises:
+            InvalidInputError: one that is not there.
+        """
+        gone = set(fragment_ids)
+        kept = [one for one in self.message.fragments if one.id not in gone]
+        if missing := gone - self.fragment_ids:
+            raise InvalidInputError(f"fragments {sorted(missing)} to be removed: not in the table")
+        self._set(kept)
+
+    def replace(self, fragments: Iterable[table_pb2.DataFragment]) -> None:
+        """Put records of fragments in the place of those of the same id.
+
+        Raises:
+            InvalidInputError: one that is not there.
+        """
+        new = {one.id: one for one in fragments}
+        if missing := new.keys() - self.fragment_ids:
+            raise InvalidInputError(f"fragments {sorted(missing)} to be updated: not in the table")
+        for one in self.message.fragments:
+            if one.id in new:
+                one.CopyFrom(new[one.id])
+
+    def clear_fragments(self) -> None:
+        """Remove all fragments."""
+        self.message.ClearField("fragments")
+
+    def sort_fragments(self) -> None:
+        """Fragments in ascending order of their ids."""
+        ids = [one.id for one in self.message.fragments]
+        if ids != sorted(ids):
+            self._set(sorted(self.message.fragments, key=lambda one: one.id))
+
+    def set_fields(self, fields: Iterable[file_pb2.Field]) -> None:
+        """Replace the schema."""
+        given = list(fields)
+        self.message.ClearField("fields")
+        self.message.fields.extend(given)
+
+    def _set(self, fragments: list[table_pb2.DataFragment]) -> None:
+        # Messages of a container that was emptied keep their content.
+        self.message.ClearField("fragments")
+        self.message.fragments.extend(fragments)

@@ -5,9 +5,13 @@ Source: table format specification, "Feature flags".
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, UnsupportedError
+from alance.file_version import FileVersion
+
+if TYPE_CHECKING:
+    from alance.format.proto import table_pb2
 
 DELETIONS: Final = 1
 STABLE_ROW_IDS: Final = 2
@@ -61,7 +65,32 @@ READABLE: Final = (
     | SPILLED_LINEAGE
     | FIELD_IDS_NOT_REUSED
 )
+# A writer that does not know these would spoil them.
+WRITABLE: Final = (
+    DELETIONS
+    | STABLE_ROW_IDS
+    | V2_FILES
+    | CONFIG
+    | BASE_PATHS
+    | NO_TRANSACTION_FILE
+    | MIXED_FILE_VERSIONS
+    | SPILLED_LINEAGE
+    | FIELD_IDS_NOT_REUSED
+)
+STICKY: Final = MIXED_FILE_VERSIONS  # once set, set in all later versions
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
+
+
+SEQUENCES: Final = (
+    "row_id_sequence",
+    "created_at_version_sequence",
+    "last_updated_at_version_sequence",
+)
+SPILLED: Final = (
+    "column_row_ids",
+    "column_created_at_versions",
+    "column_last_updated_at_versions",
+)
 
 
 def names_of(flags: int) -> str:
@@ -91,3 +120,56 @@ def check_readable(reader_flags: int, writer_flags: int, *, has_max_field_id: bo
         raise UnsupportedError(
             f"the table needs features that this alance does not know: {names_of(unknown)}"
         )
+
+
+def check_writable(reader_flags: int, writer_flags: int) -> None:
+    """Check that this alance may make a version after one with some flags.
+
+    Raises:
+        UnsupportedError: a flag of either word that this alance does not write; names it.
+    """
+    unknown = (reader_flags | writer_flags) & ~WRITABLE
+    if unknown:
+        raise UnsupportedError(
+            f"the table needs features that this alance does not write: {names_of(unknown)}"
+        )
+
+
+def flags_of(
+    message: table_pb2.Manifest, *, stable_row_ids: bool, writes_transaction_file: bool
+) -> tuple[int, int]:
+    """The flags of a version that is to be written, for readers and for writers.
+
+    They are made anew of what the version has; only the sticky ones are taken from those that
+    the message has already.
+    """
+    both = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
+    if any(one.HasField("deletion_file") for one in message.fragments):
+        both |= DELETIONS
+    if stable_row_ids:
+        both |= STABLE_ROW_IDS
+    if message.base_paths:
+        both |= BASE_PATHS
+    if any(one.WhichOneof(name) in SPILLED for one in message.fragments for name in SEQUENCES):
+        both |= SPILLED_LINEAGE
+    if not both & MIXED_FILE_VERSIONS and _is_mixed(message):
+        both |= MIXED_FILE_VERSIONS
+    writer = both
+    if message.config:
+        writer |= CONFIG
+    if not writes_transaction_file:
+        writer |= NO_TRANSACTION_FILE
+    if message.HasField("max_allocated_field_id"):
+        writer |= FIELD_IDS_NOT_REUSED
+    return both, writer
+
+
+def _is_mixed(message: table_pb2.Manifest) -> bool:
+    numbers = {
+        (file.file_major_version, file.file_minor_version)
+        for fragment in message.fragments
+        for file in fragment.files
+    }
+    text = message.data_format.version
+    default = FileVersion.parse(text) if text else FileVersion.V0_1
+    return any(FileVersion.from_footer(*one) is not default for one in numbers)

@@ -1,15 +1,32 @@
-"""Where rows come from: their ids, and the versions that created and changed them."""
+"""Where rows come from: their ids, and the versions that created and changed them.
+
+A fragment keeps three sequences, each one number a physical row. They are inline in the manifest,
+or spilled: in a hidden column of one of its files, which only a caller can read.
+
+Source: table format specification, "Stable row ids and row lineage".
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.table.row_ids import parse_row_ids, parse_versions
+from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes, versions_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterable, Mapping, Sequence
+
     import numpy.typing as npt
 
+    from alance.format.proto import table_pb2
+
     U64 = npt.NDArray[np.uint64]
+
+FIRST_VERSION: Final = 1  # of rows of fragments without a version sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +36,151 @@ class Lineage:
     row_ids: U64
     created_at: U64
     last_updated_at: U64
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Lineage:
+        """Of some rows, by offset; shape (n,)."""
+        return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
+
+    def write(self, fragment: table_pb2.DataFragment) -> None:
+        """Set the sequences of a fragment, inline."""
+        fragment.inline_row_ids = row_ids_bytes(self.row_ids)
+        fragment.inline_created_at_versions = versions_bytes(self.created_at)
+        fragment.inline_last_updated_at_versions = versions_bytes(self.last_updated_at)
+
+
+def joined(parts: Sequence[Lineage]) -> Lineage:
+    """The lineage of rows of several fragments in one: what compaction carries over."""
+    empty = [np.empty(0, np.uint64)]
+    return Lineage(
+        np.concatenate([one.row_ids for one in parts] or empty),
+        np.concatenate([one.created_at for one in parts] or empty),
+        np.concatenate([one.last_updated_at for one in parts] or empty),
+    )
+
+
+def is_spilled(fragment: table_pb2.DataFragment) -> bool:
+    """Whether some sequence of a fragment is not in the manifest."""
+    return (
+        fragment.WhichOneof("row_id_sequence") in ("external_row_ids", "column_row_ids")
+        or fragment.WhichOneof("created_at_version_sequence")
+        in ("external_created_at_versions", "column_created_at_versions")
+        or fragment.WhichOneof("last_updated_at_version_sequence")
+        in ("external_last_updated_at_versions", "column_last_updated_at_versions")
+    )
+
+
+def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
+    """The fragments of which a caller must read the lineage."""
+    return tuple(one.id for one in fragments if is_spilled(one))
+
+
+def lineage_of(
+    fragment: table_pb2.DataFragment, known: Mapping[int, Lineage] | None = None
+) -> Lineage:
+    """The lineage of a fragment.
+
+    Args:
+        known: of spilled fragments.
+
+    Raises:
+        UnsupportedError: spilled, and not known.
+        CorruptFileError: sequences that do not fit the fragment's rows.
+    """
+    if is_spilled(fragment):
+        if known is None or fragment.id not in known:
+            raise UnsupportedError(
+                f"fragment {fragment.id}: its row ids or versions are outside of the manifest, "
+                f"and were not given"
+            )
+        return known[fragment.id]
+    rows = fragment.physical_rows
+    return Lineage(
+        parse_row_ids(fragment.inline_row_ids, rows),
+        _versions(fragment.inline_created_at_versions, rows),
+        _versions(fragment.inline_last_updated_at_versions, rows),
+    )
+
+
+def _versions(content: bytes, num_rows: int) -> U64:
+    if not content:
+        return np.full(num_rows, FIRST_VERSION, np.uint64)
+    return parse_versions(content, num_rows)
+
+
+def mark_created(fragment: table_pb2.DataFragment, version: int) -> None:
+    """All rows of a fragment are new in a version."""
+    content = one_version_bytes(version, fragment.physical_rows)
+    fragment.inline_created_at_versions = content
+    fragment.inline_last_updated_at_versions = content
+
+
+def mark_updated(
+    fragment: table_pb2.DataFragment,
+    version: int,
+    rows: npt.NDArray[np.int64] | None = None,
+    known: Mapping[int, Lineage] | None = None,
+) -> None:
+    """Rows of a fragment changed in a version.
+
+    Args:
+        rows: offsets; None: all.
+    """
+    if rows is None:
+        fragment.inline_last_updated_at_versions = one_version_bytes(
+            version, fragment.physical_rows
+        )
+        return
+    if len(rows) and int(rows[-1]) >= fragment.physical_rows:
+        raise InvalidInputError(
+            f"fragment {fragment.id}: row {rows[-1]} changed, it has {fragment.physical_rows}"
+        )
+    versions = lineage_of(fragment, known).last_updated_at.copy()
+    versions[rows] = version
+    fragment.inline_last_updated_at_versions = versions_bytes(versions)
+
+
+def mark_moved(
+    fragments: Sequence[table_pb2.DataFragment],
+    num_moved: Sequence[int],
+    sources: Iterable[table_pb2.DataFragment],
+    version: int,
+    known: Mapping[int, Lineage] | None = None,
+) -> None:
+    """Rows came from other fragments: they were created when their origin was, and changed now.
+
+    Args:
+        fragments: with all their row ids.
+        num_moved: of each fragment the leading rows that moved; the others are new.
+        sources: where they may come from, in ascending order of ids; the first counts that has
+            a row's id.
+    """
+    wanted = np.concatenate(
+        [
+            parse_row_ids(one.inline_row_ids, one.physical_rows)[:count]
+            for one, count in zip(fragments, num_moved, strict=True)
+        ]
+        or [np.empty(0, np.uint64)]
+    )
+    created = np.full(len(wanted), version, np.uint64)
+    left = np.ones(len(wanted), np.bool_)
+    for source in sources:
+        if not left.any():
+            break
+        lineage = lineage_of(source, known)
+        order = np.argsort(lineage.row_ids, kind="stable")
+        places = np.searchsorted(lineage.row_ids, wanted, sorter=order)
+        places[places == len(order)] = 0
+        if not len(order):
+            continue
+        hits = left & (lineage.row_ids[order[places]] == wanted)
+        created[hits] = lineage.created_at[order[places[hits]]]
+        left &= ~hits
+    start = 0
+    for fragment, count in zip(fragments, num_moved, strict=True):
+        added = np.full(fragment.physical_rows - count, version, np.uint64)
+        versions = np.concatenate([created[start : start + count], added])
+        fragment.inline_created_at_versions = versions_bytes(versions)
+        fragment.inline_last_updated_at_versions = one_version_bytes(
+            version, fragment.physical_rows
+        )
+        start += count

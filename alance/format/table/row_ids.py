@@ -54,6 +54,15 @@ def num_row_ids(content: bytes) -> int:
     return sum(_length(segment) for segment in message.segments)
 
 
+def segment_values(segment: rowids_pb2.U64Segment) -> U64:
+    """The values of a segment; shape (n,).
+
+    Raises:
+        CorruptFileError: a segment that contradicts itself.
+    """
+    return _expand(segment, MAX_ROWS)
+
+
 def parse_versions(content: bytes, num_rows: int) -> U64:
     """The version of each row of a fragment; shape (num_rows,).
 

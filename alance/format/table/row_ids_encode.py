@@ -11,7 +11,7 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.format.proto import rowids_pb2
-from alance.format.table.row_ids import num_row_ids
+from alance.format.table.row_ids import num_row_ids, segment_values
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,9 +50,13 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
         return content, next_row_id
     stop = next_row_id + num_rows - known
     sequence = rowids_pb2.RowIdSequence.FromString(content)
-    sequence.segments.add().range.MergeFrom(
-        rowids_pb2.U64Segment.Range(start=next_row_id, end=stop)
-    )
+    parts = [segment_values(one) for one in sequence.segments]
+    sequence.segments.add().range.end = stop
+    sequence.segments[-1].range.start = next_row_id
+    whole = segment_of(np.concatenate([*parts, np.arange(next_row_id, stop, dtype=np.uint64)]))
+    if whole.ByteSize() <= sequence.ByteSize():
+        sequence.ClearField("segments")
+        sequence.segments.append(whole)
     return bytes(sequence.SerializeToString()), stop
 
 

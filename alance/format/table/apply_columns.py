@@ -1,0 +1,186 @@
+"""The steps of operations on columns: Merge, Project, DataReplacement.
+
+Source: table format specification, "Building the next manifest" and "Schema evolution".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.format.table.apply_indices import prune
+from alance.format.table.fragment import ROW_ID_FIELD
+from alance.format.table.lineage import mark_created, mark_updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from alance.format.proto import table_pb2
+    from alance.format.table.apply_state import Draft
+    from alance.format.table.operations import DataReplacement, Merge, Project
+
+TOMBSTONE: Final = -2
+
+
+def merge(draft: Draft, change: Merge) -> None:
+    """Fragments with more files, and a schema that tells of them.
+
+    Raises:
+        InvalidInputError: a fragment of the table is missing or has another number of rows.
+    """
+    assert draft.previous is not None
+    before = {one.id: one for one in draft.previous.message.fragments}
+    existing, new = _split(change.fragments, before)
+    if missing := before.keys() - {one.id for one in existing}:
+        raise InvalidInputError(
+            f"Merge: fragments {sorted(missing)} are not among those of the operation"
+        )
+    for one in existing:
+        if one.physical_rows != before[one.id].physical_rows:
+            raise InvalidInputError(
+                f"Merge: fragment {one.id} has {one.physical_rows} rows, "
+                f"expected {before[one.id].physical_rows} as before"
+            )
+    draft.replace(existing)
+    changed = {}
+    for made in draft.message.fragments:
+        old, files = _paths(before[made.id]), _paths(made)
+        changed[made.id] = frozenset(
+            one for one in old.keys() | files.keys() if old.get(one) != files.get(one)
+        )
+        if draft.stable and changed[made.id]:
+            mark_updated(made, draft.version)
+    draft.indices = prune(draft.indices, changed, draft.message.fields)
+    draft.set_fields(change.schema)
+    draft.message.ClearField("schema_metadata")
+    draft.message.schema_metadata.update(change.schema_metadata)
+    advance_field_ids(draft)
+    added = draft.add(new)
+    draft.assign_row_ids(added)
+    if draft.stable:
+        for made in added:
+            mark_created(made, draft.version)
+
+
+def _split(
+    fragments: Iterable[table_pb2.DataFragment], before: dict[int, table_pb2.DataFragment]
+) -> tuple[list[table_pb2.DataFragment], list[table_pb2.DataFragment]]:
+    """Those of the table, and new ones: id 0 is both a fragment and none."""
+    existing: dict[int, table_pb2.DataFragment] = {}
+    new = []
+    for one in fragments:
+        if one.id in before and one.id not in existing:
+            existing[one.id] = one
+        elif one.id in before and one.id != 0:
+            raise InvalidInputError(f"Merge: fragment {one.id} is there twice")
+        else:
+            new.append(one)
+    return list(existing.values()), new
+
+
+def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
+    """Where each field of a fragment is."""
+    return {
+        one: (file.base_id if file.HasField("base_id") else None, file.path)
+        for file in fragment.files
+        for one in file.fields
+        if one >= 0
+    }
+
+
+def project(draft: Draft, change: Project) -> None:
+    """Another schema of fields that are there.
+
+    Raises:
+        InvalidInputError: a field that is new.
+    """
+    known = {one.id for one in draft.message.fields}
+    if unknown := sorted({one.id for one in change.schema} - known):
+        raise InvalidInputError(f"Project: fields {unknown} are not in the table")
+    draft.set_fields(change.schema)
+
+
+def advance_field_ids(draft: Draft) -> None:
+    """Where field ids are never used again, note the highest one."""
+    message = draft.message
+    if message.HasField("max_allocated_field_id"):
+        highest = max((one.id for one in message.fields), default=-1)
+        message.max_allocated_field_id = max(message.max_allocated_field_id, highest)
+
+
+def drop_dead_files(draft: Draft) -> None:
+    """Drop the files of which the schema names no field any more, hidden ones aside."""
+    live = {one.id for one in draft.message.fields}
+    for fragment in draft.message.fragments:
+        kept = [one for one in fragment.files if _is_live(one, live)]
+        if len(kept) < len(fragment.files):
+            fragment.ClearField("files")
+            fragment.files.extend(kept)
+
+
+def drop_tombstones(draft: Draft) -> None:
+    """Drop the files all of whose fields have been replaced."""
+    for fragment in draft.message.fragments:
+        if any(_is_dead(one) for one in fragment.files):
+            kept = [one for one in fragment.files if not _is_dead(one)]
+            fragment.ClearField("files")
+            fragment.files.extend(kept)
+
+
+def _is_live(file: table_pb2.DataFile, live: set[int]) -> bool:
+    return any(one in live or one <= ROW_ID_FIELD for one in file.fields)
+
+
+def _is_dead(file: table_pb2.DataFile) -> bool:
+    return bool(file.fields) and all(one == TOMBSTONE for one in file.fields)
+
+
+def replace_data(draft: Draft, change: DataReplacement) -> None:
+    """New files for some fields: in the place of a file of the same fields, else beside.
+
+    Raises:
+        InvalidInputError: a fragment that is not there, or is named twice; files of different
+            fields.
+    """
+    fragments = {one.id: one for one in draft.message.fragments}
+    seen: set[int] = set()
+    fields = tuple(change.replacements[0].new_file.fields) if change.replacements else ()
+    for one in change.replacements:
+        if one.fragment_id not in fragments or one.fragment_id in seen:
+            what = "is named twice" if one.fragment_id in seen else "is not in the table"
+            raise InvalidInputError(f"DataReplacement: fragment {one.fragment_id} {what}")
+        seen.add(one.fragment_id)
+        if tuple(one.new_file.fields) != fields:
+            raise InvalidInputError(
+                f"DataReplacement: files of fields {list(one.new_file.fields)} and {list(fields)}; "
+                f"expected the same in all fragments"
+            )
+        replace_file(fragments[one.fragment_id], one.new_file)
+        if draft.stable:
+            mark_updated(fragments[one.fragment_id], draft.version)
+    changed = dict.fromkeys(seen, frozenset(fields))
+    draft.indices = prune(draft.indices, changed, draft.message.fields)
+
+
+def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> None:
+    """Make a file the source of its fields: in place of one of the same fields, else appended.
+
+    Raises:
+        InvalidInputError: a 0.1 file would have to lose some of its fields.
+    """
+    fields = set(new.fields)
+    version = (new.file_major_version, new.file_minor_version)
+    for file in fragment.files:
+        same = list(file.fields) == list(new.fields)
+        if same and (file.file_major_version, file.file_minor_version) == version:
+            file.CopyFrom(new)
+            return
+    for file in fragment.files:
+        if fields.isdisjoint(file.fields):
+            continue
+        if file.file_major_version < 2:
+            raise InvalidInputError(
+                f"DataReplacement: fragment {fragment.id} has fields {sorted(fields)} in a 0.1 file"
+            )
+        file.fields[:] = [TOMBSTONE if one in fields else one for one in file.fields]
+    fragment.files.add().CopyFrom(new)

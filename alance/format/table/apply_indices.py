@@ -1,0 +1,124 @@
+"""The index section of the next version: coverage pruned, entries dropped and replaced.
+
+An entry's bitmap says for which fragments the index has the right answer. A fragment leaves it
+when values of an indexed field change in place; it stays there when the fragment is removed, for
+readers look at the live fragments only.
+
+Source: table format specification, "Index rules" and "Index section".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.format.proto import table_pb2
+from alance.format.table.roaring import parse_roaring, roaring_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+
+    from alance.format.proto import file_pb2
+
+FRAGMENT_REUSE: Final = "__lance_frag_reuse"
+MEM_WAL: Final = "__lance_mem_wal"
+SYSTEM: Final = (FRAGMENT_REUSE, MEM_WAL)
+
+
+def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
+    """The fragments in an entry's bitmap; None: unknown."""
+    if not index.HasField("fragment_bitmap"):
+        return None
+    return frozenset(parse_roaring(memoryview(index.fragment_bitmap)).tolist())
+
+
+def with_coverage(
+    index: table_pb2.IndexMetadata, fragment_ids: Iterable[int]
+) -> table_pb2.IndexMetadata:
+    """A copy of an entry with another bitmap."""
+    made = table_pb2.IndexMetadata()
+    made.CopyFrom(index)
+    made.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
+    return made
+
+
+def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
+    """Some fields with all above and below them: an index may name any of these."""
+    parents = {one.id: one.parent_id for one in fields}
+    wanted = set(ids)
+    found = set(wanted)
+    for one in wanted:
+        above = parents.get(one, -1)
+        while above in parents and above not in found:
+            found.add(above)
+            above = parents[above]
+    for one in parents:
+        above = one
+        path = []
+        while above in parents and above not in wanted:
+            path.append(above)
+            above = parents[above]
+        if above in wanted:
+            found.update(path)
+    return frozenset(found)
+
+
+def prune(
+    indices: Sequence[table_pb2.IndexMetadata],
+    changed: Mapping[int, Set[int]],
+    fields: Sequence[file_pb2.Field],
+) -> list[table_pb2.IndexMetadata]:
+    """The entries without the fragments in which their fields changed.
+
+    Args:
+        changed: the fields whose values changed in place, for each fragment.
+    """
+    if not any(changed.values()):
+        return list(indices)
+    closures = {ids: related(fields, ids) for ids in {frozenset(one) for one in changed.values()}}
+    pruned = []
+    for index in indices:
+        keys = set(index.fields)
+        stale = {
+            fragment
+            for fragment, ids in changed.items()
+            if ids and not keys.isdisjoint(closures[frozenset(ids)])
+        }
+        known = covered(index) if stale else None
+        if known is None or known.isdisjoint(stale) or index.name in SYSTEM:
+            pruned.append(index)
+        else:
+            pruned.append(with_coverage(index, known - stale))
+    return pruned
+
+
+def retain(
+    indices: Sequence[table_pb2.IndexMetadata],
+    field_ids: Set[int],
+    fragment_ids: Set[int],
+) -> list[table_pb2.IndexMetadata]:
+    """The entries that still are of use.
+
+    Those of fields that are gone are dropped; of several segments of one index those that cover
+    no live fragment, but the oldest if all are so.
+    """
+    kept = [one for one in indices if one.name in SYSTEM or field_ids >= set(one.fields)]
+    segments: dict[str, list[table_pb2.IndexMetadata]] = {}
+    for one in kept:
+        segments.setdefault(one.name, []).append(one)
+    dropped: set[bytes] = set()
+    for name, group in segments.items():
+        if len(group) == 1 or name in SYSTEM:
+            continue
+        empty = [one for one in group if _is_empty(one, fragment_ids)]
+        if len(empty) == len(group):
+            oldest = min(empty, key=lambda one: one.dataset_version)
+            empty = [one for one in empty if one is not oldest]
+        dropped.update(one.uuid.uuid for one in empty)
+    return [one for one in kept if one.uuid.uuid not in dropped]
+
+
+def _is_empty(index: table_pb2.IndexMetadata, fragment_ids: Set[int]) -> bool:
+    known = covered(index)
+    return known is not None and known.isdisjoint(fragment_ids)

@@ -1,0 +1,237 @@
+"""The steps of operations on what lies around the rows: indices, configuration, versions, bases.
+
+Source: table format specification, "Building the next manifest" and "Clones".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.format.table.apply_state import MAX_FRAGMENT_ID
+from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from alance.format.proto import file_pb2, table_pb2
+    from alance.format.table.apply_state import Draft
+    from alance.format.table.operations_meta import (
+        Clone,
+        CreateIndex,
+        ReserveFragments,
+        Restore,
+        UpdateBases,
+        UpdateConfig,
+        UpdateMap,
+    )
+
+PRIMARY_KEY: Final = "lance-schema:unenforced-primary-key"
+PRIMARY_POSITION: Final = "lance-schema:unenforced-primary-key:position"
+CLUSTERING_POSITION: Final = "lance-schema:unenforced-clustering-key:position"
+KEYS: Final = (PRIMARY_KEY, PRIMARY_POSITION, CLUSTERING_POSITION)
+TRUE: Final = ("true", "1", "yes")
+
+
+def create_index(draft: Draft, change: CreateIndex) -> None:
+    """Entries of the index section come and go.
+
+    Raises:
+        InvalidInputError: a field that is not in the schema.
+    """
+    known = {one.id for one in draft.message.fields}
+    for one in change.new_indices:
+        if not known.issuperset(one.fields):
+            raise InvalidInputError(
+                f"CreateIndex: index {one.name!r} on fields {list(one.fields)}, "
+                f"the schema has {sorted(known)}"
+            )
+    gone = {one.uuid.uuid for one in (*change.removed_indices, *change.new_indices)}
+    draft.indices = [one for one in draft.indices if one.uuid.uuid not in gone]
+    draft.indices.extend(change.new_indices)
+
+
+def reserve(draft: Draft, change: ReserveFragments) -> None:
+    """Fragment ids are set aside.
+
+    Raises:
+        InvalidInputError: there are not so many left.
+    """
+    message = draft.message
+    # An absent number counts as 0 here, though id 0 is still free then.
+    highest = message.max_fragment_id + change.num_fragments
+    if highest > MAX_FRAGMENT_ID:
+        raise InvalidInputError(
+            f"ReserveFragments: {change.num_fragments} ids after {message.max_fragment_id}; "
+            f"they have 32 bits"
+        )
+    message.max_fragment_id = highest
+
+
+def restore(draft: Draft, change: Restore) -> None:
+    """All of an older version, but for what must never go back.
+
+    Raises:
+        InvalidInputError: another version was given, or one without what the table now needs.
+    """
+    source, previous = draft.source, draft.previous
+    if source is None or source.version != change.version:
+        found = "none" if source is None else source.version
+        raise InvalidInputError(f"Restore: version {change.version} is needed, given: {found}")
+    assert previous is not None
+    now, then = previous.message, source.message
+    if (now.reader_feature_flags ^ then.reader_feature_flags) & STABLE_ROW_IDS:
+        raise InvalidInputError(
+            f"Restore: version {change.version} and the latest one differ in stable row ids"
+        )
+    if now.writer_feature_flags & ~then.writer_feature_flags & FIELD_IDS_NOT_REUSED:
+        raise InvalidInputError(
+            f"Restore: version {change.version} is from before field ids were not used again"
+        )
+    message = draft.message
+    message.CopyFrom(then)
+    message.max_fragment_id = max(now.max_fragment_id, then.max_fragment_id)
+    if not now.HasField("max_fragment_id") and not then.HasField("max_fragment_id"):
+        message.ClearField("max_fragment_id")
+    message.next_row_id = max(now.next_row_id, then.next_row_id)
+    if now.HasField("max_allocated_field_id"):
+        message.max_allocated_field_id = max(
+            now.max_allocated_field_id, then.max_allocated_field_id
+        )
+    message.reader_feature_flags |= now.reader_feature_flags & STICKY
+    message.writer_feature_flags |= now.writer_feature_flags & STICKY
+    ids = {one.id for one in then.base_paths}
+    message.base_paths.extend(one for one in now.base_paths if one.id not in ids)
+    message.ClearField("branch")
+    if now.HasField("branch"):
+        message.branch = now.branch
+    draft.indices = list(source.indices)
+
+
+def update_bases(draft: Draft, change: UpdateBases) -> None:
+    """More base paths.
+
+    Raises:
+        InvalidInputError: a name, path or id that is there.
+    """
+    bases = draft.message.base_paths
+    for one in change.new_bases:
+        for known in bases:
+            if one.path == known.path or (one.name and one.name == known.name):
+                raise InvalidInputError(
+                    f"UpdateBases: base path {one.path!r} (name {one.name!r}) is there as "
+                    f"{known.id} ({known.path!r}, name {known.name!r})"
+                )
+            if one.id and one.id == known.id:
+                raise InvalidInputError(f"UpdateBases: base path id {one.id} is there")
+        made = bases.add()
+        made.CopyFrom(one)
+        if not one.id:
+            made.id = max(known.id for known in bases) + 1
+
+
+def update_config(draft: Draft, change: UpdateConfig) -> None:
+    """The maps of the table, of its schema, and of fields.
+
+    Raises:
+        InvalidInputError: a field that is not there, or another primary or clustering key.
+    """
+    message = draft.message
+    edit(message.config, change.config)
+    if change.table_metadata_updates is not None:
+        edit(message.table_metadata, change.table_metadata_updates)
+    if change.of_schema is not None:
+        edit_bytes(message.schema_metadata, change.of_schema)
+    fields = {one.id: one for one in message.fields}
+    for field_id, updates in change.of_fields.items():
+        if field_id not in fields:
+            raise InvalidInputError(f"UpdateConfig: field {field_id} is not in the schema")
+        one = fields[field_id]
+        before = {key: one.metadata[key] for key in KEYS if key in one.metadata}
+        edit_bytes(one.metadata, updates)
+        after = {key: one.metadata[key] for key in KEYS if key in one.metadata}
+        if before and before != after:
+            raise InvalidInputError(
+                f"UpdateConfig: field {one.name!r} is part of a key, which cannot be changed"
+            )
+        if before != after:
+            set_keys(one)
+
+
+def edit(into: MutableMapping[str, str], updates: UpdateMap) -> None:
+    """Change a map."""
+    if updates.replace:
+        into.clear()
+    for key, value in updates.updates.items():
+        if value is not None:
+            into[key] = value
+        elif key in into:
+            del into[key]
+
+
+def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
+    """Change a map whose values are UTF-8."""
+    texts = {key: value.decode() for key, value in into.items()}
+    edit(texts, updates)
+    into.clear()
+    into.update({key: value.encode() for key, value in texts.items()})
+
+
+def set_keys(field: file_pb2.Field) -> None:
+    """Make a field say of keys what its metadata says."""
+    texts = {key: field.metadata[key].decode() for key in KEYS if key in field.metadata}
+    position = texts.get(PRIMARY_POSITION, "")
+    field.unenforced_primary_key_position = int(position) if position.isdecimal() else 0
+    field.unenforced_primary_key = (
+        texts.get(PRIMARY_KEY, "").lower() in TRUE or PRIMARY_POSITION in texts
+    )
+    position = texts.get(CLUSTERING_POSITION, "")
+    field.unenforced_clustering_key_position = int(position) if position.isdecimal() else 0
+
+
+def clone(draft: Draft, change: Clone) -> None:
+    """The first version of a new table: a version of another, whose files stay where they are.
+
+    A deep clone takes over the records as if all files had been copied.
+
+    Raises:
+        InvalidInputError: no version to clone was given, or there is a table.
+    """
+    if draft.source is None or draft.previous is not None:
+        raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
+    message = draft.message
+    message.CopyFrom(draft.source.message)
+    draft.indices = []
+    for one in draft.source.indices:
+        copied = type(one)()
+        copied.CopyFrom(one)
+        draft.indices.append(copied)
+    message.ClearField("branch")
+    if change.branch_name is not None:
+        message.branch = change.branch_name
+    base_id = None
+    if change.is_shallow:
+        base_id = max((one.id for one in message.base_paths), default=-1) + 1
+        base = message.base_paths.add(id=base_id, is_dataset_root=True, path=change.ref_path)
+        if change.ref_name is not None:
+            base.name = change.ref_name
+    else:
+        message.ClearField("base_paths")
+    for fragment in message.fragments:
+        for file in fragment.files:
+            set_base(file, base_id)
+        if fragment.HasField("deletion_file"):
+            set_base(fragment.deletion_file, base_id)
+    for index in draft.indices:
+        set_base(index, base_id)
+
+
+def set_base(
+    record: table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata,
+    base_id: int | None,
+) -> None:
+    """Say where a file is that lay in the table's root; None: all files are in the root."""
+    if base_id is None:
+        record.ClearField("base_id")
+    elif not record.HasField("base_id"):
+        record.base_id = base_id

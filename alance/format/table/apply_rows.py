@@ -1,0 +1,183 @@
+"""The steps of operations on rows: Append, Delete, Update, Overwrite, Rewrite.
+
+Source: table format specification, "Building the next manifest" and "Row ids: operations".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.table.apply_indices import FRAGMENT_REUSE, covered, prune, with_coverage
+from alance.format.table.lineage import mark_moved, mark_updated
+from alance.format.table.operations import REWRITE_COLUMNS
+from alance.format.table.roaring import parse_roaring
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.proto import table_pb2
+    from alance.format.table.apply_state import Draft
+    from alance.format.table.operations import (
+        Append,
+        Delete,
+        Overwrite,
+        Rewrite,
+        RewriteGroup,
+        RewrittenIndex,
+        Update,
+    )
+
+
+def append(draft: Draft, change: Append) -> None:
+    """New fragments."""
+    draft.add_new_rows(change.fragments)
+
+
+def delete(draft: Draft, change: Delete) -> None:
+    """Fragments with other deletion files, and without those that have no rows left."""
+    draft.remove(change.deleted_fragment_ids)
+    draft.replace(change.updated_fragments)
+
+
+def update(draft: Draft, change: Update) -> None:
+    """Moved rows keep their ids; rows changed in place leave the indices of what changed."""
+    assert draft.previous is not None
+    sources = sorted(draft.previous.message.fragments, key=lambda one: one.id)
+    draft.remove(change.removed_fragment_ids)
+    draft.replace(change.updated_fragments)
+    added = draft.add(change.new_fragments)
+    num_moved = draft.assign_row_ids(added)
+    if draft.stable:
+        mark_moved(added, num_moved, sources, draft.version, draft.known)
+    updated = {one.id for one in change.updated_fragments}
+    if change.update_mode == REWRITE_COLUMNS and draft.stable:
+        offsets = changed_offsets(change)
+        for one in draft.message.fragments:
+            if one.id in updated and one.id in offsets:
+                mark_updated(one, draft.version, offsets[one.id], draft.known)
+    changed = {one: frozenset(change.fields_modified) for one in updated}
+    draft.indices = prune(draft.indices, changed, draft.message.fields)
+
+
+def changed_offsets(change: Update) -> dict[int, npt.NDArray[np.int64]]:
+    """The rows that an update changed in place, for each fragment, in either form; sorted."""
+    old = {
+        key: np.unique(np.array(one.offsets, np.int64))
+        for key, one in change.updated_fragment_offsets.items()
+    }
+    new = {
+        key: parse_roaring(memoryview(content))
+        for key, content in change.updated_fragment_offset_bitmaps.items()
+    }
+    return {**old, **new}
+
+
+def overwrite(draft: Draft, change: Overwrite) -> None:
+    """New rows under a new schema; counters go on, configuration stays.
+
+    Raises:
+        InvalidInputError: a fragment with a deletion file, or base paths for a table that is.
+    """
+    message = draft.message
+    for one in change.fragments:
+        if one.HasField("deletion_file"):
+            raise InvalidInputError(
+                f"Overwrite: fragment of {one.files[0].path!r} has a deletion file"
+            )
+    if draft.previous is not None and change.initial_bases:
+        raise InvalidInputError("Overwrite: base paths are given at creation only")
+    draft.clear_fragments()
+    draft.indices = []
+    draft.set_fields(change.new_schema)
+    message.ClearField("schema_metadata")
+    message.schema_metadata.update(change.schema_metadata)
+    message.config.update(change.config_upsert_values)
+    next_base = 1
+    for base in change.initial_bases:
+        made = message.base_paths.add()
+        made.CopyFrom(base)
+        made.id = made.id or next_base
+        next_base = max(next_base, made.id) + 1
+    draft.add_new_rows(change.fragments, renumber=draft.previous is not None)
+    version = draft.settings.data_storage_version
+    if version is None and draft.previous is None:
+        version = version_of(change.fragments) or FileVersion.V2_2
+    if version is not None:
+        message.data_format.file_format = "lance"
+        message.data_format.version = version.value
+    if message.HasField("max_allocated_field_id"):
+        highest = max((one.id for one in message.fields), default=-1)
+        message.max_allocated_field_id = max(message.max_allocated_field_id, highest)
+
+
+def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | None:
+    """The file version of the first data file; None: there is none."""
+    for fragment in fragments:
+        for file in fragment.files:
+            return FileVersion.from_footer(file.file_major_version, file.file_minor_version)
+    return None
+
+
+def rewrite(draft: Draft, change: Rewrite) -> None:
+    """Groups of fragments become others with the same rows; indices follow, or lose them.
+
+    Raises:
+        InvalidInputError: a group that an index covers in part, or new fragments without row ids.
+        UnsupportedError: an index is translated late, by a fragment-reuse index.
+    """
+    if any(one.name == FRAGMENT_REUSE for one in draft.indices):
+        raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")
+    old_of_new: list[tuple[RewriteGroup, list[int]]] = []
+    for group in change.all_groups:
+        draft.remove(one.id for one in group.old_fragments)
+        added = draft.add(group.new_fragments)
+        had = draft.assign_row_ids(added)
+        for one, count in zip(added, had, strict=False):
+            if count != one.physical_rows:
+                raise InvalidInputError(
+                    f"Rewrite: fragment {one.id} has row ids for {count} rows, "
+                    f"expected {one.physical_rows}"
+                )
+        old_of_new.append((group, [one.id for one in added]))
+    translated = {one.old_id.uuid: one for one in change.rewritten_indices}
+    draft.indices = [
+        _rewritten(one, translated.get(one.uuid.uuid), old_of_new) for one in draft.indices
+    ]
+
+
+def _rewritten(
+    index: table_pb2.IndexMetadata,
+    translated: RewrittenIndex | None,
+    groups: list[tuple[RewriteGroup, list[int]]],
+) -> table_pb2.IndexMetadata:
+    known = covered(index)
+    if known is None and translated is None:
+        return index
+    coverage = set(known or ())
+    for group, new in groups:
+        old = {one.id for one in group.old_fragments}
+        inside = old & coverage
+        if translated is not None and inside and inside != old:
+            raise InvalidInputError(
+                f"Rewrite: index {index.name!r} covers fragments {sorted(inside)} of the group "
+                f"{sorted(old)}; expected all or none"
+            )
+        coverage -= old
+        if translated is not None and inside:
+            coverage.update(new)
+    if translated is None:
+        return index if coverage == set(known or ()) else with_coverage(index, coverage)
+    made = with_coverage(index, coverage)
+    if known is None:
+        made.ClearField("fragment_bitmap")
+    made.uuid.CopyFrom(translated.new_id)
+    if translated.new_index_details is not None:
+        made.index_details.CopyFrom(translated.new_index_details)
+    made.index_version = translated.new_index_version
+    made.ClearField("files")
+    made.files.extend(translated.new_index_files)
+    return made
