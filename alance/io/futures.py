@@ -25,6 +25,13 @@ def failed(error: Exception, loop: asyncio.AbstractEventLoop) -> asyncio.Future[
     return future
 
 
+def done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+    """A future that has its result already."""
+    future: asyncio.Future[T] = loop.create_future()
+    future.set_result(result)
+    return future
+
+
 class Retried(asyncio.Future[T], Generic[T, R]):
     """The outcome of a call that is repeated while its failures are transient.
 

@@ -16,6 +16,7 @@ from alance.io import files, lifecycle, publish
 from alance.io.futures import Joined
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, translate
+from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -180,6 +181,13 @@ class LocalStore:
         A cancelled call is finished in its thread.
         """
         await self._run(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> LocalUpload:
+        """Begin a file; must be called in a running loop."""
+        start = partial(self._start, asyncio.get_running_loop())
+        return LocalUpload(self.root + path, "/" + path, start, durable)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Remove files; those missing are no error."""

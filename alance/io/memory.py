@@ -13,6 +13,7 @@ from alance.errors import AlreadyExistsError, NotFoundError
 from alance.io import lifecycle
 from alance.io.profile import MEMORY, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, short_read
+from alance.io.upload_memory import MemoryUpload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -95,6 +96,12 @@ class MemoryStore:
             if if_absent and path in self._objects:
                 raise AlreadyExistsError(f"{self.root}{path}: exists already")
             self._objects[path] = _Object(content, meta)
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> MemoryUpload:
+        """Begin an object."""
+        return MemoryUpload(self, path)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Forget objects; those missing are no error."""

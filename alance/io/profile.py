@@ -29,6 +29,8 @@ class StoreProfile:
         group_range_bytes: a range up to this size is small.
         has_suffix_ranges: the last bytes of an object of unknown size cost one request.
         lists_in_order: listings are sorted by name and can start after one.
+        part_bytes: of the parts of an upload; an object up to this size is one PUT.
+        upload_buffer_bytes: what an upload may hold in memory.
     """
 
     kind: Kind
@@ -40,6 +42,8 @@ class StoreProfile:
     group_range_bytes: int
     has_suffix_ranges: bool = True
     lists_in_order: bool = True
+    part_bytes: int = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
+    upload_buffer_bytes: int = 64 * MIB  # six parts under way, one in line, one being filled
 
 
 MEMORY: Final = StoreProfile(

@@ -36,6 +36,53 @@ _RENAME_NOREPLACE: Final = 1
 _AT_FDCWD: Final = -100
 
 
+class NewFile:
+    """A file that is written piece by piece, under a hidden name until it is published.
+
+    Args:
+        path: its name at last; there may be another file of that name until then.
+        is_durable: sync the file, its name and new folders to the disk.
+    """
+
+    def __init__(self, path: str, is_durable: bool = True) -> None:
+        self._path = path
+        self._is_durable = is_durable
+        self._temporary = os.path.join(os.path.dirname(path), TEMPORARY + uuid.uuid4().hex)
+        self._fd: int | None = None
+        self._is_published = False
+
+    def _open(self) -> int:
+        if self._fd is None:
+            _make_folders(os.path.dirname(self._path), is_durable=self._is_durable)
+            self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        return self._fd
+
+    def append(self, piece: memoryview) -> None:
+        """Write a piece behind the others."""
+        _write_all(self._open(), piece)
+
+    def publish(self) -> None:
+        """Give the file its name."""
+        fd = self._open()
+        if self._is_durable:
+            os.fsync(fd)
+        self._close()
+        os.replace(self._temporary, self._path)
+        self._is_published = True
+        if self._is_durable:
+            _sync_folder(os.path.dirname(self._path))
+
+    def drop(self) -> None:
+        """Remove the file, under whichever name it is there."""
+        self._close()
+        remove(self._path if self._is_published else self._temporary)
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
 def write(path: str, body: Body, *, if_absent: bool) -> None:
     """Write a file.
 
@@ -45,9 +92,7 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     content = memoryview(body).cast("B")
 
     def fill(fd: int) -> None:
-        done = 0
-        while done < len(content):
-            done += os.write(fd, content[done:])
+        _write_all(fd, content)
 
     _publish(path, fill, if_absent=if_absent)
 
@@ -129,6 +174,12 @@ def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None
     _sync_folder(folder)
 
 
+def _write_all(fd: int, content: memoryview) -> None:
+    done = 0
+    while done < len(content):
+        done += os.write(fd, content[done:])
+
+
 def _write_new(path: str, fill: Callable[[int], None]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -167,8 +218,8 @@ def _rename_new(temporary: str, path: str) -> bool:
     raise OSError(code, os.strerror(code), path)
 
 
-def _make_folders(folder: str) -> None:
-    """Make a folder and those above it, each synced into the one above."""
+def _make_folders(folder: str, *, is_durable: bool = True) -> None:
+    """Make a folder and those above it, each synced into the one above if it is to last."""
     missing = []
     while folder and not os.path.isdir(folder):
         missing.append(folder)
@@ -176,7 +227,8 @@ def _make_folders(folder: str) -> None:
     for path in reversed(missing):
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)
-        _sync_folder(os.path.dirname(path))
+        if is_durable:
+            _sync_folder(os.path.dirname(path))
 
 
 def _sync_folder(folder: str) -> None:

@@ -15,14 +15,15 @@ import obstore
 
 from alance.errors import CorruptFileError, NotFoundError, StoreError, UnsupportedError
 from alance.io import lifecycle, trace
-from alance.io.futures import Joined, Retried, failed
+from alance.io.futures import Joined, Retried, done, failed
 from alance.io.resilience import Retries
 from alance.io.store import ObjectMeta, check_spans, short_read, translate
+from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
-    from obstore import GetOptions
+    from obstore import GetOptions, PutMode
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
     from alance.io.profile import StoreProfile
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
-SINGLE_PUT_BYTES: Final = 64 << 20  # beyond it multipart, which leaves orphans when cancelled
+SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body goes in parts
 _NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
 
 
@@ -45,6 +46,7 @@ class RemoteStore:
         objects: the store object; its own retries come first.
         profile: what suits the kind of store.
         retries: on top of the store object's.
+        uploads: a store object for whatever is written and not conditional; None: the same.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class RemoteStore:
         objects: ObjectStore,
         profile: StoreProfile,
         retries: Retries | None = None,
+        uploads: ObjectStore | None = None,
     ) -> None:
         self.root = root
         self.profile = profile
         self._objects = objects
+        self._uploads = objects if uploads is None else uploads
         self._retries = Retries() if retries is None else retries
 
     def __repr__(self) -> str:
@@ -122,7 +126,7 @@ class RemoteStore:
 
         failure = partial(translate, where=where)
         if not asked:
-            return Joined([], loop) if not ranges else _done([memoryview(b"")] * len(ranges), loop)
+            return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
         if len(asked) == 1:
             return Retried(start_one, lambda body: finish([body]), failure, self._retries, loop)
         return Retried(start_all, finish, failure, self._retries, loop)
@@ -191,18 +195,18 @@ class RemoteStore:
         the first try landed must be known before a second one.
         """
         content = memoryview(body).cast("B")
+        if not if_absent and len(content) > SINGLE_PUT_BYTES:
+            async with self.open_upload(path, size_hint=len(content)) as upload:
+                await upload.write(content)
+                await upload.finish()
+            return
+
+        objects = self._objects if if_absent else self._uploads
+        mode: PutMode = "create" if if_absent else "overwrite"
 
         def attempt() -> asyncio.Future[obstore.PutResult]:
             lifecycle.enter()
-            return _watch(
-                obstore.put_async(
-                    self._objects,
-                    path,
-                    content,
-                    mode="create" if if_absent else "overwrite",
-                    use_multipart=not if_absent and len(content) > SINGLE_PUT_BYTES,
-                )
-            )
+            return _watch(obstore.put_async(objects, path, content, mode=mode, use_multipart=False))
 
         if not if_absent:
             await self._run(path, attempt)
@@ -212,6 +216,12 @@ class RemoteStore:
         except Exception as error:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> RemoteUpload:
+        """Begin an object."""
+        return RemoteUpload(self, self._uploads, path, size_hint)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; those missing are no error."""
@@ -288,9 +298,3 @@ class RemoteStore:
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
     """The future that a function of obstore gives (its stubs call it a coroutine)."""
     return lifecycle.watch(asyncio.ensure_future(call))
-
-
-def _done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
-    future: asyncio.Future[T] = loop.create_future()
-    future.set_result(result)
-    return future

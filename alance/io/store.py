@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from alance.io.profile import StoreProfile
+    from alance.io.upload import Upload
 
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
@@ -88,6 +89,20 @@ class Store(Protocol):
 
         Raises:
             AlreadyExistsError: `if_absent`, and there is such an object.
+        """
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> Upload:
+        """Begin an object that is written piece by piece, whatever its size.
+
+        One PUT at the end for small ones, else a multipart upload. Nothing is asked of the store
+        before the first part is full.
+
+        Args:
+            path: of no object that is there yet.
+            size_hint: about the bytes to come; beyond 80 GB, parts must be larger from the start.
+            durable: local files are synced to the disk; clouds always keep what they took.
         """
 
     async def list_dirs(self, prefix: str) -> Names:
@@ -180,7 +195,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return UnsupportedError(f"{where}: the store cannot do this: {summary}")
         case obstore_errors.InvalidPathError() | ValueError():
             return InvalidInputError(f"{where}: {summary}")
-        case OSError():
+        case OSError() if error.errno is not None:  # without: what a writer of obstore says
             return StoreError(f"{where}: {error.strerror or summary}")
         case _ if status == 416 or "Wanted range starting at" in text:
             return CorruptFileError(f"{where}: a range starts beyond the object's end")

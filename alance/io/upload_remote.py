@@ -1,0 +1,167 @@
+"""Uploads to object stores: one PUT for small objects, else parts, several at once.
+
+obstore's writer makes parts of one size out of what it gets, without copying, and tries each one
+again by itself. It orphans an upload when it is dropped, or cancelled at the wrong moment; so its
+calls are never cancelled while that could be, and it is always closed or aborted.
+
+One orphan cannot be avoided: where the answer to the request that begins an upload got lost,
+nobody knows its name. Buckets have a rule for these (abort incomplete uploads after some days).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import obstore
+
+from alance.errors import (
+    AccessError,
+    AlanceError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
+from alance.io import lifecycle
+from alance.io.store import translate
+from alance.io.upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from obstore import AsyncWritableFile
+
+    from alance.io.remote import ObjectStore, RemoteStore
+
+MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
+MIB: Final = 1 << 20
+
+
+def part_size(usual: int, size_hint: int | None) -> int:
+    """Bytes of a part, so that the parts suffice for an object of about `size_hint` bytes."""
+    needed = -(-(size_hint or 0) * 11 // 10 // MAX_PARTS)  # the hint may be a tenth too low
+    return usual if needed <= usual else -(-needed // MIB) * MIB
+
+
+class RemoteUpload(Upload):
+    """An object of a bucket being written.
+
+    `write` returns once all that it got is buffered or under way: at most the profile's
+    `upload_buffer_bytes`, but always one part under way and one that is filled.
+
+    Args:
+        store: the store.
+        objects: the store object that uploads go through.
+        path: inside the store.
+        size_hint: about the bytes to come.
+    """
+
+    def __init__(
+        self, store: RemoteStore, objects: ObjectStore, path: str, size_hint: int | None
+    ) -> None:
+        super().__init__(store.root + path)
+        profile = store.profile
+        self.part_bytes = part_size(profile.part_bytes, size_hint)
+        # One part is being filled, and one waits for its turn.
+        self.max_parts = max(1, profile.upload_buffer_bytes // self.part_bytes - 2)
+        self._store = store
+        self._objects = objects
+        self._path = path
+        self._writer: AsyncWritableFile | None = None
+        self._is_closed = False
+        self._call: asyncio.Future[object] | None = None
+        self._has_landed = False
+        self._num_sent = 0
+
+    async def _advance(self) -> None:
+        if self._writer is None:
+            if self.num_bytes <= self.part_bytes:
+                return
+            self._begin()
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
+            for start in range(0, len(piece), self.part_bytes):
+                await self._send(piece[start : start + self.part_bytes])
+
+    def _begin(self) -> None:
+        if self._store.profile.kind == "http":
+            raise UnsupportedError(
+                f"{self.where}: this server takes no more than {self.part_bytes} bytes an object"
+            )
+        lifecycle.enter()
+        self._writer = obstore.open_writer_async(
+            self._objects,
+            self._path,
+            buffer_size=self.part_bytes,
+            max_concurrency=self.max_parts,
+        )
+
+    async def _send(self, piece: memoryview) -> None:
+        """Hand a piece over. It waits there while the most parts are under way."""
+        assert self._writer is not None
+        if self._num_sent + len(piece) > MAX_PARTS * self.part_bytes:
+            raise UnsupportedError(
+                f"{self.where}: more than {MAX_PARTS} parts of {self.part_bytes} bytes; open the "
+                f"upload with a size_hint"
+            )
+        lifecycle.enter()
+        before = self._surely_held()
+        await self._await(self._writer.write(piece))
+        self._num_sent += len(piece)
+        self._hold(self._surely_held() - before - len(piece))
+
+    def _surely_held(self) -> int:
+        """Bytes with the writer at most: parts under way, and the one that is filled."""
+        full, rest = divmod(self._num_sent, self.part_bytes)
+        return min(full, self.max_parts) * self.part_bytes + rest
+
+    async def _await(self, call: Awaitable[object]) -> None:
+        """Await a call that goes on when this task is cancelled."""
+        self._call = lifecycle.watch(asyncio.ensure_future(call))
+        try:
+            await asyncio.shield(self._call)
+        except Exception as error:
+            failure = translate(error, self.where)
+            raise failure from failure.__cause__
+
+    async def _publish(self) -> None:
+        self._end_block()
+        if self._writer is not None:
+            await self._advance()
+        lifecycle.enter()
+        try:
+            if self._writer is None:
+                whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+                await self._store.put(self._path, whole)
+            else:
+                self._is_closed = True
+                await self._await(self._writer.close())  # where it fails, it aborts, too
+        except AccessError:
+            raise
+        except (StoreError, NotFoundError):
+            # Perhaps only the answer got lost; then a second try finds no such upload.
+            if not await self._is_there():
+                raise
+        self._has_landed = True
+        self._pieces.clear()
+        self.held_bytes = 0
+
+    async def _is_there(self) -> bool:
+        try:
+            return await self._store.size(self._path) == self.num_bytes
+        except (StoreError, NotFoundError):
+            return False
+
+    async def _drop(self) -> None:
+        call = self._call
+        if call is not None and not call.done():
+            if self._num_sent >= self.part_bytes and not self._is_closed:
+                call.cancel()  # it only waits for its turn
+            await asyncio.wait([call])
+            self._has_landed = self._is_closed and not call.cancelled() and not call.exception()
+        if self._has_landed:
+            await self._store.delete([self._path])
+        elif self._writer is not None and not self._is_closed:
+            self._is_closed = True
+            lifecycle.enter()
+            await self._await(self._writer.__aexit__(AlanceError, None, None))
