@@ -6,15 +6,16 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from alance.errors import AlreadyExistsError, NotFoundError, StoreError
+from alance.errors import AlreadyExistsError, NotFoundError, StoreError, UnsupportedError
 from alance.io.profile import GCS, StoreProfile
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from alance.io.store import Body, Names, Span
+    from alance.io.upload import Upload
 
 ROOT = "model://model/"
 
@@ -50,6 +51,7 @@ class Model:
     faults: Faults = field(default_factory=Faults)
     profile: StoreProfile = GCS
     objects: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[tuple[str, int], object] = field(default_factory=dict)  # of an external store
     under_way: set[asyncio.Future[None]] = field(default_factory=set)
 
     def put(self, path: str, body: bytes, *, if_absent: bool) -> bool:
@@ -59,12 +61,12 @@ class Model:
         self.objects[path] = body
         return True
 
-    def later(self, path: str, body: bytes, *, if_absent: bool) -> None:
-        """Write after a while, whoever waits for it or not."""
+    def later(self, happen: Callable[[], object]) -> None:
+        """Something that happens after a while, whoever waits for it or not."""
 
         async def arrive() -> None:
             await asyncio.sleep(self.dice.expovariate(1.0 / self.faults.late_s))
-            self.put(path, body, if_absent=if_absent)
+            happen()
 
         task = asyncio.ensure_future(arrive())
         self.under_way.add(task)
@@ -91,7 +93,7 @@ class ModelClient:
         self.is_dead = False
         self._left = crash_after
 
-    async def _travel(self) -> None:
+    async def travel(self) -> None:
         """One way between client and server; a client that is dead waits forever."""
         if self._left is not None:
             self._left -= 1
@@ -100,41 +102,60 @@ class ModelClient:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.model.dice.expovariate(1.0 / self.model.faults.latency_s))
 
-    def _happens(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
+        """Throw the dice."""
         return self.model.dice.random() < probability
 
-    def _fail(self, path: str, what: str) -> StoreError:
+    def failure(self, path: str, what: str) -> StoreError:
+        """An error that says nothing of what was done."""
         return StoreError(f"{ROOT}{path}: {what}", retryable=True, status=503)
+
+    async def write(self, what: str, happen: Callable[[], bool], *, conditional: bool) -> None:
+        """A request that writes, and what may befall it.
+
+        Args:
+            happen: writes; False where its condition does not hold.
+
+        Raises:
+            AlreadyExistsError: the condition does not hold, or so the server says.
+            StoreError: it failed, or so it seems.
+        """
+        faults = self.model.faults
+        await self.travel()
+        if self.happens(faults.refused):
+            raise self.failure(what, "refused")
+        if conditional and self.happens(faults.busy):
+            await self.travel()
+            raise AlreadyExistsError(f"{ROOT}{what}: busy")
+        if self.happens(faults.late):
+            self.model.later(happen)
+            raise self.failure(what, "timeout")
+        done = happen()
+        if self.happens(faults.twice):
+            await self.travel()
+            done = happen()
+        await self.travel()
+        if self.happens(faults.lost):
+            raise self.failure(what, "lost")
+        if not done:
+            raise AlreadyExistsError(f"{ROOT}{what}: the condition does not hold")
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
         """Write, perhaps."""
-        content, faults = bytes(body), self.model.faults
-        await self._travel()
-        if self._happens(faults.refused):
-            raise self._fail(path, "refused")
-        if if_absent and self._happens(faults.busy):
-            await self._travel()
-            raise AlreadyExistsError(f"{ROOT}{path}: busy")
-        if self._happens(faults.late):
-            self.model.later(path, content, if_absent=if_absent)
-            raise self._fail(path, "timeout")
-        done = self.model.put(path, content, if_absent=if_absent)
-        if self._happens(faults.twice):
-            await self._travel()
-            done = self.model.put(path, content, if_absent=if_absent)
-        await self._travel()
-        if self._happens(faults.lost):
-            raise self._fail(path, "lost")
-        if not done:
-            raise AlreadyExistsError(f"{ROOT}{path}: exists already")
+        content = bytes(body)
+        await self.write(
+            path,
+            lambda: self.model.put(path, content, if_absent=if_absent),
+            conditional=if_absent,
+        )
 
     async def get(self, path: str) -> memoryview:
         """Read."""
-        await self._travel()
+        await self.travel()
         found = self.model.objects.get(path)
-        await self._travel()
-        if self._happens(self.model.faults.refused):
-            raise self._fail(path, "refused")
+        await self.travel()
+        if self.happens(self.model.faults.refused):
+            raise self.failure(path, "refused")
         if found is None:
             raise NotFoundError(f"{ROOT}{path}: no such object")
         return memoryview(found)
@@ -164,10 +185,10 @@ class ModelClient:
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete."""
-        await self._travel()
+        await self.travel()
         for path in paths:
             self.model.objects.pop(path, None)
-        await self._travel()
+        await self.travel()
 
     async def copy(self, source: str, target: str) -> None:
         """Copy."""
@@ -175,7 +196,7 @@ class ModelClient:
 
     async def list_dirs(self, prefix: str) -> Names:
         """Folders."""
-        await self._travel()
+        await self.travel()
         cut = len(prefix) + 1
         names = {path[cut:].split("/")[0] for path in self.model.objects if "/" in path[cut:]}
         return sorted(f"{prefix}/{name}" for name in names)
@@ -184,11 +205,11 @@ class ModelClient:
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectMeta]:
         """Objects under a folder, as they are when the request arrives."""
-        await self._travel()
+        await self.travel()
         found = [(path, len(body)) for path, body in self.model.objects.items()]
-        await self._travel()
-        if self._happens(self.model.faults.refused):
-            raise self._fail(prefix, "refused")
+        await self.travel()
+        if self.happens(self.model.faults.refused):
+            raise self.failure(prefix, "refused")
         if self.profile.lists_in_order:
             found.sort()
         for path, num_bytes in found:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from alance.errors import (
     CommitConflictError,
@@ -29,9 +29,11 @@ from alance.io.pool import DecodePool
 from alance.io.profile import GCS
 from alance.io.scheduler import Scheduler
 from alance.testing.append_rules import AppendRules, append, paths_of
+from alance.testing.model_rows import ModelRows
 from alance.testing.model_store import Faults, Model, ModelClient
 from alance.testing.virtual_time import run
 from alance.versioning.commit import Backoff, commit
+from alance.versioning.external_store import ExternalManifests
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of
 from alance.versioning.settle import Patience
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import ManifestStore
 
 FOLDER: Final = "table"
+Make: TypeAlias = "Callable[[Engine, Table, Play], ManifestStore]"
 
 
 class SimulationError(AssertionError):
@@ -121,16 +124,19 @@ class _Registry:
 def simulate(
     seed: int,
     settings: Settings | None = None,
-    manifests: Callable[[Engine, Table, random.Random], ManifestStore] | None = None,
+    manifests: Make | None = None,
 ) -> Story:
     """Play one story, and check its end.
+
+    Args:
+        manifests: how versions are made; None: by conditional puts.
 
     Raises:
         SimulationError: with the seed and what is wrong.
     """
     dice = random.Random(seed)
     drawn = settings or Settings.drawn(dice)
-    play = _Play(dice, drawn, manifests or _conditional(drawn.scheme))
+    play = Play(dice, drawn, manifests or conditional)
     try:
         run(play.run())
     except AssertionError as error:
@@ -138,22 +144,32 @@ def simulate(
     return play.story
 
 
-def _conditional(
-    scheme: NamingScheme,
-) -> Callable[[Engine, Table, random.Random], ManifestStore]:
-    def make(engine: Engine, table: Table, dice: random.Random) -> ManifestStore:
-        patience = Patience(limit_s=dice.choice([0.5, 30.0]), uniform=dice.uniform)
-        return ConditionalManifests(engine, table, scheme=scheme, patience=patience)
-
-    return make
+def _patience(dice: random.Random) -> Patience:
+    return Patience(limit_s=dice.choice([0.5, 30.0]), uniform=dice.uniform)
 
 
-class _Play:
+def conditional(engine: Engine, table: Table, play: Play) -> ManifestStore:
+    """Versions by conditional puts."""
+    scheme, patience = play.settings.scheme, _patience(play.dice)
+    return ConditionalManifests(engine, table, scheme=scheme, patience=patience)
+
+
+def external(engine: Engine, table: Table, play: Play) -> ManifestStore:
+    """Versions by an external store, which fails as the store of objects does."""
+    client = cast("ModelClient", table.store)
+    scheme, patience = play.settings.scheme, _patience(play.dice)
+    rows = ModelRows(client)
+    return ExternalManifests(engine, table, rows, scheme=scheme, patience=patience)
+
+
+class Play:
+    """A story while it is played."""
+
     def __init__(
         self,
         dice: random.Random,
         settings: Settings,
-        manifests: Callable[[Engine, Table, random.Random], ManifestStore],
+        manifests: Make,
     ) -> None:
         self.dice = dice
         self.settings = settings
@@ -164,13 +180,20 @@ class _Play:
         self._pool = DecodePool(1)
 
     async def run(self) -> None:
+        """From the creation of the table to the check of its end.
+
+        Raises:
+            SimulationError: the table is not what the processes were told.
+        """
         await self._commit(self._client(None), append(0, []), None)
         self.model.faults = self.settings.faults
         numbers = range(self.settings.num_processes)
         await asyncio.gather(*(self._process(number) for number in numbers))
         await self.model.settle()
         self.model.faults = Faults()
-        await self._check()
+        engine, table, _ = self._client(None)
+        await self._manifests(engine, table, self).versions_after(0)  # repairs what was left
+        self._check()
 
     def _client(self, crash_after: int | None) -> tuple[Engine, Table, ModelClient]:
         client = ModelClient(self.model, crash_after)
@@ -191,7 +214,7 @@ class _Play:
             transaction,
             base=base,
             rules=AppendRules(),
-            manifests=self._manifests(engine, table, self.dice),
+            manifests=self._manifests(engine, table, self),
             backoff=Backoff(uniform=self.dice.uniform),
         )
 
@@ -263,7 +286,7 @@ class _Play:
             client[2].is_dead = True  # whatever a process that crashed still wants, it does not
             task.cancel()
 
-    async def _check(self) -> None:
+    def _check(self) -> None:
         names = [name.partition("_versions/")[2] for name in self.model.objects]
         found = attached(name for name in names if name)
         versions = {parsed.version: name for name, parsed in found.items()}

@@ -176,7 +176,7 @@ class ExternalManifests:
             try:
                 await self._finalise(staged, final)
             except AlanceError as error:
-                _log.warning("version %d of %s: left for readers: %s", version, self._key, error)
+                _log.info("version %d of %s: left for readers: %s", version, self._key, error)
         else:
             await self._delete(staged.path)
         return Created(settled is Settled.OURS, found)

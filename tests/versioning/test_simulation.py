@@ -4,20 +4,74 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from alance.testing.simulation import simulate
+import pytest
+
+from alance.errors import AlreadyExistsError
+from alance.testing.simulation import SimulationError, conditional, external, simulate
+from alance.versioning import manifest_store
+from alance.versioning.settle import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from alance.testing.simulation import Make
+    from alance.versioning.settle import Patience
 
 RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "1000"))
+KINDS = ("told", "failed", "open", "crashes", "cancelled", "unknown")
 
 
-def test_the_table_is_what_the_committers_were_told() -> None:
+@pytest.mark.parametrize(("make", "runs"), [(conditional, RUNS), (external, RUNS // 5)])
+def test_the_table_is_what_the_committers_were_told(make: Make, runs: int) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(RUNS):
-        story = simulate(seed)
-        seen["told"] += len(story.told)
-        seen["failed"] += len(story.failed)
-        seen["open"] += len(story.open)
-        seen["crashes"] += story.crashes
-        seen["cancelled"] += story.cancelled
-        seen["unknown"] += story.unknown
-    assert all(seen[key] for key in ("told", "failed", "open", "crashes", "cancelled", "unknown"))
+    for seed in range(runs):
+        story = simulate(seed, manifests=make)
+        for kind in KINDS:
+            found = getattr(story, kind)
+            seen[kind] += found if isinstance(found, int) else len(found)
+    assert all(seen[kind] for kind in KINDS), seen
+
+
+def test_a_seed_tells_the_same_story_again() -> None:
+    first, again = simulate(77), simulate(77)
+    assert [*first.told.values()] == [*again.told.values()]
+    assert (first.crashes, first.cancelled) == (again.crashes, again.cancelled)
+
+
+def _play(runs: int) -> None:
+    for seed in range(runs):
+        simulate(seed)
+
+
+async def _believe(
+    put: Callable[[], Awaitable[object]],
+    whose: Callable[[], Awaitable[Settled]],
+    what: str,
+    patience: Patience,
+    *,
+    at_once: bool = False,
+) -> Settled:
+    """What a committer would do that believes every answer."""
+    try:
+        await put()
+    except AlreadyExistsError:
+        return Settled.THEIRS
+    return Settled.OURS
+
+
+def test_it_finds_a_committer_that_believes_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_store, "put_settled", _believe)
+    with pytest.raises(SimulationError, match="seed"):
+        _play(100)
+
+
+def test_it_finds_a_store_that_overwrites(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(self: object, path: str, body: bytes, *, if_absent: bool) -> bool:
+        self.objects[path] = body  # type: ignore[attr-defined]
+        return True
+
+    monkeypatch.setattr("alance.testing.model_store.Model.put", put)
+    with pytest.raises(SimulationError, match="seed"):
+        _play(100)
