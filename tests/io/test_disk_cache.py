@@ -429,17 +429,20 @@ WORKER = textwrap.dedent(
 
     async def main():
         uri, folder, options, seed = json.loads(sys.argv[1])
-        chosen, total = random.Random(seed), 0
+        chosen, served = random.Random(seed), 0
         for number in range(25):
             async with alance.Session(
                 cache_dir=folder, cache_dir_bytes=400_000, decode_threads=1
             ) as session:
-                dataset = await alance.dataset(uri, storage_options=options, session=session)
+                with alance.trace() as recorder:
+                    dataset = await alance.dataset(uri, storage_options=options, session=session)
+                served += recorder.num_requests == 1  # the LIST
                 rows = sorted(chosen.sample(range(4000), 5))
                 table = await dataset.take(rows)
                 assert table["x"].to_pylist() == rows, rows
                 assert table["text"].to_pylist() == [f"row {n} " + "z" * (n % 300) for n in rows]
                 assert table["items"].to_pylist() == [[n] * (n % 4) for n in rows], rows
+        assert 0 < served < 25
         print("all right")
 
     asyncio.run(main())
@@ -475,13 +478,13 @@ def test_processes_share_a_folder_that_is_damaged_all_the_time(lab: Lab, tmp_pat
     damaged = 0
     while any(worker.poll() is None for worker in workers):
         files = files_of(folder)
-        for one in chosen.sample(files, min(2, len(files))):
+        for one in chosen.sample(files, min(1, len(files))):
             damage(one, chosen, chosen.choice(["flip", "flip", "cut", "grow", "remove"]))
             damaged += 1
-        time.sleep(0.002)
+        time.sleep(0.005)
     said = [worker.communicate()[0] for worker in workers]
     assert said == ["all right\n"] * len(workers)
-    assert damaged > 100
+    assert damaged > 20
     assert DiskStore(folder, 0).num_bytes() <= 400_000 * 9 // 8
     shutil.rmtree(path)
     lab.rescan()
