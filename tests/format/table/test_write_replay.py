@@ -135,7 +135,7 @@ def test_columns_come_and_go(made: tuple[Path, lance.LanceDataset]) -> None:
 def test_indices_follow(made: tuple[Path, lance.LanceDataset]) -> None:
     folder, dataset = made
     dataset.create_scalar_index("a", "BTREE")
-    dataset.create_scalar_index("b", "BITMAP")
+    dataset.create_scalar_index("b", "BTREE")
     dataset.update({"b": "'new'"}, where="a in (1, 2)")
     dataset.delete("a < 5")
     dataset.insert(numbers(20, 25))
@@ -154,8 +154,8 @@ def test_configuration(made: tuple[Path, lance.LanceDataset]) -> None:
     dataset.update_metadata({"owner": "me"})
     dataset.update_schema_metadata({"s": "t"})
     dataset.update_field_metadata({"a": {"f": "g"}})
-    dataset.replace_schema_metadata({"u": "v"})
-    dataset.replace_field_metadata("a", {"h": "i"})
+    dataset.update_schema_metadata({"u": "v"}, replace=True)
+    dataset.update_field_metadata({"a": {"h": "i"}}, replace=True)
     dataset.update_config({"x": "y"}, replace=True)
     dataset.insert(numbers(20, 25))
     assert replay(folder)[1:-1] == ["UpdateConfig"] * 8
