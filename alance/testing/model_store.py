@@ -149,6 +149,12 @@ class ModelClient:
             conditional=if_absent,
         )
 
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> Upload:
+        """Not in the model."""
+        raise UnsupportedError(f"{ROOT}{path}: the model has no uploads")
+
     async def get(self, path: str) -> memoryview:
         """Read."""
         await self.travel()
