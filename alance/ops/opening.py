@@ -35,7 +35,7 @@ async def open_snapshot(
     """A version of the dataset at a URI; the latest where none is named.
 
     Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
-    manifests at once.
+    manifests at once. What the session's disk cache has saves the GET.
 
     Args:
         uri: of the dataset; with `store`, the path inside it.
