@@ -10,13 +10,16 @@ import pytest
 
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
+from alance.format.encode.base import Hints, MiniBlockValues
 from alance.format.encode.blob import describe_blobs, encode_blob_page
 from alance.format.encode.pages import encode_page, hints_of
+from alance.format.encode.values import mini_block_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from tests.reference.written import file_bytes
 
 if TYPE_CHECKING:
+    from alance.format.blocks import FixedWidth
     from alance.format.encode.base import EncodedPage
 
 
@@ -46,6 +49,40 @@ def check(page: EncodedPage, layout: str, *buffers: str) -> None:
 
 FULL_ZIP = {"lance-encoding:structural-encoding": "fullzip"}
 LISTS = [[1, 2], None, [], [3, None]]
+
+
+def chunks_of_two(values: FixedWidth, hints: Hints) -> MiniBlockValues:
+    """As the reference implementation does with at most two values a chunk."""
+    found = mini_block_values(values, Hints(hints.version, {"lance-encoding:compression": "none"}))
+    counts = np.full(-(-values.num_values // 2), 2)
+    counts[-1] = values.num_values - 2 * (len(counts) - 1)
+    return MiniBlockValues(found.encoding, counts, (values.data,), (counts * 4)[np.newaxis])
+
+
+def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alance.format.encode.miniblock.mini_block_values", chunks_of_two)
+    rows = [[10, 11, 12, 13, 14], [], [15], None, [16, 17, 18], []]
+    (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1")
+    check(
+        page,
+        "0a1c0a040a02081012040a0208101a040a02082032020106380140014809",
+        "3100 3100 3100 3100 3000",
+        "020004000400080001000000fefefefe00000000fefefefe0a0000000b000000"
+        "020004000400080000000000fefefefe00000000fefefefe0c0000000d000000"
+        "0300060006000800000001000100fefe000002000000fefe0e0000000f000000"
+        "0300060006000800010001000000fefe010000000000fefe1000000011000000"
+        "020004000400040000000100fefefefe00000200fefefefe12000000fefefefe",
+        "".join(number.to_bytes(8, "little").hex() for number in (0, 2, 0, 2, 3, 0, 1, 2, 2, 0)),
+    )
+    rows = [[10, 11], [], [], [12, 13], [14]]
+    (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1")
+    assert [one.tobytes().hex() for one in page.buffers] == [
+        "310031003000",
+        "020004000400080001000000fefefefe00000000fefefefe0a0000000b000000"
+        "0400080008000800010001000100000001000100000000000c0000000d000000"
+        "01000200020004000100fefefefefefe0000fefefefefefe0e000000fefefefe",
+        "".join(number.to_bytes(8, "little").hex() for number in (1, 0, 3, 0, 1, 0)),
+    ]
 
 
 def test_a_whole_file() -> None:
@@ -117,9 +154,13 @@ def test_a_dictionary() -> None:
     array = pa.array(["x", None, "y", "x"]).dictionary_encode()
     (page,) = pages_of(array, "2.1")
     message = page.layout.mini_block_layout
-    assert message.num_dictionary_items == 2
+    assert (message.num_dictionary_items, message.num_buffers, message.num_items) == (2, 2, 4)
     assert list(message.layers) == [3]
-    assert page.buffers[2].tobytes().hex() == "20000000140000000000000001000000020000007879"
+    assert [one.tobytes().hex() for one in page.buffers] == [
+        "4000",
+        "040008000c0003000000010000000000000000000100000000000000fefefefe020101fefefefefe",
+        "20000000140000000000000001000000020000007879",
+    ]
 
 
 def test_lists_in_structs_in_lists() -> None:
@@ -146,8 +187,13 @@ def test_a_fixed_size_list_of_structs() -> None:
     rows = [[{"a": 1}, {"a": 2}], None, [None, {"a": None}]]
     (page,) = pages_of(pa.array(rows, arrow), "2.2")
     assert page.num_rows == 6
-    assert list(page.layout.mini_block_layout.layers) == [3, 3, 3]
-    assert "000000000300030002000100" in page.buffers[1].tobytes().hex()
+    check(
+        page,
+        "0a2112040a0208101a0e420c0a040a02082012040a0208083203030303380248065001",
+        "60000000",
+        "06000c000c00000003000000fefefefe 000000000300030002000100 fefefefe"
+        "010000000200000000000000 fefefefe 010104 fefefefefe",
+    )
 
 
 def test_fixed_size_lists_with_null_items() -> None:
