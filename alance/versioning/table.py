@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.table.fragment import data_path, deletion_path, inside
-from alance.format.table.naming import BRANCHES, TAGS, TRANSACTIONS, VERSIONS
+from alance.format.table.naming import BRANCHES, DATA, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
 from alance.io.uri import clean_path, join, parse_uri
 
@@ -126,6 +126,10 @@ class Table:
         """
         base = _base(manifest, file.base_id, f"data file {file.path!r}")
         return self._below(base, data_path(file, base))
+
+    def new_data_file(self, name: str) -> str:
+        """Location of a data file that is to be written."""
+        return self._in_root(f"{DATA}/{name}")
 
     def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:
         """Location of a fragment's deletion file.
