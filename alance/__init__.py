@@ -30,6 +30,7 @@ from alance.ops.refs import Branches, Tags
 from alance.scanner import Scanner
 from alance.session import Session
 from alance.viz.recorder import Recorder, trace
+from alance.writing import write_dataset
 
 __version__ = "0.1.0"
 
@@ -60,4 +61,5 @@ __all__ = [
     "__version__",
     "dataset",
     "trace",
+    "write_dataset",
 ]

@@ -1,0 +1,277 @@
+"""FileWriter: batches in, pages out as they fill, one object on a store.
+
+Rows are kept as views of the batches until a column has a page full; then its rows are joined and
+encoded by threads, and the bytes go to the upload. Memory is what the pages being filled hold, up
+to a budget, and what the upload has under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.errors import InvalidInputError
+from alance.format.blocks import VariableWidth
+from alance.format.encode.arrays import leaf_values
+from alance.format.encode.blob import encode_blob_page
+from alance.format.encode.container import FileBuilder
+from alance.format.encode.pages import encode_pages, hints_of
+from alance.format.encode.rows import join, split, values_bytes
+from alance.format.layouts.fields import leaf_columns
+from alance.io.tasks import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from alance.file_version import FileVersion
+    from alance.format.blocks import Bytes
+    from alance.format.encode.base import EncodedPage
+    from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.fields import LeafColumn
+    from alance.format.schema import Schema
+    from alance.io.pool import DecodePool
+    from alance.io.upload import Upload
+
+T = TypeVar("T")
+
+PAGE_BYTES: Final = 8 << 20  # of values in memory, before they are encoded
+BUFFER_BYTES: Final = 128 << 20  # of rows that wait for a page, of all columns
+STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file that is there.
+
+    Attributes:
+        num_bytes: its exact size.
+        columns: the column of each field that has one, by field id.
+    """
+
+    num_rows: int
+    num_bytes: int
+    columns: dict[int, int]
+
+
+@dataclass(slots=True)
+class _Column:
+    """A column and the rows that wait for its next page."""
+
+    number: int
+    root: Field
+    leaf: LeafColumn
+    parts: list[PageValues] = field(default_factory=list)
+    num_bytes: int = 0
+
+    def add(self, values: PageValues) -> None:
+        if values.num_rows:
+            self.parts.append(values)
+            self.num_bytes += values_bytes(values)
+
+    def take(self, page_bytes: int) -> list[PageValues]:
+        """The waiting rows, in pieces of about a page."""
+        if not self.parts:
+            return []
+        joined = join(self.parts)
+        self.parts, self.num_bytes = [], 0
+        return split(joined, page_bytes, multiple=self.leaf.multiplier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """Rows of a column that leave: as pages, or as blobs that have to be placed first."""
+
+    column: _Column
+    pages: Sequence[EncodedPage] = ()
+    blobs: Sequence[PageValues] = ()
+
+
+class FileWriter:
+    """Writes one data file. For one task at a time; after an error it can only be aborted.
+
+    Args:
+        upload: the object; ended by `finish` and `abort`.
+        schema: of the file, with the field ids that its descriptor names.
+        version: 2.1 or 2.2.
+        pool: threads that encode.
+        threads: of them, how many may work for this file at once.
+        page_bytes: values of a page, before they are encoded.
+        buffer_bytes: rows that may wait for pages.
+
+    Raises:
+        UnsupportedError: a version that is not written.
+    """
+
+    def __init__(
+        self,
+        upload: Upload,
+        schema: Schema,
+        version: FileVersion,
+        pool: DecodePool,
+        *,
+        threads: int = 2,
+        page_bytes: int = PAGE_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        self._upload = upload
+        self._schema = schema
+        self._version = version
+        self._pool = pool
+        self._threads = max(1, threads)
+        self._page_bytes = page_bytes
+        self._buffer_bytes = buffer_bytes
+        self._builder = FileBuilder(schema, version)
+        leaves = [(root, leaf) for root in schema.fields for leaf in leaf_columns(root)]
+        self._columns = [_Column(n, root, leaf) for n, (root, leaf) in enumerate(leaves)]
+        self._by_field = {one.leaf.field.id: one for one in self._columns}
+        self._num_rows = 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written so far."""
+        return self._num_rows
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Args:
+            batch: a column for each field of the schema, by position, of a type that casts to it.
+
+        Raises:
+            InvalidInputError: another number of columns, or values that the format cannot hold.
+            StoreError: of the upload.
+        """
+        if batch.num_columns != len(self._schema.fields):
+            raise InvalidInputError(
+                f"a batch of {batch.num_columns} columns for {len(self._schema.fields)} fields"
+            )
+        for part in _steps(batch):
+            await self._write(part)
+        self._num_rows += batch.num_rows
+
+    async def finish(self) -> WrittenFile:
+        """Write what waits and the file's end; the object is visible when this returns.
+
+        Raises:
+            InvalidInputError, StoreError: as of `write`.
+        """
+        written = await self.seal()
+        await self.publish()
+        return written
+
+    async def seal(self) -> WrittenFile:
+        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        await self._flush(self._columns)
+        await self._upload_all(self._builder.finish())
+        columns = {column.leaf.field.id: column.number for column in self._columns}
+        return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
+
+    async def publish(self) -> None:
+        """Make the sealed object visible. Errors as of `write`."""
+        await self._upload.finish()
+
+    async def abort(self) -> None:
+        """Leave no object and no part of one."""
+        await self._upload.abort()
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        fields = list(zip(self._schema.fields, batch.columns, strict=True))
+        flushed = await self._in_threads([partial(self._add, *one) for one in fields])
+        await self._put([one for group in flushed for one in group])
+        waiting = sum(column.num_bytes for column in self._columns)
+        if waiting > self._buffer_bytes:
+            largest = sorted(self._columns, key=lambda column: -column.num_bytes)
+            chosen = []
+            for column in largest:
+                if waiting <= self._buffer_bytes // 2:
+                    break
+                chosen.append(column)
+                waiting -= column.num_bytes
+            await self._flush(chosen)
+
+    def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
+        """Take rows of a field, and encode the columns whose page is full; CPU work."""
+        flushed = []
+        for field_id, values in leaf_values(root, array).items():
+            column = self._by_field[field_id]
+            column.add(values)
+            if column.num_bytes >= self._page_bytes:
+                flushed.append(self._encode(column))
+        return flushed
+
+    def _encode(self, column: _Column) -> _Flushed:
+        pieces = column.take(self._page_bytes)
+        leaf = column.leaf.field
+        if leaf.is_blob_v1:
+            return _Flushed(column, blobs=pieces)
+        hints = hints_of(column.root, leaf, self._version)
+        pages = [page for piece in pieces for page in encode_pages(leaf, piece, hints)]
+        return _Flushed(column, pages)
+
+    async def _flush(self, columns: Sequence[_Column]) -> None:
+        """Write the rows that wait, a few columns at a time."""
+        waiting = [column for column in columns if column.parts]
+        for start in range(0, len(waiting), self._threads):
+            some = waiting[start : start + self._threads]
+            await self._put(
+                await self._in_threads([partial(self._encode, column) for column in some])
+            )
+
+    async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of CPU work, in order; some at a time."""
+        limit = asyncio.Semaphore(self._threads)
+
+        async def run(work: Callable[[], T]) -> T:
+            async with limit:
+                return await self._pool.run(work)
+
+        return await all_of(run(work) for work in works)
+
+    async def _put(self, flushed: Sequence[_Flushed]) -> None:
+        for one in flushed:
+            leaf = one.column.leaf.field
+            pages = list(one.pages)
+            for values in one.blobs:
+                hints = hints_of(one.column.root, leaf, self._version)
+                positions, chunks = await self._pool.run(
+                    partial(self._builder.add_blobs, _payloads(values))
+                )
+                await self._upload_all(chunks)
+                pages.append(
+                    await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
+                )
+            for page in pages:
+                await self._upload_all(self._builder.add_page(one.column.number, page))
+
+    async def _upload_all(self, chunks: Sequence[Bytes]) -> None:
+        for chunk in chunks:
+            await self._upload.write(chunk)
+
+
+def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in slices that are encoded one after the other: bounds what waits to be uploaded."""
+    rows = batch.num_rows
+    parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
+    step = max(1, -(-rows // parts))
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    """Memory of the rows of a batch, about: of a slice its share."""
+    return sum(column.nbytes for column in batch.columns)
+
+
+def _payloads(values: PageValues) -> VariableWidth:
+    assert isinstance(values.values, VariableWidth)
+    return values.values

@@ -1,0 +1,198 @@
+"""Rows to the data files of a table: cut by rows and bytes, a few at a time under way."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.file.writer import FileWriter
+from alance.format.encode.container import FOOTER_NUMBERS
+from alance.format.proto import table_pb2
+from alance.format.table.naming import data_file_name
+from alance.io.tasks import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from alance.file.writer import WrittenFile
+    from alance.file_version import FileVersion
+    from alance.format.schema import Schema
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+MAX_ROWS_PER_FILE: Final = 1 << 20
+MAX_BYTES_PER_FILE: Final = 90 << 30
+FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How rows become files."""
+
+    max_rows_per_file: int = MAX_ROWS_PER_FILE
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE
+
+    def __post_init__(self) -> None:
+        for name in ("max_rows_per_file", "max_bytes_per_file"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has been written so far; the bytes include rows that are not encoded yet."""
+
+    num_rows: int
+    num_bytes: int
+    num_files: int
+
+
+@dataclass(slots=True)
+class _File:
+    """One data file and where it is."""
+
+    writer: FileWriter
+    name: str
+    location: str
+    written: WrittenFile | None = None
+    ending: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class DataFiles:
+    """Writes rows to new files of a table. For one task at a time.
+
+    Nothing of it is visible in the table: fragments are, once they are committed. Whoever does
+    not come to `publish` calls `discard`.
+    """
+
+    session: Session
+    table: Table
+    schema: Schema
+    version: FileVersion
+    limits: Limits = field(default_factory=Limits)
+    on_progress: Callable[[Progress], object] | None = None
+    _files: list[_File] = field(default_factory=list, init=False)
+    _current: _File | None = field(default=None, init=False)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written so far."""
+        return sum(file.writer.num_rows for file in self._files)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the files so far, and of the rows that are not encoded yet."""
+        return sum(file.writer.num_bytes for file in self._files)
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows that have the columns of the schema, in its order.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: the store failed.
+        """
+        start = 0
+        while start < batch.num_rows:
+            file = self._current or self._open()
+            room = self.limits.max_rows_per_file - file.writer.num_rows
+            part = batch.slice(start, room)
+            await file.writer.write(part)
+            start += part.num_rows
+            writer = file.writer
+            if (
+                writer.num_rows >= self.limits.max_rows_per_file
+                or writer.num_bytes >= self.limits.max_bytes_per_file
+            ):
+                await self._seal(file)
+        self._tell()
+
+    async def seal(self) -> list[table_pb2.DataFragment]:
+        """The fragments of all rows, one a file; their last bytes may still be on their way.
+
+        Errors as of `write`.
+        """
+        if self._current is not None:
+            await self._seal(self._current)
+        self._tell()
+        return [self._fragment(file) for file in self._files]
+
+    async def publish(self) -> None:
+        """Wait until all files are there. Errors as of `write`."""
+        await all_of([self._ended(file) for file in self._files])
+
+    async def discard(self) -> None:
+        """Remove all files, as far as the store can be reached."""
+        for file in self._files:
+            if file.ending is not None:
+                file.ending.cancel()
+                await asyncio.gather(file.ending, return_exceptions=True)
+        await asyncio.gather(*(self._remove(file) for file in self._files), return_exceptions=True)
+        self._files.clear()
+        self._current = None
+
+    def _open(self) -> _File:
+        name = data_file_name()
+        location = self.table.new_data_file(name)
+        session = self.session
+        store, path = session.engine.registry.resolve(location)
+        writer = FileWriter(
+            store.open_upload(path),
+            self.schema,
+            self.version,
+            session.engine.pool,
+            threads=session.decode_threads,
+        )
+        self._current = _File(writer, name, location)
+        self._files.append(self._current)
+        return self._current
+
+    async def _seal(self, file: _File) -> None:
+        self._current = None
+        file.written = await file.writer.seal()
+        file.ending = asyncio.ensure_future(file.writer.publish())
+        ending = [one for one in self._files if one.ending is not None and not one.ending.done()]
+        for one in ending[:-FILES_ENDING]:
+            await self._ended(one)
+
+    @staticmethod
+    async def _ended(file: _File) -> None:
+        if file.ending is not None:
+            await asyncio.shield(file.ending)
+
+    async def _remove(self, file: _File) -> None:
+        await file.writer.abort()
+        if file.ending is not None and not file.ending.cancelled():
+            store, path = self.session.engine.registry.resolve(file.location)
+            try:
+                await store.delete([path])
+            except AlanceError:
+                return  # an orphan, which cleanup finds
+
+    def _fragment(self, file: _File) -> table_pb2.DataFragment:
+        written = file.written
+        assert written is not None
+        major, minor = FOOTER_NUMBERS[self.version]
+        data_file = table_pb2.DataFile(
+            path=file.name,
+            fields=list(written.columns),
+            column_indices=list(written.columns.values()),
+            file_major_version=major,
+            file_minor_version=minor,
+            file_size_bytes=written.num_bytes,
+        )
+        return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
+
+    def _tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(Progress(self.num_rows, self.num_bytes, len(self._files)))
+
+
+def rows_of(fragments: Sequence[table_pb2.DataFragment]) -> int:
+    """Rows of new fragments."""
+    return sum(fragment.physical_rows for fragment in fragments)
