@@ -1,1 +1,1 @@
-"""Benchmarks: alance beside pylance on the same data, in the same run. `make bench`."""
+"""Benchmarks: alance beside pylance and Vortex on the same data, in the same run. `make bench`."""

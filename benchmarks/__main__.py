@@ -1,105 +1,103 @@
-"""Runs the cases and prints a table: medians of alternating rounds, and their ratios.
+"""Runs the cases and writes the report: `make bench`.
 
-python -m benchmarks [--scale 1] [--rounds 5] [--only TEXT] [--out FILE]
+python -m benchmarks [--scale 1] [--rounds 5] [--only TEXT] [--out FOLDER]
+
+The whole of it rewrites docs/benchmarks. With `--only`, or at another scale, it prints its tables
+and writes files only where `--out` says.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
-import time
-from dataclasses import dataclass, field
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Final
 
 import lance
+import vortex
 
 import alance
 from alance.testing.lab import Lab
+from benchmarks.alone import NAMES, WORKS, measure_alone
 from benchmarks.cases import CASES, Case, Opened
-from benchmarks.data import FOLDER, table
+from benchmarks.data import FOLDER, table, vortex_file
+from benchmarks.measure import measure
+from benchmarks.plot import plot
+from benchmarks.report import line, report
 
-LATENCY_MS = 30
-
-
-@dataclass
-class Side:
-    """What one side took, round by round."""
-
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    requests: int = 0
-    megabytes: float = 0.0
-
-    @property
-    def median(self) -> float:
-        """Milliseconds."""
-        return statistics.median(self.wall) * 1e3
-
-    @property
-    def cpu_median(self) -> float:
-        """Milliseconds of processor time."""
-        return statistics.median(self.cpu) * 1e3
+LATENCY_MS: Final = 30
+ALONE_ROUNDS: Final = 3
+DOCS: Final = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
-async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> tuple[Side, Side]:
-    """Both sides in turn; the first round is not counted."""
-    ours, theirs = Side(), Side()
-    for number in range(rounds + 1):
-        for side in (ours, theirs) if number % 2 else (theirs, ours):
-            before = lab.stats()["requests"] if case.remote else 0
-            wall, cpu = time.perf_counter(), time.process_time()
-            if side is ours:
-                await case.ours(opened)
-            else:
-                await asyncio.to_thread(case.theirs, opened)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            if case.remote:
-                log = lab.log(before)
-                side.requests = len(log)
-                side.megabytes = sum(one.get("out", 0) for one in log) / 1e6
-            if number:
-                side.wall.append(wall)
-                side.cpu.append(cpu)
-    return ours, theirs
+def vortex_store(lab: Lab) -> Any:
+    """The lab's bucket for Vortex."""
+    return vortex.store.S3Store(
+        FOLDER.name,
+        endpoint=lab.endpoint,
+        access_key_id="lab",
+        secret_access_key="lab",
+        region="us-east-1",
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
 
 
-async def run(arguments: argparse.Namespace) -> list[str]:
-    """The lines of the report."""
-    lines = [
-        f"alance {alance.__version__} and pylance {lance.__version__}, scale {arguments.scale:g}, "
-        f"medians of {arguments.rounds} rounds; remote: {LATENCY_MS} ms to the first byte.",
-        "",
-        "| where | table | work | alance ms (cpu) | pylance ms (cpu) | ratio | target "
-        "| requests | MB |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
+async def run_case(case: Case, lab: Lab, scale: float, rounds: int) -> dict[str, Any]:
+    """Measure a case on all sides."""
+    path, other = table(case.table, scale), vortex_file(case.table, scale)
+    uri, options = str(path), None
+    file = vortex.open(str(other))
+    if case.remote:
+        lab.rescan()
+        lab.config(latency_ms=LATENCY_MS)
+        uri, options = f"s3://{FOLDER.name}/{path.name}", lab.lance_options()
+        file = vortex.open(other.name, store=vortex_store(lab), without_segment_cache=True)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        theirs = lance.dataset(uri, storage_options=options)
+        opened = Opened(uri, dataset, theirs, options, theirs.count_rows(), file)
+        sides = await measure(case, opened, lab, rounds)
+    return {
+        "table": case.table,
+        "name": case.name,
+        "remote": case.remote,
+        "target": case.target,
+        "sides": {name: side.as_json() for name, side in sides.items()},
+    }
+
+
+async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """All cases that are asked for, printed as they end."""
+    found = []
     with Lab(FOLDER.parent, buckets=(FOLDER.name,)) as lab:
         for case in CASES:
-            where = "lab" if case.remote else "local"
-            label = f"{where} {case.table} {case.name}"
-            if arguments.only and arguments.only not in label:
-                continue
-            path = table(case.table, arguments.scale)
-            lab.rescan()
-            lab.config(latency_ms=LATENCY_MS)
-            uri = f"s3://{FOLDER.name}/{path.name}" if case.remote else str(path)
-            options = lab.lance_options() if case.remote else None
-            async with alance.Session() as session:
-                dataset = await alance.dataset(uri, storage_options=options, session=session)
-                theirs = lance.dataset(uri, storage_options=options)
-                opened = Opened(uri, dataset, theirs, options, theirs.count_rows())
-                one, other = await measure(case, opened, lab, arguments.rounds)
-            asked = f"{one.requests} / {other.requests}" if case.remote else ""
-            moved = f"{one.megabytes:.1f} / {other.megabytes:.1f}" if case.remote else ""
-            lines.append(
-                f"| {where} | {case.table} | {case.name} "
-                f"| {one.median:.1f} ({one.cpu_median:.0f}) "
-                f"| {other.median:.1f} ({other.cpu_median:.0f}) "
-                f"| {one.median / other.median:.2f} | {case.target:.2f} | {asked} | {moved} |"
-            )
-            print(lines[-1], flush=True)
-    return lines
+            if arguments.only in case.label:
+                found.append(await run_case(case, lab, arguments.scale, arguments.rounds))
+                print(line(found[-1]), flush=True)
+    return found
+
+
+def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """What processes of their own need."""
+    found = []
+    for work, name in WORKS:
+        label = f"alone {name or ''} {work}"
+        if arguments.only not in label:
+            continue
+        paths = dict.fromkeys(("alance", "pylance"), str(name and table(name, arguments.scale)))
+        paths["vortex"] = str(name and vortex_file(name, arguments.scale))
+        sides = {
+            side: measure_alone(side, work, path, ALONE_ROUNDS) for side, path in paths.items()
+        }
+        found.append({"table": name, "name": NAMES[work], "sides": sides})
+        print(label, sides, flush=True)
+    return found
 
 
 def main() -> None:
@@ -108,12 +106,35 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the tables")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="cases whose label has this text")
-    parser.add_argument("--out", type=Path, help="file for the report, as Markdown")
+    parser.add_argument("--out", type=Path, help="folder for the report")
+    parser.add_argument("--draw", action="store_true", help="only draw the results of --out anew")
     arguments = parser.parse_args()
-    lines = asyncio.run(run(arguments))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text("\n".join(lines) + "\n")
+    is_whole = not arguments.only and arguments.scale == 1
+    folder = arguments.out or (DOCS if is_whole else None)
+    if arguments.draw:
+        folder = folder or DOCS
+        results = json.loads((folder / "results.json").read_text())
+    else:
+        results = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "alance": alance.__version__,
+            "pylance": lance.__version__,
+            "vortex": version("vortex-data"),
+            "python": platform.python_version(),
+            "processors": os.cpu_count(),
+            "scale": arguments.scale,
+            "rounds": arguments.rounds,
+            "alone_rounds": ALONE_ROUNDS,
+            "latency_ms": LATENCY_MS,
+            "cases": asyncio.run(run_cases(arguments)),
+            "alone": run_alone(arguments),
+        }
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        (folder / "README.md").write_text(report(results))
+        plot(results, folder / "ratios.svg")
+        print(f"written: {folder}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""What is measured: each case does the same work with alance and with pylance."""
+"""What is measured: each case does the same work with alance, pylance and, where it can, Vortex."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import numpy as np
+import pyarrow as pa
+import vortex
+import vortex.expr as ve
 
 import alance
 
@@ -18,13 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """A table open in both, and the storage options it was opened with."""
+    """A table open in all of them, and the storage options it was opened with."""
 
     uri: str
     ours: alance.Dataset
     theirs: lance.LanceDataset
     options: dict[str, str] | None
     count: int
+    vortex: vortex.VortexFile
 
 
 @dataclass(frozen=True)
@@ -32,15 +37,22 @@ class Case:
     """One piece of work.
 
     Attributes:
-        target: the ratio of wall times that is aimed at.
+        target: the ratio of wall times, alance to pylance, that is aimed at; None: none is set.
+        vortex: the same with Vortex; None: it has no such thing.
     """
 
     name: str
     table: str
     ours: Callable[[Opened], Awaitable[Any]]
     theirs: Callable[[Opened], Any]
-    target: float
+    target: float | None
     remote: bool = False
+    vortex: Callable[[Opened], Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """Where, what table, what work."""
+        return f"{'lab' if self.remote else 'local'} {self.table} {self.name}"
 
 
 def rows(opened: Opened, count: int) -> list[int]:
@@ -61,8 +73,27 @@ def their_scan(opened: Opened, **options: Any) -> int:
     return sum(batch.num_rows for batch in opened.theirs.scanner(**options).to_batches())
 
 
-def scans(name: str, table: str, target: float, *, remote: bool = False, **options: Any) -> Case:
-    """A scan with some options."""
+def vortex_scan(
+    opened: Opened, columns: list[str] | None = None, condition: ve.Expr | None = None
+) -> int:
+    """As of `scan`, to the same Arrow types."""
+    schema = opened.theirs.schema
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    reader = opened.vortex.to_arrow(columns, expr=condition, schema=schema)
+    return sum(batch.num_rows for batch in reader)
+
+
+def scans(
+    name: str,
+    table: str,
+    target: float | None,
+    *,
+    remote: bool = False,
+    condition: ve.Expr | None = None,
+    **options: Any,
+) -> Case:
+    """A scan with some options; `condition` is the filter as Vortex says it."""
     return Case(
         name,
         table,
@@ -70,14 +101,25 @@ def scans(name: str, table: str, target: float, *, remote: bool = False, **optio
         lambda opened: their_scan(opened, **options),
         target,
         remote,
+        lambda opened: vortex_scan(opened, options.get("columns"), condition),
     )
+
+
+def vortex_take(opened: Opened, count: int, columns: list[str] | None) -> pa.Table:
+    """Rows in the order asked for: Vortex wants ascending ones, each once."""
+    found, back = np.unique(np.array(rows(opened, count), np.uint64), return_inverse=True)
+    schema = opened.theirs.schema
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    indices = vortex.array(pa.array(found))
+    return opened.vortex.to_arrow(columns, indices=indices, schema=schema).read_all().take(back)
 
 
 def takes(
     name: str,
     table: str,
     count: int,
-    target: float,
+    target: float | None,
     columns: list[str] | None = None,
     *,
     remote: bool = False,
@@ -90,6 +132,7 @@ def takes(
         lambda opened: opened.theirs.take(rows(opened, count), columns),
         target,
         remote,
+        lambda opened: vortex_take(opened, count, columns),
     )
 
 
@@ -107,7 +150,7 @@ def their_cold_take(opened: Opened, count: int) -> None:
     dataset.take(rows(opened, count))
 
 
-def cold(name: str, table: str, count: int, target: float, *, remote: bool = False) -> Case:
+def cold(name: str, table: str, count: int, target: float | None, *, remote: bool = False) -> Case:
     """Open and take."""
     return Case(
         name,
@@ -141,7 +184,7 @@ def their_crowd(opened: Opened, callers: int, column: str) -> None:
         list(pool.map(lambda one: opened.theirs.take(one.tolist(), [column]), wanted))
 
 
-def crowds(callers: int, target: float, *, remote: bool) -> Case:
+def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
     """Concurrent takes of ten rows."""
     return Case(
         f"{callers} callers of take(10), one column",
@@ -153,13 +196,31 @@ def crowds(callers: int, target: float, *, remote: bool) -> Case:
     )
 
 
+def day(year: int, month: int, number: int) -> ve.Expr:
+    """A date as Vortex says it."""
+    return ve.literal(vortex.date("days"), date(year, month, number))
+
+
 PERCENT: Final = "l_shipdate >= date '1994-01-01' AND l_shipdate < date '1994-01-26'"
+VORTEX_PERCENT: Final = ve.and_(
+    ve.gt_eq(ve.column("l_shipdate"), day(1994, 1, 1)),
+    ve.lt(ve.column("l_shipdate"), day(1994, 1, 26)),
+)
 THREE: Final = ["l_orderkey", "l_extendedprice", "l_shipdate"]
+BOTS: Final = ve.eq(ve.column("bot"), ve.literal(vortex.bool_(), True))
+LABEL: Final = ve.eq(ve.column("label"), ve.literal(vortex.int_(32), 7))
 
 CASES: Final = [
     scans("scan all", "lineitem", 0.5),
     scans("scan 2 columns", "lineitem", 0.5, columns=["l_orderkey", "l_extendedprice"]),
-    scans("filter 1 %, 3 columns", "lineitem", 0.4, columns=THREE, filter=PERCENT),
+    scans(
+        "filter 1 %, 3 columns",
+        "lineitem",
+        0.4,
+        condition=VORTEX_PERCENT,
+        columns=THREE,
+        filter=PERCENT,
+    ),
     takes("take 10 000, all columns", "lineitem", 10_000, 0.2),
     takes("take 10 000, one column", "lineitem", 10_000, 0.2, ["l_extendedprice"]),
     takes("take 100, all columns", "lineitem", 100, 0.4),
@@ -167,15 +228,43 @@ CASES: Final = [
     cold("open and take 100, new handle", "lineitem", 100, 0.6),
     crowds(64, 0.5, remote=False),
     scans("scan all", "events", 0.6),
+    scans("scan text and tags", "events", None, columns=["text", "tags"]),
+    scans(
+        "filter 2 %, text, tags, device",
+        "events",
+        None,
+        condition=BOTS,
+        columns=["text", "tags", "device"],
+        filter="bot = true",
+    ),
+    takes("take 10 000, all columns", "events", 10_000, None),
     takes("take 100, all columns", "events", 100, 0.55),
     scans("scan all", "embeddings", 0.25),
+    scans(
+        "filter 1 %, vectors",
+        "embeddings",
+        None,
+        condition=LABEL,
+        columns=["vector"],
+        filter="label = 7",
+    ),
     takes("take 100, all columns", "embeddings", 100, 0.55),
+    takes("take 10 000, vectors", "embeddings", 10_000, None, ["vector"]),
     cold("cold take 1, all columns", "lineitem", 1, 0.85, remote=True),
     cold("cold take 100, all columns", "lineitem", 100, 0.6, remote=True),
     takes("warm take 100, all columns", "lineitem", 100, 0.75, remote=True),
     takes("warm take 100, all columns", "events", 100, 0.55, remote=True),
     takes("warm take 100, all columns", "embeddings", 100, 0.55, remote=True),
     scans("scan all", "lineitem", 0.7, remote=True),
+    scans(
+        "filter 1 %, 3 columns",
+        "lineitem",
+        None,
+        remote=True,
+        condition=VORTEX_PERCENT,
+        columns=THREE,
+        filter=PERCENT,
+    ),
     crowds(64, 1 / 3, remote=True),
     crowds(256, 1 / 3, remote=True),
 ]

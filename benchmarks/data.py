@@ -12,6 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import vortex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,17 @@ def table(name: str, scale: float) -> Path:
         lance.write_dataset(
             MAKERS[name](scale), str(partial), max_rows_per_file=ROWS_PER_FILE, mode="overwrite"
         )
+        partial.rename(path)
+    return path
+
+
+def vortex_file(name: str, scale: float) -> Path:
+    """The same table as a Vortex file, written from the Lance one where it is not there yet."""
+    path = FOLDER / f"{name}-{scale:g}.vortex"
+    if not path.exists():
+        source = lance.dataset(str(table(name, scale)))
+        partial = path.with_suffix(".partial")
+        vortex.io.write(source.scanner().to_reader(), str(partial))
         partial.rename(path)
     return path
 

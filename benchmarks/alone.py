@@ -1,0 +1,130 @@
+"""What a process of its own needs: the time to import a library, the peak of its memory.
+
+python -m benchmarks.alone SIDE WORK PATH   prints JSON: seconds and megabytes.
+
+Nothing but the library in question is imported, so this module imports none at its top.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIDES: Final = {"alance": "alance", "pylance": "lance", "vortex": "vortex"}
+TAKE: Final = 10_000
+
+# What is run: work, table (none: only the import).
+WORKS: Final = [
+    ("import", None),
+    ("scan", "lineitem"),
+    ("scan", "events"),
+    ("scan", "embeddings"),
+    ("take", "lineitem"),
+]
+NAMES: Final = {
+    "import": "import of the package",
+    "scan": "scan all, batch by batch",
+    "take": "take 10 000, all columns",
+}
+
+
+def run_alance(work: str, path: str) -> None:
+    """With alance."""
+    import asyncio
+
+    import alance
+
+    async def main() -> None:
+        dataset = await alance.dataset(path)
+        if work == "take":
+            await dataset.take(_rows(await dataset.count_rows()))
+            return
+        async for batch in dataset.to_batches():
+            batch.num_rows  # noqa: B018  # dropped at once
+
+    asyncio.run(main())
+
+
+def run_pylance(work: str, path: str) -> None:
+    """With pylance."""
+    import lance
+
+    dataset = lance.dataset(path)
+    if work == "take":
+        dataset.take(_rows(dataset.count_rows()))
+        return
+    for _ in dataset.scanner().to_batches():
+        pass
+
+
+def run_vortex(work: str, path: str) -> None:
+    """With Vortex."""
+    import pyarrow as pa
+    import vortex
+
+    file = vortex.open(path)
+    if work == "take":
+        found = pa.array(sorted(set(_rows(len(file)))), pa.uint64())
+        file.to_arrow(indices=vortex.array(found)).read_all()
+        return
+    for _ in file.to_arrow():
+        pass
+
+
+RUNS: Final[dict[str, Callable[[str, str], None]]] = {
+    "alance": run_alance,
+    "pylance": run_pylance,
+    "vortex": run_vortex,
+}
+
+
+def _rows(count: int) -> list[int]:
+    return random.Random(TAKE).choices(range(count), k=TAKE)
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process held: of it alone, not of the one that started it."""
+    status = Path("/proc/self/status").read_text()
+    (line,) = (one for one in status.splitlines() if one.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def measure_alone(side: str, work: str, path: str, rounds: int) -> dict[str, float]:
+    """Medians over processes of their own."""
+    found: list[dict[str, float]] = []
+    for _ in range(rounds):
+        command = [sys.executable, "-m", "benchmarks.alone", side, work, path]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found.append(json.loads(done.stdout))
+    return {
+        "ms": statistics.median(one["seconds"] for one in found) * 1e3,
+        "megabytes": statistics.median(one["megabytes"] for one in found),
+    }
+
+
+def main() -> None:
+    """The command."""
+    side, work, path = sys.argv[1:]
+    begun = time.perf_counter()
+    importlib.import_module(SIDES[side])
+    if work != "import":
+        RUNS[side](work, path)
+    found: dict[str, Any] = {
+        "seconds": time.perf_counter() - begun,
+        "megabytes": peak_megabytes(),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The plot of the report: ratios of wall times to pylance, with their targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib import pyplot as plt  # after the choice of what draws
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from benchmarks.report import ratio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INK, SOFT, GRID = "#1d2126", "#5d6670", "#dfe2e6"
+MET, OPEN, NONE, OTHER = "#2a7f62", "#c8553d", "#3b6ea5", "#98a2ae"
+# Texts stay texts: a third of the size, and they can be searched.
+STYLE: Final = {
+    "svg.hashsalt": "alance",
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+}
+TICKS: Final = [0.05, 0.1, 0.2, 0.33, 0.5, 1, 2, 3, 5, 10, 20]
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Write a row for each case, local ones first: alance, Vortex, target, on a log scale."""
+    cases = sorted(results["cases"], key=lambda one: one["remote"])
+    mpl.rcParams.update(STYLE)
+    figure, axes = plt.subplots(figsize=(9.6, 1.5 + 0.27 * len(cases)))
+    values = [1.0]
+    for y, case in enumerate(cases):
+        target, ours = case["target"], ratio(case)
+        colour = NONE if target is None else MET if ours <= target else OPEN
+        axes.plot([1, ours], [y, y], color=colour, linewidth=2.2, alpha=0.45, zorder=2)
+        axes.plot(ours, y, "o", color=colour, markersize=7, zorder=4)
+        values.append(ours)
+        if target is not None:
+            axes.plot(target, y, "|", color=INK, markersize=12, markeredgewidth=1.8, zorder=5)
+            values.append(target)
+        if "vortex" in case["sides"]:
+            theirs = ratio(case, "vortex")
+            axes.plot(theirs, y, "D", color=OTHER, fillstyle="none", markersize=5, zorder=3)
+            values.append(theirs)
+        axes.text(1.015, y, f"{ours:.2f}", transform=axes.get_yaxis_transform(), va="center",
+                  color=colour, fontweight="bold")  # fmt: skip
+    axes.axvline(1, color=SOFT, linewidth=1, zorder=1)
+    local = sum(not case["remote"] for case in cases)
+    if 0 < local < len(cases):
+        axes.axhline(local - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(cases)), [_label(case) for case in cases])
+    axes.set_ylim(len(cases) - 0.4, -0.6)
+    axes.set_xscale("log")
+    axes.set_xlim(min(values) * 0.85, max(values) * 1.15)
+    axes.xaxis.set_major_locator(FixedLocator(TICKS))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, colors=INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_xlabel("wall time over that of pylance: left of 1 is faster", color=SOFT)
+    axes.set_title("alance beside pylance, ratio of medians", loc="left", fontsize=12,
+                   fontweight="bold", pad=28)  # fmt: skip
+    axes.legend(handles=_legend(), loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=5,
+                frameon=False, columnspacing=1.4, handletextpad=0.4)  # fmt: skip
+    figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
+    plt.close(figure)
+
+
+def _label(case: dict[str, Any]) -> str:
+    return f"{'lab' if case['remote'] else 'local'}  {case['table']}: {case['name']}"
+
+
+def _legend() -> list[Line2D]:
+    def mark(colour: str, marker: str, label: str, **more: Any) -> Line2D:
+        return Line2D([], [], color=colour, marker=marker, linestyle="none", label=label, **more)
+
+    return [
+        mark(MET, "o", "alance, target met"),
+        mark(OPEN, "o", "target not met"),
+        mark(NONE, "o", "no target"),
+        mark(INK, "|", "target", markersize=10, markeredgewidth=1.8),
+        mark(OTHER, "D", "Vortex", fillstyle="none"),
+    ]

@@ -1,0 +1,106 @@
+"""The report: results as JSON, tables as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HOW: Final = """# Benchmarks
+
+![Ratios of wall times](ratios.svg)
+
+Made by `make bench` (`python -m benchmarks`), which writes this page, `ratios.svg` and
+`results.json` anew. The tables are written by pylance once and kept in `build/bench`; Vortex reads
+a file of its own with the same rows.
+
+- A number is the median of {rounds} rounds, after one that is not counted. In each round all sides
+  run in turn, in an order that changes from round to round: the machine is shared, so the ratio of
+  two sides is worth more than either time.
+- **ratio** is the wall time of alance over that of pylance, less is better; **target** is what is
+  aimed at, none where none was set. In brackets: processor time of the process, all threads.
+- Vortex gives the same Arrow types as the others (its own views of strings would be cheaper). It
+  takes rows that ascend; they are put into the order asked for. On the lab its cache of segments
+  is off, as it would hold the data.
+- The lab is `alance.testing.lab` on the same machine, with {latency} ms to the first byte and no
+  limit of bandwidth. Requests, **rounds** (waves of requests, each sent after all before had
+  ended) and megabytes are what it counted in the last round, of alance / pylance / Vortex.
+- Memory and import times are those of processes of their own, medians of {alone}.
+
+{about}
+"""
+
+
+def report(results: dict[str, Any]) -> str:
+    """The page."""
+    about = (
+        f"alance {results['alance']}, pylance {results['pylance']}, Vortex {results['vortex']}, "
+        f"Python {results['python']}, {results['processors']} processors, "
+        f"scale {results['scale']:g}, {results['date']}."
+    )
+    parts = [
+        HOW.format(
+            rounds=results["rounds"],
+            latency=results["latency_ms"],
+            alone=results["alone_rounds"],
+            about=about,
+        )
+    ]
+    for remote, title in ((False, "Local files"), (True, "On the lab, as from an object store")):
+        cases = [one for one in results["cases"] if one["remote"] is remote]
+        if cases:
+            parts.append("\n".join([f"## {title}\n", *_table(cases, remote=remote), ""]))
+    if results["alone"]:
+        parts.append("\n".join(["## Memory and import\n", *_alone(results["alone"]), ""]))
+    return "\n".join(parts)
+
+
+def line(case: dict[str, Any]) -> str:
+    """A row of the tables of cases."""
+    sides = case["sides"]
+    cells = [case["table"], case["name"], *map(_time, (sides["alance"], sides["pylance"]))]
+    cells += [_time(sides.get("vortex")), f"{ratio(case):.2f}", _number(case["target"], 2)]
+    if case["remote"]:
+        three = [sides["alance"], sides["pylance"], sides.get("vortex")]
+        cells += [
+            " / ".join("-" if one is None else f"{one[what]:{form}}" for one in three)
+            for what, form in (("requests", ",d"), ("rounds", "d"), ("megabytes", ".1f"))
+        ]
+    return f"| {' | '.join(cells)} |"
+
+
+def ratio(case: dict[str, Any], side: str = "alance") -> float:
+    """The wall time of a side over that of pylance."""
+    return float(case["sides"][side]["ms"] / case["sides"]["pylance"]["ms"])
+
+
+def _table(cases: Iterable[dict[str, Any]], *, remote: bool) -> list[str]:
+    names = ["table", "work", "alance ms (cpu)", "pylance ms (cpu)", "Vortex ms (cpu)"]
+    names += ["ratio", "target"]
+    names += ["requests", "rounds", "MB"] if remote else []
+    marks = ["---", "---", *["---:"] * (len(names) - 2)]
+    return [f"| {' | '.join(names)} |", f"|{'|'.join(marks)}|", *map(line, cases)]
+
+
+def _alone(works: Iterable[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| table | work | alance peak MB | pylance peak MB | Vortex peak MB "
+        "| alance ms | pylance ms | Vortex ms |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one in works:
+        sides = [one["sides"][name] for name in ("alance", "pylance", "vortex")]
+        cells = [one["table"] or "", one["name"]]
+        cells += [f"{side['megabytes']:.0f}" for side in sides]
+        cells += [f"{side['ms']:.0f}" for side in sides]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _time(side: dict[str, Any] | None) -> str:
+    return "-" if side is None else f"{side['ms']:,.1f} ({side['cpu_ms']:,.0f})"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
