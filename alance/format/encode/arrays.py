@@ -81,8 +81,7 @@ def _descend(
     if owns_column(field):
         found[field.id] = _leaf(field, array, path, outer, num_rows)
         return
-    own = validity_of(array)
-    nulls, valid = _nulls(own, outer)
+    nulls, valid = _nulls(field, array, outer)
     if pa.types.is_struct(array.type):
         _need(field, array, field.logical_type == "struct")
         layer = Items(nulls, is_nullable=field.nullable)
@@ -113,7 +112,7 @@ def _leaf(
         array = as_type(array, pa.large_string(), field.name)
     else:
         array = as_type(array, field.arrow_type, field.name)
-    nulls, valid = _nulls(validity_of(array), outer)
+    nulls, valid = _nulls(field, array, outer)
     values: Block
     if array.type == EMPTY_STRUCT:
         # Only its layer can say that there is nothing: all slots are null on the page.
@@ -132,10 +131,17 @@ def _leaf(
     return PageValues(layers, rep, definition, values, rows)
 
 
-def _nulls(own: Mask | None, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
+def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | None, Mask | None]:
     """Slots that are null here or further out, and those that are not; None, None: all are not."""
+    own = validity_of(array)
     if own is None and outer is None:
         return None, None
+    if (
+        own is not None
+        and not field.nullable
+        and not (own if outer is None else own | ~outer).all()
+    ):
+        raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
     valid = own if outer is None else outer if own is None else own & outer
     assert valid is not None
     return (~valid, valid) if not valid.all() else (None, None)

@@ -21,7 +21,7 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.layouts.arrays import is_variable
+from alance.format.layouts.arrays import bitmap, is_variable
 from alance.format.numbers import as_mask, to_arrow
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
     Raises:
         InvalidInputError: it does not fit.
     """
-    array = storage_of(array)
-    if array.type == arrow:
+    array = _without_extensions(array)
+    if _is_same(array.type, arrow):
         return _without_null_items(array) if pa.types.is_dictionary(arrow) else array
     try:
         if pa.types.is_dictionary(array.type):
@@ -58,6 +58,30 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
         raise InvalidInputError(
             f"field {where!r}: {array.type} where {arrow} is expected: {error}"
         ) from error
+
+
+def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values are stored alike, whatever items are called or dictionaries are sorted by."""
+    if pa.types.is_dictionary(one) and pa.types.is_dictionary(other):
+        return bool(one.index_type == other.index_type and one.value_type == other.value_type)
+    if pa.types.is_fixed_size_list(one) and pa.types.is_fixed_size_list(other):
+        return one.list_size == other.list_size and _is_same(one.value_type, other.value_type)
+    return bool(one == other)
+
+
+def _without_extensions(array: pa.Array) -> pa.Array:
+    """The array, and the items of fixed-size lists, of storage types."""
+    array = storage_of(array)
+    if not pa.types.is_fixed_size_list(array.type):
+        return array
+    dimension = array.type.list_size
+    items = array.values.slice(array.offset * dimension, len(array) * dimension)
+    plain = _without_extensions(items)
+    if plain is items:
+        return array
+    valid = validity_of(array)
+    arrow = pa.list_(plain.type, dimension)
+    return pa.Array.from_buffers(arrow, len(array), [bitmap(valid)], children=[plain])
 
 
 def validity_of(array: pa.Array) -> Mask | None:
@@ -83,7 +107,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     if pa.types.is_dictionary(arrow):
         items = array.dictionary
         bits = arrow.index_type.bit_width
-        indices = FixedWidth(bits, len(array), _fixed_bytes(array.indices, bits))
+        indices = _indices(_fixed_bytes(array.indices, bits), bits, len(items), valid, where)
         return DictionaryBlock(indices, block_of(items, None, where))
     if pa.types.is_struct(arrow):
         return _struct(array, valid, where)
@@ -96,6 +120,19 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     except ValueError:
         raise UnsupportedError(f"field {where!r}: no page holds values of {arrow}") from None
     return FixedWidth(bits, len(array), _fixed_bytes(array, bits))
+
+
+def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: str) -> FixedWidth:
+    """Indices that are all inside the dictionary: those of nulls may be anything in Arrow."""
+    raw = data.view(f"<u{bits // 8}")
+    if len(raw) and int(raw.max()) >= num_items:
+        if valid is not None:
+            raw = np.where(valid, raw, 0).astype(raw.dtype)
+        if int(raw.max()) >= max(num_items, 1):
+            raise InvalidInputError(
+                f"field {where!r}: dictionary index {raw.max()}, there are {num_items} values"
+            )
+    return FixedWidth(bits, len(raw), raw.view(np.uint8))
 
 
 def bits_of(content: Bytes, start: int, count: int) -> Bytes:

@@ -236,3 +236,35 @@ def test_children_in_another_order() -> None:
     pages = leaf_values(field, pa.array([{"b": "x", "a": 1}]))
     found = assemble(field, {key: [page] for key, page in pages.items()}, 1)
     assert found.to_pylist() == [{"a": 1, "b": "x"}]
+
+
+def test_indices_of_nulls_may_be_anything() -> None:
+    indices = pa.Array.from_buffers(
+        pa.int8(), 3, [pa.py_buffer(b"\x05"), pa.py_buffer(bytes([1, 200, 0]))]
+    )
+    array = pa.DictionaryArray.from_arrays(indices, ["x", "y"], safe=False)
+    (page,) = leaf_values(field_of(array), array).values()
+    assert page.values.indices.data.tolist() == [1, 0, 0]
+    bad = pa.DictionaryArray.from_arrays(pa.array([7], pa.int8()), ["x"], safe=False)
+    with pytest.raises(InvalidInputError, match="index 7"):
+        leaf_values(field_of(bad), bad)
+
+
+def test_nulls_where_the_schema_has_none() -> None:
+    arrow = pa.struct([pa.field("x", pa.int32(), nullable=False)])
+    field = Schema.from_arrow(pa.schema([pa.field("c", arrow)])).fields[0]
+    child = pa.array([1, None], pa.int32())
+    under_null = pa.StructArray.from_arrays([child], ["x"], mask=pa.array([False, True]))
+    leaf_values(field, under_null)
+    with pytest.raises(InvalidInputError, match="'x': nulls"):
+        leaf_values(field, pa.StructArray.from_arrays([child], ["x"]))
+
+
+def test_extension_types_inside_vectors() -> None:
+    values = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16] * 6, pa.binary(16)))
+    array = pa.FixedSizeListArray.from_arrays(values, 2)
+    field = Schema.from_arrow(pa.schema([pa.field("c", pa.list_(pa.binary(16), 2))])).fields[0]
+    for part in (array, array.slice(1)):
+        (page,) = leaf_values(field, part).values()
+        found = assemble(field, {0: [page]}, len(part))
+        assert found.to_pylist() == [[b"0" * 16] * 2] * len(part)
