@@ -6,6 +6,7 @@ here. The same bucket with other options is another store with a root of its own
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -25,7 +26,6 @@ from alance.io.store import translate
 from alance.io.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from alance.io.profile import StoreProfile
@@ -44,6 +44,11 @@ CLIENT: Final = {
     "read_timeout": "5s",  # between two reads of a body; the rest is asked for again
     "timeout": "30s",  # of a request with its body
 }
+# Writes: a part is tried again by obstore alone, and a slow line may take a minute for it. The
+# time limit of reads would count the sending of a body as silence.
+WRITE_RETRIES: Final = 6
+WRITE_RETRY_S: Final = 180.0
+WRITING_CLIENT: Final = CLIENT | {"read_timeout": "120s", "timeout": "120s"}
 
 
 class StoreRegistry:
@@ -181,7 +186,13 @@ def _make(address: Address, options: StoreOptions) -> Store:
             f"{address.root}: the storage options ({', '.join(options.keys) or 'none'}) or the "
             f"environment do not make a store: {_reason(error, options)}"
         ) from None
-    return RemoteStore(address.root, objects, suited, retries)
+    return RemoteStore(
+        address.root,
+        objects,
+        suited,
+        retries,
+        lambda: _objects(address, options, _cheaper(objects))[0],
+    )
 
 
 def _reason(error: Exception, options: StoreOptions) -> str:
@@ -192,13 +203,17 @@ def _reason(error: Exception, options: StoreOptions) -> str:
     return reason
 
 
-def _objects(address: Address, options: StoreOptions) -> tuple[ObjectStore, StoreProfile]:
-    config: Config = dict(options.config)
-    client: Config = {**CLIENT, **dict(options.client)}
+def _objects(
+    address: Address, options: StoreOptions, for_writes: Config | None = None
+) -> tuple[ObjectStore, StoreProfile]:
+    writes = for_writes is not None
+    config: Config = {**(for_writes or {}), **dict(options.config)}
+    client: Config = {**(WRITING_CLIENT if writes else CLIENT), **dict(options.client)}
     if options.headers:
         client["default_headers"] = dict(options.headers)
-    inner = INNER_RETRIES if options.max_retries is None else options.max_retries
-    limit = INNER_RETRY_S if options.retry_timeout_s is None else options.retry_timeout_s
+    usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)
+    inner = usual if options.max_retries is None else options.max_retries
+    limit = usual_s if options.retry_timeout_s is None else options.retry_timeout_s
     given = {
         "client_options": client,
         "retry_config": {
@@ -225,3 +240,22 @@ def _objects(address: Address, options: StoreOptions) -> tuple[ObjectStore, Stor
     if url.startswith("http://"):
         client.setdefault("allow_http", "true")
     return obstore_stores.HTTPStore.from_url(url, **given), profile.HTTP  # type: ignore[arg-type]
+
+
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+def _cheaper(objects: ObjectStore) -> Config:
+    """Options for writes to S3 without a SHA-256 of each body, two thirds of the work of sending.
+
+    TLS protects the body on its way, so it need not be signed. AWS itself also compares a
+    checksum, which not every other server knows.
+    """
+    if not isinstance(objects, obstore_stores.S3Store):
+        return {}
+    config = objects.config
+    given = [config.get("endpoint_url_s3"), config.get("endpoint")]
+    endpoint = str(next(filter(None, [*given, *map(os.environ.get, _ENDPOINTS)]), ""))
+    if not endpoint or endpoint.rstrip("/").endswith(".amazonaws.com"):
+        return {"unsigned_payload": "true", "checksum_algorithm": "crc64nvme"}
+    return {"unsigned_payload": "true"} if endpoint.startswith("https://") else {}

@@ -8,7 +8,7 @@ costs 65 to 135 us whatever it carries, so small ranges cross in groups of ten.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import obstore
@@ -46,7 +46,7 @@ class RemoteStore:
         objects: the store object; its own retries come first.
         profile: what suits the kind of store.
         retries: on top of the store object's.
-        uploads: a store object for whatever is written and not conditional; None: the same.
+        uploads: makes the store object for writes without a condition; None: the same one.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class RemoteStore:
         objects: ObjectStore,
         profile: StoreProfile,
         retries: Retries | None = None,
-        uploads: ObjectStore | None = None,
+        uploads: Callable[[], ObjectStore] | None = None,
     ) -> None:
         self.root = root
         self.profile = profile
         self._objects = objects
-        self._uploads = objects if uploads is None else uploads
+        self._uploads = cache(uploads or (lambda: objects))
         self._retries = Retries() if retries is None else retries
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class RemoteStore:
                 await upload.finish()
             return
 
-        objects = self._objects if if_absent else self._uploads
+        objects = self._objects if if_absent else self._uploads()
         mode: PutMode = "create" if if_absent else "overwrite"
 
         def attempt() -> asyncio.Future[obstore.PutResult]:
@@ -221,7 +221,7 @@ class RemoteStore:
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> RemoteUpload:
         """Begin an object."""
-        return RemoteUpload(self, self._uploads, path, size_hint)
+        return RemoteUpload(self, self._uploads(), path, size_hint)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; those missing are no error."""

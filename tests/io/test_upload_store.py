@@ -1,0 +1,64 @@
+"""The store object that writes go through: which servers are spared a signature of each body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from alance.io.registry import StoreRegistry
+from alance.io.remote import RemoteStore
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+KEYS = {"access_key_id": "a", "secret_access_key": "b", "region": "us-east-1"}
+CHEAP = {"unsigned_payload": "true"}
+CHECKED = CHEAP | {"checksum_algorithm": "crc64nvme"}
+
+
+def writer(options: dict[str, str]) -> S3Store:
+    store, _ = StoreRegistry().open("s3://bucket/table", storage_options=KEYS | options)
+    assert isinstance(store, RemoteStore)
+    objects: S3Store = store.open_upload("a")._objects  # type: ignore[assignment]
+    assert objects is not store.objects
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, CHECKED),
+        ({"endpoint": "https://s3.eu-west-1.amazonaws.com/"}, CHECKED),
+        ({"endpoint": "https://minio.example"}, CHEAP),
+        ({"aws_endpoint_url_s3": "https://minio.example"}, CHEAP),
+        ({"endpoint": "http://127.0.0.1:9000", "allow_http": "true"}, {}),
+        ({"checksum_algorithm": "sha256", "unsigned_payload": "false"}, None),
+    ],
+)
+def test_bodies_are_signed_where_nothing_else_protects_them(
+    options: dict[str, str], expected: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    config = writer(options).config
+    found = {key: config[key] for key in config if key in CHECKED}
+    if expected is None:  # what the caller says stands
+        expected = options
+    assert found == expected
+
+
+def test_the_environment_may_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    assert "unsigned_payload" not in writer({}).config
+
+
+def test_the_sending_of_a_body_is_not_taken_for_silence() -> None:
+    assert writer({}).client_options == {
+        "connect_timeout": "3s",
+        "read_timeout": "120s",
+        "timeout": "120s",
+    }
+    assert writer({"read_timeout": "7s"}).client_options["read_timeout"] == "7s"
+    assert writer({}).retry_config["max_retries"] == 6
+    assert writer({"client_max_retries": "1"}).retry_config["max_retries"] == 1
