@@ -73,6 +73,7 @@ struct Counts {
 void count(const Finder& finder, const Sample& sample, int share, Counts& counts) {
   const uint8_t* const data = sample.bytes.data();
   const uint8_t* const end = data + sample.bytes.size();
+  const Finder::View view = finder.view();
   int64_t at = 0;
   for (size_t i = 0; i < sample.ends.size(); ++i) {
     const int64_t stop = sample.ends[i];
@@ -83,9 +84,8 @@ void count(const Finder& finder, const Sample& sample, int share, Counts& counts
     uint32_t before = 2 * PLAIN;
     while (at < stop) {
       const int64_t left = stop - at;
-      const uint64_t word = word_at(data + at, left, end);
-      const Finder::Found found =
-          left >= 8 ? finder.find(word) : finder.find(word, static_cast<uint32_t>(left));
+      const uint64_t word = word_of(data + at, left, end);
+      const Finder::Found found = view.find(word, left);
       const uint32_t byte = static_cast<uint32_t>(word & 255);
       const bool escaped = found.code == ESCAPE;
       const uint32_t code = escaped ? byte : PLAIN + found.code;
@@ -202,31 +202,62 @@ nb::tuple learn_fsst(In<Offset> offsets, Bytes data, int64_t most) {
   return nb::make_tuple(symbols.numpy(), lengths.numpy(), plain, encoded);
 }
 
-// The codes of a string; `end` is that of all strings.
-inline uint8_t* encode(const Finder& finder, const uint8_t* at, const uint8_t* stop,
-                       const uint8_t* end, uint8_t* out) {
-  while (stop - at >= 8) {
-    const uint64_t word = load<uint64_t>(at);
-    const Finder::Found found = finder.find(word);
+// Neighbouring strings on their way to codes. Finding one code waits for the one before, so
+// several lanes go side by side; everything is local, or stores to bytes would reload it.
+template <typename Offset>
+struct Lane {
+  const uint8_t* at;
+  const uint8_t* stop;  // of the string under way
+  uint8_t* out;
+  uint8_t* begin;  // of the codes of this lane
+  int64_t i, last;  // the string under way, and the end of this lane's strings
+
+  bool runs() const { return i < last; }
+
+  // Goes to the next string that has bytes left.
+  void advance(const Offset* offset, const uint8_t* data, Offset* ends) {
+    while (at == stop && i < last) {
+      ends[i + 1] = static_cast<Offset>(out - begin);
+      if (++i < last) stop = data + offset[i + 1];
+    }
+  }
+
+  void step(const Finder::View& view, uint64_t word) {
+    const Finder::Found found = view.find(word, stop - at);
     out[0] = static_cast<uint8_t>(found.code);
     out[1] = static_cast<uint8_t>(word);
     out += 1 + (found.code == ESCAPE);
     at += found.length;
   }
-  if (at < stop) {
-    uint32_t left = static_cast<uint32_t>(stop - at);
-    uint64_t word = word_at(at, left, end);
+};
+
+// Both lanes until one has come to its end, or to strings behind `safe`.
+template <typename Offset>
+void run_both(Lane<Offset>& first, Lane<Offset>& second, const Finder& finder,
+              const Offset* offset, const uint8_t* data, const uint8_t* safe, Offset* ends) {
+  const Finder::View view = finder.view();
+  Lane<Offset> a = first, b = second;
+  while (a.runs() && b.runs() && a.stop <= safe && b.stop <= safe) {
     while (true) {
-      const Finder::Found found = finder.find(word, left);
-      out[0] = static_cast<uint8_t>(found.code);
-      out[1] = static_cast<uint8_t>(word);
-      out += 1 + (found.code == ESCAPE);
-      left -= found.length;
-      if (left == 0) break;
-      word >>= 8 * found.length;
+      a.step(view, word_of(a.at, a.stop - a.at));
+      b.step(view, word_of(b.at, b.stop - b.at));
+      if (a.at == a.stop || b.at == b.stop) break;
     }
+    a.advance(offset, data, ends);
+    b.advance(offset, data, ends);
   }
-  return out;
+  first = a;
+  second = b;
+}
+
+template <typename Offset>
+void run_one(Lane<Offset>& lane, const Finder& finder, const Offset* offset, const uint8_t* data,
+             const uint8_t* end, Offset* ends) {
+  const Finder::View view = finder.view();
+  while (lane.runs()) {
+    lane.step(view, word_of(lane.at, lane.stop - lane.at, end));
+    lane.advance(offset, data, ends);
+  }
 }
 
 // Strings by a table. Gives the offsets of the codes and the codes, with bytes of no use behind.
@@ -252,13 +283,24 @@ nb::tuple encode_fsst(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Byte
       throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
     Owned<Offset> ends(num + 1);
     Owned<uint8_t> codes(most, 8);
-    const uint8_t* const end = data.data() + offset[num];
-    uint8_t* out = codes.data();
+    const uint8_t* const bytes = data.data();
+    const uint8_t* const end = bytes + data.size();
     ends[0] = 0;
-    for (int64_t i = 0; i < num; ++i) {
-      out = encode(*finder, data.data() + offset[i], data.data() + offset[i + 1], end, out);
-      ends[i + 1] = static_cast<Offset>(out - codes.data());
-    }
+    auto lane_of = [&](int64_t first, int64_t last) {
+      uint8_t* const out = codes.data() + 2 * (int64_t{offset[first]} - int64_t{offset[0]});
+      const uint8_t* const at = bytes + offset[first];
+      Lane<Offset> lane{at, first < last ? bytes + offset[first + 1] : at, out, out, first, last};
+      lane.advance(offset, bytes, ends.data());
+      return lane;
+    };
+    Lane<Offset> first = lane_of(0, num / 2), second = lane_of(num / 2, num);
+    const uint8_t* const safe = data.size() < MAX_SYMBOL ? bytes : end - MAX_SYMBOL;
+    run_both(first, second, *finder, offset, bytes, safe, ends.data());
+    run_one(first, *finder, offset, bytes, end, ends.data());
+    run_one(second, *finder, offset, bytes, end, ends.data());
+    const int64_t before = first.out - first.begin, size = second.out - second.begin;
+    if (size) std::memmove(first.out, second.begin, static_cast<size_t>(size));
+    for (int64_t i = num / 2; i < num; ++i) ends[i + 1] = static_cast<Offset>(ends[i + 1] + before);
     return std::make_pair(std::move(ends), std::move(codes));
   };
   auto strings = run();

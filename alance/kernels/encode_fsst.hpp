@@ -31,23 +31,48 @@ struct Symbol {
 };
 
 class Finder {
+  struct Slot {
+    uint64_t bytes = 1, mask = 0;  // never found
+    uint64_t entry = 0;
+  };
+
  public:
   // What a position begins with: `code` is that of a symbol, or ESCAPE and one byte.
   struct Found {
-    uint32_t code, length;
+    uint32_t code;
+    int64_t length;
   };
 
-  Finder() : slots_(1 << HASH_BITS), pairs_(1 << 16), bytes_(256) { clear(); }
+  // The tables alone, for loops: a copy of it stays in registers.
+  struct View {
+    const Slot* slots;
+    const uint16_t* entries;
+
+    // By the next `left` (1 or more) bytes of a string, zeros behind them. Without branches: a
+    // text gives no hint which of them would be taken.
+    Found find(uint64_t word, int64_t left) const {
+      const Slot& slot = slots[hash(word)];
+      const uint64_t entry = entries[(word & 0xFFFF) | static_cast<uint64_t>(left == 1) << 16];
+      const uint64_t length = slot.entry >> 8;
+      const uint64_t miss = ((word & slot.mask) ^ slot.bytes) |
+                            (static_cast<uint64_t>(left - static_cast<int64_t>(length)) >> 63);
+      const uint64_t hit = -static_cast<uint64_t>(miss == 0);  // all ones, or none
+      const uint64_t both = entry ^ ((entry ^ slot.entry) & hit);
+      return {static_cast<uint32_t>(both & 255), static_cast<int64_t>(both >> 8)};
+    }
+  };
+
+  Finder() : slots_(1 << HASH_BITS), entries_((1 << 16) + 256) { clear(); }
 
   void clear() {
     num_ = 0;
     for (Slot& slot : slots_) slot = {};
-    for (uint32_t pair = 0; pair < pairs_.size(); ++pair) pairs_[pair] = NONE;
-    for (uint32_t byte = 0; byte < 256; ++byte) bytes_[byte] = NONE;
+    for (uint16_t& entry : entries_) entry = NONE;
   }
 
   int size() const { return num_; }
   const Symbol& operator[](uint32_t code) const { return symbols_[code]; }
+  View view() const { return {slots_.data(), entries_.data()}; }
 
   // Gives the symbol the next code; false if its place is taken.
   bool add(const Symbol& symbol) {
@@ -55,46 +80,24 @@ class Finder {
     const uint16_t entry = static_cast<uint16_t>(num_ | symbol.length << 8);
     if (symbol.length >= 3) {
       Slot& slot = slots_[hash(symbol.bytes)];
-      if (slot.length) return false;
-      slot = {symbol.bytes, Symbol::mask(symbol.length), static_cast<uint32_t>(num_),
-              static_cast<uint32_t>(symbol.length)};
+      if (slot.entry) return false;
+      slot = {symbol.bytes, Symbol::mask(symbol.length), entry};
     } else if (symbol.length == 2) {
-      if (pairs_[symbol.bytes] >> 8 == 2) return false;
-      pairs_[symbol.bytes] = entry;
+      if (entries_[symbol.bytes] >> 8 == 2) return false;
+      entries_[symbol.bytes] = entry;
     } else {
-      const uint32_t byte = static_cast<uint32_t>(symbol.bytes);
-      if (bytes_[byte] != NONE) return false;
-      bytes_[byte] = entry;
+      if (entries_[BYTES + symbol.bytes] != NONE) return false;
+      entries_[BYTES + symbol.bytes] = entry;
       for (uint32_t next = 0; next < 256; ++next)
-        if (pairs_[byte | next << 8] >> 8 != 2) pairs_[byte | next << 8] = entry;
+        if (entries_[symbol.bytes | next << 8] >> 8 != 2) entries_[symbol.bytes | next << 8] = entry;
     }
     symbols_[num_++] = symbol;
     return true;
   }
 
-  // By the next eight bytes, all of the same string.
-  Found find(uint64_t word) const {
-    const Slot& slot = slots_[hash(word)];
-    const uint32_t entry = pairs_[word & 0xFFFF];
-    const bool hit = (word & slot.mask) == slot.bytes;
-    return {hit ? slot.code : entry & 255, hit ? slot.length : entry >> 8};
-  }
-
-  // By fewer: zeros stand behind the `left` (1 to 7) bytes.
-  Found find(uint64_t word, uint32_t left) const {
-    const Slot& slot = slots_[hash(word)];
-    const uint32_t entry = left > 1 ? pairs_[word & 0xFFFF] : bytes_[word & 0xFF];
-    const bool hit = (word & slot.mask) == slot.bytes && slot.length <= left;
-    return {hit ? slot.code : entry & 255, hit ? slot.length : entry >> 8};
-  }
-
  private:
   static constexpr uint16_t NONE = ESCAPE | 1 << 8;
-
-  struct Slot {
-    uint64_t bytes = 1, mask = 0;  // never found
-    uint32_t code = 0, length = 0;
-  };
+  static constexpr size_t BYTES = 1 << 16;  // where the entries of last bytes stand
 
   static uint32_t hash(uint64_t word) {
     return static_cast<uint32_t>(word & 0xFFFFFF) * 2654435761u >> (32 - HASH_BITS);
@@ -103,17 +106,19 @@ class Finder {
   Symbol symbols_[MAX_SYMBOLS];
   int num_ = 0;
   std::vector<Slot> slots_;
-  std::vector<uint16_t> pairs_;  // code and length << 8
-  std::vector<uint16_t> bytes_;
+  std::vector<uint16_t> entries_;  // code and length << 8, by two bytes; then by a last byte
 };
 
-// The first `left` bytes at `at`, zeros behind them; none behind `end` is read.
-inline uint64_t word_at(const uint8_t* at, int64_t left, const uint8_t* end) {
-  if (left >= 8) return load<uint64_t>(at);
+// The first `left` bytes at `at`, zeros behind them; eight can be read.
+inline uint64_t word_of(const uint8_t* at, int64_t left) {
+  return load<uint64_t>(at) & Symbol::mask(static_cast<int>(std::min<int64_t>(left, MAX_SYMBOL)));
+}
+
+// The same; none behind `end` is read.
+inline uint64_t word_of(const uint8_t* at, int64_t left, const uint8_t* end) {
+  if (end - at >= MAX_SYMBOL) return word_of(at, left);
   uint64_t word = 0;
-  if (end - at >= 8)
-    return load<uint64_t>(at) & Symbol::mask(static_cast<int>(left));
-  std::memcpy(&word, at, static_cast<size_t>(left));
+  std::memcpy(&word, at, static_cast<size_t>(std::min<int64_t>(left, MAX_SYMBOL)));
   return word;
 }
 
