@@ -44,10 +44,7 @@ def merge(draft: Draft, change: Merge) -> None:
     draft.replace(existing)
     changed = {}
     for made in draft.message.fragments:
-        old, files = _paths(before[made.id]), _paths(made)
-        changed[made.id] = frozenset(
-            one for one in old.keys() | files.keys() if old.get(one) != files.get(one)
-        )
+        changed[made.id] = moved_fields(before[made.id], made)
         if draft.stable and changed[made.id]:
             mark_updated(made, draft.version)
     draft.indices = prune(draft.indices, changed, draft.message.fields)
@@ -76,6 +73,12 @@ def _split(
         else:
             new.append(one)
     return list(existing.values()), new
+
+
+def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) -> frozenset[int]:
+    """The fields of a fragment that are in another file than before, or in one at all."""
+    old, new = _paths(before), _paths(now)
+    return frozenset(one for one in old.keys() | new.keys() if old.get(one) != new.get(one))
 
 
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:

@@ -1,56 +1,123 @@
 """Whether a transaction gets along with one that was committed before it, and what it becomes.
 
+`docs/commits.md` has the matrix with its rules in words.
+
 Source: table format specification, "Conflict matrix" and "Rebasing Delete and Update".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CommitConflictError
+from alance.format.table import conflict_rules as rules
+from alance.format.table.apply_columns import moved_fields
+from alance.format.table.apply_indices import prune
+from alance.format.table.conflict_case import Case, replaced_fields, updated
+from alance.format.table.conflict_config import same_configuration
+from alance.format.table.conflict_merge import check_merge, merge, to_merge
+from alance.format.table.operations import Delete, Merge, Update
+from alance.format.table.operations_meta import CreateIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
-    from alance.format.table.deletions import DeletionVector
+    from alance.format.table.conflict_case import Rows
+    from alance.format.table.deletions import DeletionVector, NewDeletionFile
     from alance.format.table.manifest import Manifest
+    from alance.format.table.operations import Operation
     from alance.format.table.transaction import Transaction
 
-    Rows = Mapping[int, npt.NDArray[np.int64]]
+COLUMNS: Final = (
+    *("Append", "Delete", "Update", "Overwrite", "CreateIndex", "Rewrite", "Merge", "Project"),
+    *("Restore", "ReserveFragments", "UpdateConfig", "DataReplacement", "DataOverlay"),
+    *("UpdateMemWalState", "UpdateBases"),
+)
+# A row: ours. A column: theirs, in the order above. C: they get along; R: to be run again;
+# X: ruled out; numbers: the rules below, all of them.
+MATRIX: Final[Mapping[str, str]] = {
+    "Append": "C C C X C C 1 1 X C C C C X C",
+    "Delete": "C 2 2 X C 3 R C X C C 3 C X C",
+    "Update": "4 2 2,5 X C 3 R 1 X C C 3 3 7 C",
+    "Overwrite": "C C C 8 C C C C C C 8 C C X C",
+    "CreateIndex": "C C C X 10 11 9 9 X C C 12 C 13 C",
+    "Rewrite": "C 3 3 X 11 3 R C X C C 3 3 C C",
+    "Merge": "R R R X C R R X X C 14 R R X C",
+    "Project": "15 C 15 X C C R R X C C 15 15 X C",
+    "Restore": "C C C C C C C C C C 16 C C X C",
+    "ReserveFragments": "C C C X C C C C X C C C C C C",
+    "UpdateConfig": "C C C 17 C C 14 C 16 C 18 C C C C",
+    "DataReplacement": "C 19 20 X 12 3 R 21 X C C 22 C X C",
+    "DataOverlay": "C 23 3 X C 3 R 1 X C C C C X C",
+    "UpdateMemWalState": "X X 7 X 7 C X X X C C X X 7 C",
+    "UpdateBases": "C C C C C C C C C C C C C C 25",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class NewDeletionFile:
-    """A deletion file that must be written before the manifest.
+def _schema_kept(case: Case) -> CommitConflictError | None:
+    """9: an index on a field that is no longer there."""
+    assert isinstance(case.ours, CreateIndex)
+    known = {one.id for one in case.newer.message.fields}
+    for one in case.ours.new_indices:
+        if gone := sorted(set(one.fields) - known):
+            return case.conflict(f"fields {gone} of index {one.name!r} were dropped")
+    return None
 
-    Attributes:
-        name: inside `_deletions/` of the table's own root.
-    """
 
-    name: str
-    content: bytes
+RULES: Final[Mapping[str, Callable[[Case], CommitConflictError | None]]] = {
+    "C": lambda _: None,
+    "R": lambda case: case.retry("they cannot both be based on one version"),
+    "X": lambda case: case.conflict("the newer version rules it out"),
+    "1": rules.nulls_of_theirs,
+    "2": check_merge,
+    "3": rules.same_fragments,
+    "4": rules.inserted_keys,
+    "5": rules.both_insert_keys,
+    "7": rules.same_shards,
+    "8": rules.overwrites,
+    "9": _schema_kept,
+    "10": rules.same_indices,
+    "11": rules.index_of_rewritten,
+    "12": rules.index_of_replaced,
+    "13": rules.index_of_log,
+    "14": rules.schema_metadata,
+    "15": rules.nulls_of_ours,
+    "16": rules.restored_schema,
+    "17": rules.config_of_overwritten,
+    "18": same_configuration,
+    "19": rules.replaced_in_removed,
+    "20": rules.replaced_in_updated,
+    "21": rules.replaced_or_dropped,
+    "22": rules.both_replace,
+    "23": rules.overlaid_removed,
+    "25": rules.same_bases,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """Our transaction on top of a newer version, and the files that it names anew."""
+    """Our transaction on top of a newer version, and the deletion files that it names anew."""
 
     transaction: Transaction
     deletion_files: tuple[NewDeletionFile, ...] = ()
 
 
 def fragments_to_merge(
-    ours: Transaction, theirs: Transaction, *, newer: Manifest, deleted: Rows | None
+    ours: Transaction,
+    theirs: Transaction | None,
+    *,
+    base: Manifest,
+    newer: Manifest,
+    deleted: Rows | None,
 ) -> tuple[int, ...]:
-    """The fragments of which `rebase` needs the deletion vectors of the newer version.
+    """The fragments of which `rebase` needs the deletion vectors as of `newer`; sorted.
 
-    Args:
-        newer: the version that `theirs` made.
-        deleted: as for `rebase`.
+    Args: as of `rebase`.
     """
-    raise NotImplementedError
+    if theirs is None:
+        return ()
+    return to_merge(_case(ours, theirs, base, newer, deleted, {}))
 
 
 def rebase(
@@ -67,12 +134,65 @@ def rebase(
     Args:
         theirs: the transaction that made `newer`, the version after `base`; None: it has none.
         deleted: of Delete and Update: the rows that ours deletes or moves, for each fragment;
-            physical offsets, sorted. None: not known; then two that touch the same fragment must
-            not both be committed.
+            physical offsets, sorted; without those that were deleted before. None: not known;
+            then two that touch the same fragment must not both be committed.
         vectors: the deletion vectors, as of `newer`, of `fragments_to_merge`.
 
     Raises:
         RetryableConflictError: run the operation again on the newer version.
         CommitConflictError: the newer version rules ours out.
+        InvalidInputError: a deletion vector that is needed was not given.
     """
-    raise NotImplementedError
+    if theirs is None:
+        raise CommitConflictError(
+            f"{ours.operation} from version {ours.read_version}: version {newer.version} does not "
+            f"tell what it changed"
+        )
+    case = _case(ours, theirs, base, newer, deleted, vectors or {})
+    for rule in cell(ours.operation, theirs.operation):
+        if found := RULES[rule](case):
+            raise found
+    if isinstance(case.ours, Delete | Update):
+        change, files = merge(case)
+        moved = ours.with_change(change, read_version=newer.version)
+        return Rebased(moved, tuple(files))
+    if isinstance(case.ours, CreateIndex):
+        return Rebased(ours.with_change(_pruned(case, case.ours)))
+    return Rebased(ours)
+
+
+def cell(ours: str, theirs: str) -> Sequence[str]:
+    """The rules for two operations, by their names."""
+    if theirs == "Clone" and ours in MATRIX:
+        return ("C",)
+    if ours not in MATRIX or theirs not in COLUMNS:
+        return ("X",)
+    return MATRIX[ours].split()[COLUMNS.index(theirs)].split(",")
+
+
+def _case(
+    ours: Transaction,
+    theirs: Transaction,
+    base: Manifest,
+    newer: Manifest,
+    deleted: Rows | None,
+    vectors: Mapping[int, DeletionVector],
+) -> Case:
+    return Case(ours, theirs, ours.change, theirs.change, base, newer, deleted, vectors)
+
+
+def _pruned(case: Case, ours: CreateIndex) -> Operation:
+    """Our new indices without the fragments whose indexed values changed meanwhile."""
+    changed: dict[int, frozenset[int]] = {}
+    if isinstance(case.theirs, Update):
+        fields = replaced_fields(case.theirs)
+        changed = {one.id: fields for one in updated(case.theirs)}
+    elif isinstance(case.theirs, Merge):
+        before = {one.id: one.message for one in case.base.fragments}
+        for one in case.newer.fragments:
+            if one.id in before:
+                changed[one.id] = moved_fields(before[one.id], one.message)
+    if not any(changed.values()):
+        return ours
+    kept = prune(ours.new_indices, changed, case.base.message.fields)
+    return replace(ours, new_indices=tuple(kept))

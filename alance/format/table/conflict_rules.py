@@ -1,0 +1,287 @@
+"""The rules of the conflict matrix that look into both operations; numbers as in `docs/commits.md`.
+
+A rule gives the error, or None where the two get along.
+
+Source: table format specification, "Conflict matrix".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.format.table.apply_indices import MEM_WAL, SYSTEM, covered, related
+from alance.format.table.conflict_case import (
+    fields_of,
+    keeps_nulls,
+    removed,
+    replaced_fields,
+    touched,
+)
+from alance.format.table.operations import (
+    Append,
+    DataReplacement,
+    Merge,
+    Overwrite,
+    Rewrite,
+    Update,
+)
+from alance.format.table.operations_meta import (
+    CreateIndex,
+    UpdateBases,
+    UpdateConfig,
+    UpdateMemWalState,
+)
+
+if TYPE_CHECKING:
+    from alance.errors import CommitConflictError
+    from alance.format.proto import transaction_pb2
+    from alance.format.table.conflict_case import Case
+
+    Found = CommitConflictError | None
+
+
+def nulls_of_theirs(case: Case) -> Found:
+    """1: rows are written while the schema changes."""
+    if not keeps_nulls(case.theirs):
+        return case.retry("it may have forbidden nulls")
+    if isinstance(case.ours, Append) and isinstance(case.theirs, Merge):
+        now = {one.id for one in case.newer.message.fields}
+        gone = {one.id for one in case.base.message.fields} - now
+        if lost := sorted(gone & fields_of(case.ours.fragments)):
+            return case.retry(f"fields {lost} have got new ids")
+    return None
+
+
+def same_fragments(case: Case) -> Found:
+    """3: two that cannot both change a fragment."""
+    return case.retry(f"both change fragments {case.shared}") if case.shared else None
+
+
+def inserted_keys(case: Case) -> Found:
+    """4: rows may have the keys that ours inserts."""
+    if isinstance(case.ours, Update) and case.ours.inserted_rows is not None:
+        return case.retry("it added rows, of which some may have the keys that ours inserts")
+    return None
+
+
+def both_insert_keys(case: Case) -> Found:
+    """5: both insert rows with keys."""
+    ours, theirs = case.ours, case.theirs
+    assert isinstance(ours, Update)
+    assert isinstance(theirs, Update)
+    if ours.inserted_rows is None:
+        return None
+    if theirs.inserted_rows is None:
+        return inserted_keys(case)
+    if may_share_keys(ours.inserted_rows, theirs.inserted_rows):
+        return case.retry("both may insert rows of the same key")
+    return None
+
+
+def may_share_keys(
+    ours: transaction_pb2.Transaction.KeyExistenceFilter,
+    theirs: transaction_pb2.Transaction.KeyExistenceFilter,
+) -> bool:
+    """Whether two filters may have a key in common, or cannot be compared."""
+    kind = ours.WhichOneof("data")
+    if list(ours.field_ids) != list(theirs.field_ids) or kind != theirs.WhichOneof("data"):
+        return True
+    if kind == "exact":
+        return not set(ours.exact.hashes).isdisjoint(theirs.exact.hashes)
+    if kind is None:
+        return True
+    one, two = ours.bloom, theirs.bloom
+    if (one.num_bits, one.number_of_items, one.probability) != (
+        two.num_bits,
+        two.number_of_items,
+        two.probability,
+    ) or len(one.bitmap) != len(two.bitmap):
+        return True
+    return bool(int.from_bytes(one.bitmap, "little") & int.from_bytes(two.bitmap, "little"))
+
+
+def same_shards(case: Case) -> Found:
+    """7: progress of the same shard of a write-ahead log."""
+    if isinstance(case.theirs, CreateIndex):
+        names = {one.name for one in (*case.theirs.new_indices, *case.theirs.removed_indices)}
+        return case.retry(f"it changed index {MEM_WAL!r}") if MEM_WAL in names else None
+    ours, theirs = _shards(case.ours), _shards(case.theirs)
+    for shard in ours.keys() & theirs.keys():
+        if theirs[shard] >= ours[shard]:
+            return case.conflict(f"shard {shard.hex()} is at generation {theirs[shard]} already")
+        return case.retry(f"both are of shard {shard.hex()}")
+    return None
+
+
+def _shards(change: object) -> dict[bytes, int]:
+    assert isinstance(change, Update | UpdateMemWalState)
+    return {one.shard.uuid: one.generation for one in change.compacted_sstables}
+
+
+def overwrites(case: Case) -> Found:
+    """8: what an Overwrite says of the configuration."""
+    assert isinstance(case.ours, Overwrite)
+    keys = set(case.ours.config_upsert_values)
+    if isinstance(case.theirs, UpdateConfig):
+        if shared := _shares_config(case.theirs, keys):
+            return case.conflict(f"both set configuration keys {shared}")
+        return None
+    assert isinstance(case.theirs, Overwrite)
+    if shared := sorted(keys & case.theirs.config_upsert_values.keys()):
+        return case.conflict(f"both set configuration keys {shared}")
+    return case.retry("both replace all rows")
+
+
+def _shares_config(change: UpdateConfig, keys: set[str]) -> list[str]:
+    if change.config.replace:
+        return sorted(keys)
+    return sorted(keys & change.config.updates.keys())
+
+
+def same_indices(case: Case) -> Found:
+    """10: two changes of the index section."""
+    ours, theirs = case.ours, case.theirs
+    assert isinstance(ours, CreateIndex)
+    assert isinstance(theirs, CreateIndex)
+    new, their_new = ({one.name for one in side.new_indices} for side in (ours, theirs))
+    gone, their_gone = ({one.name for one in side.removed_indices} for side in (ours, theirs))
+    if names := sorted(new & their_new | new & their_gone | gone & their_new):
+        return case.retry(f"both change indices {names}")
+    if names := sorted((new | gone) & (their_new | their_gone) & set(SYSTEM)):
+        return case.retry(f"both change indices {names}")
+    uuids = {one.uuid.uuid for one in ours.removed_indices}
+    shared = [one.name for one in theirs.removed_indices if one.uuid.uuid in uuids]
+    if shared and (new or their_new):
+        return case.retry(f"both replace segments of indices {shared}")
+    return None
+
+
+def index_of_rewritten(case: Case) -> Found:
+    """11: an index has addresses of rows that were moved."""
+    both = (case.ours, case.theirs)
+    index = next(one for one in both if isinstance(one, CreateIndex))
+    moved = removed(next(one for one in both if isinstance(one, Rewrite)))
+    for one in index.new_indices:
+        known = covered(one)
+        if known is None:
+            return case.retry(f"which fragments index {one.name!r} covers is not known")
+        if shared := sorted(known & moved):
+            return case.retry(f"index {one.name!r} covers the rewritten fragments {shared}")
+    return None
+
+
+def index_of_replaced(case: Case) -> Found:
+    """12: values of an indexed field were replaced."""
+    both = (case.ours, case.theirs)
+    index = next(one for one in both if isinstance(one, CreateIndex))
+    replacement = next(one for one in both if isinstance(one, DataReplacement))
+    fields = related(case.base.message.fields, replaced_fields(replacement))
+    for one in index.new_indices:
+        if shared := sorted(fields & set(one.fields)):
+            return case.retry(f"fields {shared} of index {one.name!r} have new values")
+    return None
+
+
+def index_of_log(case: Case) -> Found:
+    """13: the write-ahead log moved on."""
+    assert isinstance(case.ours, CreateIndex)
+    if all(one.name == MEM_WAL for one in case.ours.new_indices):
+        return None
+    return case.conflict("the write-ahead log moved on")
+
+
+def schema_metadata(case: Case) -> Found:
+    """14: metadata of a schema that is replaced."""
+    if changes_schema(next(one for one in (case.ours, case.theirs) if is_config(one))):
+        return case.retry("one changes metadata of the schema that the other replaces")
+    return None
+
+
+def is_config(change: object) -> bool:
+    """Whether an operation is `UpdateConfig`."""
+    return isinstance(change, UpdateConfig)
+
+
+def changes_schema(change: object) -> bool:
+    """Whether an `UpdateConfig` changes metadata of the schema or of fields."""
+    assert isinstance(change, UpdateConfig)
+    return change.of_schema is not None or bool(change.of_fields)
+
+
+def nulls_of_ours(case: Case) -> Found:
+    """15, ours changes the schema while rows are written."""
+    return None if keeps_nulls(case.ours) else case.retry("ours may forbid nulls")
+
+
+def replaced_or_dropped(case: Case) -> Found:
+    """15 and 21: values of a field were to be replaced while the schema changed."""
+    gone = replaced_fields(case.ours) - {one.id for one in case.newer.message.fields}
+    if gone:
+        return case.conflict(f"fields {sorted(gone)} were dropped")
+    return None if keeps_nulls(case.theirs) else case.retry("it may have forbidden nulls")
+
+
+def restored_schema(case: Case) -> Found:
+    """16: metadata of a schema that is restored."""
+    if changes_schema(next(one for one in (case.ours, case.theirs) if is_config(one))):
+        return case.conflict("one changes metadata of the schema that the other restores")
+    return None
+
+
+def config_of_overwritten(case: Case) -> Found:
+    """17: configuration of a table that was overwritten."""
+    assert isinstance(case.ours, UpdateConfig)
+    assert isinstance(case.theirs, Overwrite)
+    if changes_schema(case.ours):
+        return case.conflict("the schema whose metadata changes was replaced")
+    if shared := _shares_config(case.ours, set(case.theirs.config_upsert_values)):
+        return case.conflict(f"both set configuration keys {shared}")
+    return None
+
+
+def same_bases(case: Case) -> Found:
+    """25: two base paths of one id, name or path."""
+    assert isinstance(case.ours, UpdateBases)
+    assert isinstance(case.theirs, UpdateBases)
+    for one in case.ours.new_bases:
+        for two in case.theirs.new_bases:
+            same_name = bool(one.name) and one.name == two.name
+            if (one.id and one.id == two.id) or same_name or one.path == two.path:
+                return case.conflict(f"both add base path {one.path!r} (name {one.name!r})")
+    return None
+
+
+def replaced_in_removed(case: Case) -> Found:
+    """19: values of a fragment that was removed."""
+    if gone := sorted(touched(case.ours) & removed(case.theirs)):
+        return case.conflict(f"fragments {gone} were removed")
+    return None
+
+
+def replaced_in_updated(case: Case) -> Found:
+    """20: values of a fragment that was updated."""
+    theirs = case.theirs
+    assert isinstance(theirs, Update)
+    if found := replaced_in_removed(case):
+        return found
+    if not case.shared:
+        return None
+    if theirs.new_fragments:
+        return case.retry(f"rows were moved out of fragments {case.shared}")
+    fields = replaced_fields(case.ours) & replaced_fields(theirs)
+    return case.retry(f"both replace fields {sorted(fields)}") if fields else None
+
+
+def both_replace(case: Case) -> Found:
+    """22: both replace values of a fragment."""
+    fields = replaced_fields(case.ours) & replaced_fields(case.theirs)
+    if case.shared and fields:
+        return case.retry(f"both replace fields {sorted(fields)} of fragments {case.shared}")
+    return None
+
+
+def overlaid_removed(case: Case) -> Found:
+    """23: overlays of a fragment that was removed."""
+    if gone := sorted(touched(case.ours) & removed(case.theirs)):
+        return case.retry(f"fragments {gone} were removed")
+    return None
