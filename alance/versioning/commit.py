@@ -30,7 +30,7 @@ from alance.errors import (
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io.tasks import all_of
-from alance.versioning.manifest_store import Created, ManifestStore, transaction_uuid_of
+from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_made_by, makers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -209,7 +209,7 @@ class _Run:
         if newest is None:
             return ()
         first = await self._manifests.version(1)
-        if first is not None and transaction_uuid_of(first) == self._transaction.uuid:
+        if first is not None and is_made_by(first, self._transaction.uuid):
             return (first,)
         raise AlreadyExistsError(
             f"dataset {self._table.uri!r}: exists already, its latest version is {newest.version}"
@@ -218,8 +218,14 @@ class _Run:
     async def _rebase(self, newer: Sequence[Manifest]) -> Manifest | None:
         """Come to stand on the last of the newer versions; gives the one that is ours already."""
         for manifest in newer:
-            if transaction_uuid_of(manifest) == self._transaction.uuid:
+            makers = makers_of(manifest)
+            if self._transaction.uuid in makers:
                 return manifest
+            if not makers.isdisjoint(self._transaction.properties.get(MERGED, "").split()):
+                raise RetryableConflictError(
+                    f"dataset {self._table.uri!r}: version {manifest.version} has a part of "
+                    f"transaction {self._transaction.uuid} already"
+                )
         for manifest in newer:
             assert self._base is not None
             rebased = await self._rules.rebase(self._transaction, manifest, self._base)

@@ -27,8 +27,8 @@ from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
     gone,
+    is_made_by,
     manifest_at,
-    transaction_uuid_of,
 )
 from alance.versioning.settle import Settled, put_settled
 
@@ -163,7 +163,7 @@ class ExternalManifests:
             if entry.path == staged.path:
                 return Settled.OURS
             found = await self._manifest_of(entry)
-            is_ours = found is not None and transaction_uuid_of(found) == transaction_uuid
+            is_ours = found is not None and is_made_by(found, transaction_uuid)
             return Settled.OURS if is_ours else Settled.THEIRS
 
         settled = await put_settled(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.errors import AlreadyExistsError, CorruptFileError, NotFoundError
+from alance.errors import CorruptFileError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -56,7 +56,7 @@ async def read_tagged(
     if kept is not None and e_tag is not None and kept.covers(location):
         try:
             content = await engine.scheduler.read_all(location, e_tag=e_tag, reason="manifest")
-        except (AlreadyExistsError, NotFoundError):
+        except NotFoundError:
             pass
         else:
             return content, True

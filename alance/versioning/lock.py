@@ -20,9 +20,9 @@ from alance.errors import CommitConflictError, InvalidInputError, NotFoundError,
 from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
+    is_made_by,
     manifest_at,
     settle_manifest,
-    transaction_uuid_of,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class LockedManifests:
                     )
         except CommitConflictError:
             return Created(is_ours=False)
-        return Created(found is not None and transaction_uuid_of(found) == transaction_uuid, found)
+        return Created(found is not None and is_made_by(found, transaction_uuid), found)
 
 
 @asynccontextmanager

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 AT_ONCE: Final = 64  # manifests read at once
+MERGED: Final = "alance.merged"  # property of a transaction: the uuids of those it consists of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,20 @@ def transaction_uuid_of(manifest: Manifest) -> str | None:
         return str(manifest.transaction.uuid)
     name: str = manifest.message.transaction_file
     return name.removesuffix(".txn").partition("-")[2] or None
+
+
+def is_made_by(manifest: Manifest, transaction_uuid: str) -> bool:
+    """Whether a transaction made a version, alone or merged with others."""
+    return transaction_uuid in makers_of(manifest)
+
+
+def makers_of(manifest: Manifest) -> set[str]:
+    """The uuids of the transactions that made a version: one, and those merged into it."""
+    made_by = transaction_uuid_of(manifest)
+    makers = set() if made_by is None else {made_by}
+    if manifest.transaction is not None:
+        makers.update(manifest.transaction.transaction_properties.get(MERGED, "").split())
+    return makers
 
 
 class ConditionalManifests:
@@ -205,7 +220,7 @@ async def settle_manifest(
     async def whose() -> Settled:
         nonlocal found
         found = await manifest_at(engine, store.root + path)
-        is_ours = found is not None and transaction_uuid_of(found) == transaction_uuid
+        is_ours = found is not None and is_made_by(found, transaction_uuid)
         return Settled.OURS if is_ours else Settled.THEIRS
 
     settled = await put_settled(

@@ -1,0 +1,202 @@
+"""Appends that are committed together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from alance.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    InvalidInputError,
+    RetryableConflictError,
+)
+from alance.format.table.transaction import Transaction
+from alance.testing.append_rules import AppendRules, append
+from alance.versioning.commit_queue import CommitQueue
+from tests.versioning.conftest import Committer, remote_uri
+
+if TYPE_CHECKING:
+    from alance.format.table.manifest import Manifest
+    from alance.testing.lab import Lab
+
+
+class Queue(CommitQueue):
+    """A queue over a committer; counts its commits, and fails as it is told."""
+
+    def __init__(self, committer: Committer, **more: Any) -> None:
+        self.commits = 0
+        self.failures: list[Exception] = []
+        self.late: list[Exception] = []
+
+        async def commit(transaction: Transaction, base: Manifest) -> Manifest:
+            self.commits += 1
+            if self.failures:
+                raise self.failures.pop()
+            made = await committer.run(base, transaction)
+            if self.late:
+                raise self.late.pop()
+            return made
+
+        super().__init__(commit, committer.store(), AppendRules(), **more)
+
+    async def add(self, base: Manifest, *paths: str) -> Manifest:
+        return await self.append(append(base.version, paths), base)
+
+
+async def test_those_that_wait_share_a_version(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    names = [f"n{number}" for number in range(20)]
+    made = await asyncio.gather(*(queue.add(first, name) for name in names))
+    assert {one.version for one in made} == {2}
+    assert await committer.paths() == names
+    assert queue.commits == 1
+    assert (await queue.add(first, "later")).version == 3
+    await queue.aclose()
+
+
+async def test_a_version_holds_so_many_at_most(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer, max_group=3, max_waiting=5)
+    names = [f"n{number}" for number in range(8)]
+    made = await asyncio.gather(*(queue.add(first, name) for name in names))
+    assert max(one.version for one in made) == 4
+    assert sorted(await committer.paths()) == names
+
+
+async def test_what_others_commit_comes_between(committer: Committer) -> None:
+    base = first = await committer.create()
+    queue = Queue(committer)
+    for number in range(20):
+        adds = [queue.add(base if odd else first, f"q{number}-{odd}") for odd in range(2)]
+        made, alone, _ = await asyncio.gather(
+            adds[0], committer.commit(base, f"c{number}"), adds[1]
+        )
+        base = max(made, alone, key=lambda one: one.version)
+    paths = await committer.paths()
+    assert len(paths) == len(set(paths)) == 60
+
+
+async def test_appends_that_note_different_things_are_not_merged(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+
+    async def add(path: str, note: str) -> Manifest:
+        message = append(first.version, [path]).message
+        message.transaction_properties["note"] = note
+        return await queue.append(Transaction.from_protobuf(message), first)
+
+    made = await asyncio.gather(add("a", "x"), add("b", "y"), add("c", "x"))
+    assert [one.version for one in made] == [2, 3, 2]
+    noted = made[0].transaction
+    assert noted is not None
+    assert noted.transaction_properties["note"] == "x"
+
+
+async def test_one_that_conflicts_does_not_fail_the_others(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    await queue.add(first, "a")
+    made = await asyncio.gather(
+        queue.add(first, "b"), queue.add(first, "!c"), queue.add(first, "d"), return_exceptions=True
+    )
+    assert isinstance(made[1], CommitConflictError)
+    assert await committer.paths() == ["a", "b", "d"]
+
+
+async def test_what_fails_fails_for_all_of_the_version(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    queue.failures = [CommitConflictError("no")]
+    made = await asyncio.gather(*(queue.add(first, name) for name in "ab"), return_exceptions=True)
+    assert [type(one) for one in made] == [CommitConflictError] * 2
+    assert made[0] is not made[1]
+    queue.failures = [RetryableConflictError("again")] * 2
+    assert (await queue.add(first, "c")).version == 2
+    queue.failures = [RetryableConflictError("again")] * 3
+    with pytest.raises(RetryableConflictError):
+        await queue.add(first, "d")
+    assert await committer.paths() == ["c"]
+
+
+@pytest.mark.parametrize("by_queue", [True, False])
+async def test_what_is_not_known_can_be_given_again(
+    committer: Committer, *, by_queue: bool
+) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    queue.late = [CommitStateUnknownError("who knows")]
+    transactions = [append(1, [name]) for name in "abc"]
+    made = await asyncio.gather(
+        *(queue.append(one, first) for one in transactions), return_exceptions=True
+    )
+    assert [type(one) for one in made] == [CommitStateUnknownError] * 3
+    if by_queue:
+        again = [queue.append(one, first) for one in transactions[:2]]
+        later = queue.add(first, "d")
+        made = await asyncio.gather(*again, later)
+        assert [one.version for one in made] == [2, 2, 3]
+    else:
+        assert (await committer.run(first, transactions[1])).version == 2
+    assert (await committer.paths())[:3] == ["a", "b", "c"]
+    assert (await committer.latest()).version == 2 + by_queue
+
+
+async def test_a_late_version_is_seen_as_a_part(committer: Committer) -> None:
+    first = await committer.create()
+    transactions = [append(1, [name]) for name in "ab"]
+    together = append(1, ["a", "b"]).message
+    together.transaction_properties["alance.merged"] = " ".join(one.uuid for one in transactions)
+    queue = Queue(committer)
+    whole = queue._manifests.versions_after
+    calls = 0
+
+    async def versions_after(base: int) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            return await whole(base)
+        await committer.run(first, Transaction.from_protobuf(together))
+        return ()
+
+    queue._manifests.versions_after = versions_after  # type: ignore[method-assign]
+    made = await asyncio.gather(queue.append(transactions[0], first), queue.add(first, "c"))
+    assert [one.version for one in made] == [2, 3]
+    assert await committer.paths() == ["a", "b", "c"]
+
+
+async def test_who_is_cancelled_in_time_is_not_committed(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    tasks = [asyncio.create_task(queue.add(first, name)) for name in "abc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    made = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(made[1], asyncio.CancelledError)
+    assert await committer.paths() == ["a", "c"]
+
+
+async def test_only_appends_are_queued(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    message = append(1, []).message
+    message.delete.SetInParent()
+    for wrong in (Transaction.from_protobuf(message), append(7, ["a"])):
+        with pytest.raises(InvalidInputError, match="expected an Append from version 1"):
+            await queue.append(wrong, first)
+
+
+async def test_requests_of_a_queue(lab: Lab) -> None:
+    uri, options = remote_uri(lab, "s3")
+    committer = Committer.of(uri, storage_options=options)
+    first = await committer.create()
+    queue = Queue(committer)
+    base = await queue.add(first, "a")
+    with lab.recording() as seen:
+        await asyncio.gather(*(queue.add(base, f"n{number}") for number in range(30)))
+    assert [one["op"] for one in seen.records].count("PUT") == 2
+    assert seen.summary()["requests"] == 3
+    await committer.aclose()
