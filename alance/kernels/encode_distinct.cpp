@@ -21,48 +21,55 @@ inline uint64_t mixed(uint64_t hash, uint64_t word) {
   return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
 }
 
+// A key stands for a value: of two equal values it is the same. Where it is exact, also only of
+// these; else the values are compared.
+
 // Fixed-width values of 8 or 16 bytes.
 template <int Width>
 struct Fixed {
   const uint8_t* data;
 
-  uint32_t hash(int64_t i) const {
-    uint64_t hash = 0;
-    for (int at = 0; at < Width; at += 8) hash = mixed(hash, load<uint64_t>(data + i * Width + at));
-    return static_cast<uint32_t>(hash);
+  uint64_t key(int64_t i) const {
+    const uint64_t low = load<uint64_t>(data + i * Width);
+    return Width == 8 ? low : mixed(mixed(0, low), load<uint64_t>(data + i * Width + Width - 8));
   }
-  bool equal(int64_t i, int64_t j) const {
-    return std::memcmp(data + i * Width, data + j * Width, Width) == 0;
+  bool equal(uint64_t, int64_t i, int64_t j) const {
+    return Width == 8 || std::memcmp(data + i * Width, data + j * Width, Width) == 0;
   }
   int64_t size(int64_t) const { return Width; }
 };
 
 template <typename Offset>
 struct Strings {
+  static constexpr int64_t EXACT = 7;  // bytes of a string that fit a key with their number
+
   const Offset* offset;
   const uint8_t* data;
+  int64_t num_bytes;  // that can be read
 
   int64_t size(int64_t i) const { return int64_t{offset[i + 1]} - int64_t{offset[i]}; }
-  uint32_t hash(int64_t i) const {
-    const uint8_t* at = data + offset[i];
-    const int64_t length = size(i);
-    uint64_t hash = static_cast<uint64_t>(length);
-    if (length >= 8) {
-      for (int64_t done = 0; done + 8 < length; done += 8)
-        hash = mixed(hash, load<uint64_t>(at + done));
-      hash = mixed(hash, load<uint64_t>(at + length - 8));
-    } else if (length >= 4) {
-      hash = mixed(hash, load<uint32_t>(at) | uint64_t{load<uint32_t>(at + length - 4)} << 32);
-    } else if (length > 0) {
-      hash = mixed(hash, at[0] | at[length / 2] << 8 | at[length - 1] << 16);
+
+  uint64_t key(int64_t i) const {
+    const int64_t start = offset[i], length = size(i);
+    const uint8_t* at = data + start;
+    if (length <= EXACT) {
+      uint64_t word = 0;
+      if (num_bytes - start >= 8)
+        word = load<uint64_t>(at) & ~(~uint64_t{0} << 8 * length);
+      else
+        std::memcpy(&word, at, static_cast<size_t>(length));
+      return word | static_cast<uint64_t>(length) << 56;
     }
-    return static_cast<uint32_t>(hash);
+    uint64_t hash = mixed(static_cast<uint64_t>(length), load<uint64_t>(at + length - 8));
+    for (int64_t done = 0; done + 8 < length; done += 8)
+      hash = mixed(hash, load<uint64_t>(at + done));
+    return hash | uint64_t{1} << 63;  // no exact key has this bit
   }
-  bool equal(int64_t i, int64_t j) const {
+  bool equal(uint64_t key, int64_t i, int64_t j) const {
+    if (!(key >> 63)) return true;
     const int64_t length = size(i);
-    return length == size(j) &&
-           (length == 0 || std::memcmp(data + offset[i], data + offset[j],
-                                       static_cast<size_t>(length)) == 0);
+    return length == size(j) && std::memcmp(data + offset[i], data + offset[j],
+                                            static_cast<size_t>(length)) == 0;
   }
 };
 
@@ -70,7 +77,7 @@ struct Strings {
 template <typename Values>
 class Numbers {
  public:
-  explicit Numbers(const Values& values) : values_(values), slots_(1024) {}
+  explicit Numbers(const Values& values) : values_(values), slots_(1024), shift_(64 - 10) {}
 
   int64_t size() const { return static_cast<int64_t>(firsts_.size()); }
   int64_t num_bytes() const { return num_bytes_; }
@@ -78,33 +85,38 @@ class Numbers {
   const std::vector<int64_t>& firsts() const { return firsts_; }  // where each appears first
 
   uint32_t number(int64_t i) {
-    const uint32_t hash = values_.hash(i);
+    const uint64_t key = values_.key(i);
     const size_t mask = slots_.size() - 1;
-    size_t at = hash & mask;
+    size_t at = place(key);
     while (true) {
       const Slot slot = slots_[at];
       if (slot.number == 0) break;
-      if (slot.hash == hash && values_.equal(i, firsts_[slot.number - 1])) return slot.number - 1;
+      if (slot.key == key && values_.equal(key, i, slot.first)) return slot.number - 1;
       at = (at + 1) & mask;
       ++probes_;
     }
     firsts_.push_back(i);
     num_bytes_ += values_.size(i);
-    slots_[at] = {hash, static_cast<uint32_t>(firsts_.size())};
+    slots_[at] = {key, static_cast<uint32_t>(firsts_.size()), static_cast<uint32_t>(i)};
     if (2 * firsts_.size() > slots_.size()) grow();
     return static_cast<uint32_t>(firsts_.size() - 1);
   }
 
  private:
   struct Slot {
-    uint32_t hash = 0, number = 0;  // from 1 on
+    uint64_t key = 0;
+    uint32_t number = 0;  // from 1 on
+    uint32_t first = 0;   // where the value appears first
   };
 
+  size_t place(uint64_t key) const { return static_cast<size_t>(mixed(key, 0) >> shift_); }
+
   void grow() {
+    shift_ -= 2;
     std::vector<Slot> larger(4 * slots_.size());
     for (const Slot& slot : slots_) {
       if (slot.number == 0) continue;
-      size_t at = slot.hash & (larger.size() - 1);
+      size_t at = place(slot.key);
       while (larger[at].number) {
         at = (at + 1) & (larger.size() - 1);
         ++probes_;
@@ -116,6 +128,7 @@ class Numbers {
 
   Values values_;
   std::vector<Slot> slots_;
+  int shift_;
   std::vector<int64_t> firsts_;
   int64_t num_bytes_ = 0, probes_ = 0;
 };
@@ -143,6 +156,7 @@ template <typename Values>
 Found<Values> number_all(const Values& values, int64_t num, int64_t most, int64_t most_bytes) {
   Found<Values> found{Numbers<Values>(values), Owned<uint32_t>(num), false};
   most = std::min<int64_t>(most, INT32_MAX);
+  if (num > INT64_C(0xFFFFFFFF)) return found;
   if (num > SAMPLED && too_many(values, num, most)) return found;
   Numbers<Values>& numbers = found.numbers;
   for (int64_t i = 0; i < num; ++i) {
@@ -197,7 +211,7 @@ nb::object distinct_strings(In<Offset> offsets, Bytes data, int64_t most, int64_
     for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
     if (!rising || offset[num] > static_cast<int64_t>(data.size()))
       corrupt("strings: offsets decrease or leave the buffer");
-    const Strings<Offset> strings{offset, data.data()};
+    const Strings<Offset> strings{offset, data.data(), static_cast<int64_t>(data.size())};
     auto found = number_all(strings, num, most, most_bytes);
     const bool complete = found.complete;
     Owned<Offset> ends(complete ? found.numbers.size() + 1 : 1);
