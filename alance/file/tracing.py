@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def describe(fragment: OpenFragment) -> None:
     """Tell the traces that are active which bytes are those of the fragment's columns."""
-    if not trace.num_active:
+    if not trace.active:
         return
     names = dict(_names(fragment.schema.fields, ""))
     for one in fragment.leaves:

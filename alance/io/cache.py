@@ -66,7 +66,7 @@ class SearchCache:
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
         found = self._entries.get(key)
-        if trace.num_active:
+        if trace.active:
             trace.look("search cache", found=found is not None)
         if found is None:
             self._misses += 1

@@ -50,7 +50,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         for flight, start, stop in parts:
             if self.recorder is not None:
                 flight.is_traced = True
-            if flight.is_traced or trace.num_active:
+            if flight.is_traced or trace.active:
                 flight.wanted.append((start, stop))
             if flight.buffer is None:
                 self._missing.add(flight)

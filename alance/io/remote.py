@@ -17,13 +17,13 @@ from alance.errors import CorruptFileError, NotFoundError, StoreError, Unsupport
 from alance.io import lifecycle, trace
 from alance.io.futures import Joined, Retried, done, failed
 from alance.io.resilience import Retries
-from alance.io.store import ObjectMeta, check_spans, short_read, translate
+from alance.io.store import ObjectMeta, check_spans, check_tag, short_read, translate
 from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
-    from obstore import GetOptions, PutMode
+    from obstore import PutMode
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
     from alance.io.profile import StoreProfile
@@ -175,12 +175,12 @@ class RemoteStore:
         return tail, size
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole object; if it no longer has a tag that is given, an `AlreadyExistsError`."""
-        options: GetOptions = {} if e_tag is None else {"if_match": e_tag}
+        """The whole object; where a tag is given, only if it still has this one."""
 
         async def attempt() -> memoryview:
-            result = await _watch(obstore.get_async(self._objects, path, options=options))
+            result = await _watch(obstore.get_async(self._objects, path))
             trace.note_first_byte()
+            check_tag(self.root + path, e_tag, result.meta["e_tag"])
             return memoryview(await _watch(result.bytes_async()))
 
         return await self._run(path, attempt)

@@ -132,6 +132,17 @@ def check_spans(where: str, ranges: Sequence[Span]) -> None:
             raise CorruptFileError(f"{where}: bytes {start} to {stop} are no range")
 
 
+def check_tag(where: str, wanted: str | None, found: str | None) -> None:
+    """Check that an object has the entity tag that a listing told; None: any will do.
+
+    Raises:
+        NotFoundError: it has another one.
+    """
+    # Some servers list tags without the quotes.
+    if wanted is not None and wanted.strip('"') != (found or "").strip('"'):
+        raise NotFoundError(f"{where}: it is another object by now")
+
+
 def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
     """The error of a read that met the object's end."""
     start, stop = span

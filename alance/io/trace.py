@@ -37,7 +37,8 @@ R = TypeVar("R", bound="Recorder")
 
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
 _notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
-num_active = 0  # blocks that record now, in any task: what is only for traces asks this first
+# Recorders of the blocks that run now, in any task: what is only for traces asks this first.
+active: Final[set[int]] = set()
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Notes:
             )
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Recorder:
     """The requests of a `with alance.trace()` block, in the order in which they ended."""
 
@@ -159,14 +160,13 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
     Args:
         alone: the block around it does not.
     """
-    global num_active
     recorder.outer = None if alone else _current.get()
     token = _current.set(recorder)
-    num_active += 1
+    active.add(id(recorder))
     try:
         yield recorder
     finally:
-        num_active -= 1
+        active.discard(id(recorder))
         _current.reset(token)
 
 
@@ -245,7 +245,7 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
 
 
 def look(cache: str, *, found: bool, recorder: Recorder | None = None) -> None:
-    """Count a look into a cache; ask `num_active` before, as looks are many."""
+    """Count a look into a cache; ask `active` before, as looks are many."""
     for one in _with_outer([recorder or _current.get()]):
         one.looks[cache, found] += 1
 

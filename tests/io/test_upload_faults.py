@@ -1,0 +1,220 @@
+"""Uploads to a server that fails, in both dialects, at every step and cancelled at every turn."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from alance.errors import AlanceError
+from alance.io import upload, upload_local
+from alance.io.registry import StoreRegistry
+from tests.io.conftest import Place
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
+
+PART = 64 << 10
+CONTENT = np.random.default_rng(8).bytes(PART * 7 + 100)
+DONE_NOT: list[dict[str, Any]] = [
+    {"action": "status", "status": 500},
+    {"action": "status", "status": 503},
+    {"action": "status", "status": 429},
+    {"action": "reset"},
+    {"action": "stall"},
+]
+DONE_AND_LOST: list[dict[str, Any]] = [
+    {"action": "apply_status", "status": 500},
+    {"action": "apply_reset"},
+    {"action": "apply_stall"},
+]
+_numbers = itertools.count(1)
+
+
+def name(rule: dict[str, Any]) -> str:
+    return f"{rule['action']}{rule.get('status', '')}"
+
+
+def open_place(lab: Lab, scheme: str, **options: str) -> Place:
+    given = lab.lance_options() if scheme == "s3" else lab.gcs_options()
+    given |= {"read_timeout": "300ms", **options}
+    uri = f"{scheme}://lab/upload-faults-{next(_numbers)}"
+    place = Place(*StoreRegistry().open(uri, storage_options=given))
+    small: Any = replace(place.store.profile, part_bytes=PART, upload_buffer_bytes=5 * PART)
+    place.store.profile = small
+    return place
+
+
+@pytest.fixture(params=["s3", "gs"])
+def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
+    return open_place(lab, request.param)
+
+
+async def send(place: Place, content: bytes = CONTENT) -> int:
+    view = memoryview(content)
+    async with place.store.open_upload(place.path("a")) as sink:
+        for start in range(0, len(content), PART):
+            await sink.write(view[start : start + PART])
+        return await sink.finish()
+
+
+async def there(place: Place) -> list[int]:
+    return [meta.num_bytes async for meta in place.store.list(place.folder)]
+
+
+@pytest.mark.parametrize("step", ["MPCREATE", "PART", "MPCOMPLETE"])
+@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST], ids=name)
+async def test_each_step_is_survived(
+    lab: Lab, remote: Place, rule: dict[str, Any], step: str
+) -> None:
+    before = lab.stats()["uploads"]
+    lab.config(faults=[{"op": step, "times": 1, **rule}])
+    with lab.recording() as seen:
+        assert await send(remote) == len(CONTENT)
+    assert sum("fault" in one for one in seen.records) == 1
+    assert await remote.store.get(remote.path("a")) == CONTENT
+    # Nobody was told the name of an upload whose beginning was not answered.
+    orphans = int(step == "MPCREATE" and rule in DONE_AND_LOST)
+    assert lab.stats()["uploads"] - before == orphans
+
+
+@pytest.mark.parametrize("skip", range(8))
+@pytest.mark.parametrize("rule", [DONE_NOT[0], *DONE_AND_LOST], ids=name)
+async def test_each_part_is_sent_again(
+    lab: Lab, remote: Place, rule: dict[str, Any], skip: int
+) -> None:
+    before = lab.stats()["uploads"]
+    lab.config(faults=[{"op": "PART", "skip": skip, "times": 2, **rule}])
+    assert await send(remote) == len(CONTENT)
+    assert await remote.store.get(remote.path("a")) == CONTENT
+    assert lab.stats()["uploads"] == before
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+@pytest.mark.parametrize("step", ["MPCREATE", "PART", "MPCOMPLETE", "PUT"])
+@pytest.mark.parametrize("rule", [*DONE_NOT, {"action": "status", "status": 403}], ids=name)
+async def test_what_lasts_is_told_and_nothing_is_left(
+    lab: Lab, scheme: str, rule: dict[str, Any], step: str
+) -> None:
+    place = open_place(lab, scheme, client_max_retries="1", download_retry_count="1")
+    before = lab.stats()["uploads"]
+    lab.config(faults=[{"op": step, **rule}])
+    with pytest.raises(AlanceError):
+        await send(place, CONTENT[:PART] if step == "PUT" else CONTENT)
+    lab.calm()
+    assert await there(place) == []
+    assert lab.stats()["uploads"] == before
+
+
+@pytest.mark.parametrize("skip", [0, 3, 7])
+async def test_a_part_that_fails_for_good_ends_the_upload(
+    lab: Lab, remote: Place, skip: int
+) -> None:
+    before = lab.stats()["uploads"]
+    lab.config(faults=[{"op": "PART", "skip": skip, "action": "status", "status": 400}])
+    with pytest.raises(AlanceError):
+        await send(remote)
+    assert await there(remote) == []
+    assert lab.stats()["uploads"] == before
+
+
+@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST], ids=name)
+async def test_an_abort_is_tried_again(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
+    before = lab.stats()["uploads"]
+    lab.config(faults=[{"op": "MPABORT", "times": 1, **rule}])
+    async with remote.store.open_upload(remote.path("a")) as sink:
+        await sink.write(CONTENT)
+    assert await there(remote) == []
+    assert lab.stats()["uploads"] == before
+
+
+@pytest.mark.parametrize("rule", DONE_AND_LOST, ids=name)
+async def test_every_answer_to_the_end_is_lost(
+    lab: Lab, remote: Place, rule: dict[str, Any]
+) -> None:
+    """The object is looked for, and found."""
+    lab.config(faults=[{"op": "MPCOMPLETE", **rule}])
+    assert await send(remote) == len(CONTENT)
+    assert await there(remote) == [len(CONTENT)]
+
+
+async def test_writing_waits_while_parts_are_under_way(lab: Lab, remote: Place) -> None:
+    lab.config(latency_by_op={"PART": 150})
+    async with remote.store.open_upload(remote.path("a")) as sink:
+        for start in range(0, len(CONTENT), PART):
+            await sink.write(CONTENT[start : start + PART])
+            stats = lab.stats()
+            assert stats["peak"] <= 4  # three parts, and this question
+            assert sink.held_bytes <= 5 * PART
+        assert sink.peak_bytes > 3 * PART
+        await sink.finish()
+    assert sink.held_bytes == 0
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+async def test_cancelled_at_any_moment(lab: Lab, scheme: str) -> None:
+    """After each number of milliseconds until the upload is through."""
+    lab.config(latency_ms=2)
+    before = lab.stats()["uploads"]
+    for count in range(400):
+        place = open_place(lab, scheme)
+        task = asyncio.create_task(send(place))
+        await turns(count)
+        task.cancel()
+        if count % 2:  # a second time, while it is cleaning up
+            await asyncio.sleep(0)
+            task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            assert await there(place) == []
+        else:
+            assert await there(place) == [len(CONTENT)]
+            break
+        assert lab.stats()["uploads"] == before
+    assert 5 < count < 399
+    assert lab.stats()["uploads"] == before
+
+
+async def test_cancelled_while_parts_stall(lab: Lab, remote: Place) -> None:
+    before = lab.stats()["uploads"]
+    for step in ("MPCREATE", "PART", "MPCOMPLETE"):
+        lab.config(faults=[{"op": step, "action": "stall", "times": 1}])
+        task = asyncio.create_task(send(remote))
+        while not lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await there(remote) == []
+        assert lab.stats()["uploads"] == before
+
+
+async def test_local_files_cancelled_at_any_turn(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_local, "JOB_BYTES", PART)
+    monkeypatch.setattr(upload, "SMALL_BYTES", PART // 4)
+    for count in itertools.count():
+        place = Place(*StoreRegistry().open(tmp_path / str(count)))
+        task = asyncio.create_task(send(place))
+        for _ in range(count):
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            assert not any(path.is_file() for path in tmp_path.rglob("*"))
+        else:
+            assert await there(place) == [len(CONTENT)]
+            break
