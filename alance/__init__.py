@@ -6,6 +6,7 @@ async for batch in dataset.to_batches(filter="price > 10"):
     ...
 """
 
+from alance import operations
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AccessError,
@@ -25,12 +26,13 @@ from alance.file_version import FileVersion
 from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ops.blobs import BlobFile
+from alance.ops.data_files import Progress
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.scanner import Scanner
 from alance.session import Session
 from alance.viz.recorder import Recorder, trace
-from alance.writing import write_dataset
+from alance.writing import commit, write_dataset, write_fragments
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ __all__ = [
     "ForkedError",
     "InvalidInputError",
     "NotFoundError",
+    "Progress",
     "Recorder",
     "RetryableConflictError",
     "ScanOptions",
@@ -59,7 +62,10 @@ __all__ = [
     "Tags",
     "UnsupportedError",
     "__version__",
+    "commit",
     "dataset",
+    "operations",
     "trace",
     "write_dataset",
+    "write_fragments",
 ]

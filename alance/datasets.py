@@ -10,6 +10,7 @@ from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.ops.take import take, take_addresses, take_rows
 from alance.scanner import Scanner
+from alance.verbs import Verbs
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from alance.ops.blobs import BlobFile
     from alance.ops.explain import Explanation
     from alance.ops.projection import Columns
-    from alance.ops.snapshot import Snapshot
     from alance.session import Session
     from alance.versioning.load import VersionInfo
 
@@ -71,13 +71,10 @@ async def dataset(
     )
 
 
-class Dataset:
+class Dataset(Verbs):
     """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
 
-    __slots__ = ("_snapshot",)
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"Dataset({self.uri!r}, version={self.version})"
@@ -131,6 +128,11 @@ class Dataset:
     def has_stable_row_ids(self) -> bool:
         """Whether row ids survive updates and compaction."""
         return self._snapshot.manifest.has_stable_row_ids
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What the verb did that gave this dataset, such as `num_deleted_rows`; else empty."""
+        return self._snapshot.summary
 
     @property
     def session(self) -> Session:

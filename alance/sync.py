@@ -134,6 +134,14 @@ def _read_only(name: str, original: property) -> property:
     return property(lambda self: _wrap(_background.run(read(self._inner))), doc=original.__doc__)
 
 
+def _public_members(async_class: type) -> dict[str, Any]:
+    """What a class and those that it is derived from show, by name; bases first."""
+    found: dict[str, Any] = {}
+    for one in reversed(async_class.__mro__[:-1]):
+        found |= {name: member for name, member in vars(one).items() if not name.startswith("_")}
+    return found
+
+
 def _face(async_class: type) -> type:
     """A class with the same public names, each blocking."""
 
@@ -150,9 +158,7 @@ def _face(async_class: type) -> type:
         "__doc__": async_class.__doc__,
         "__module__": __name__,
     }
-    for name, member in vars(async_class).items():
-        if name.startswith("_"):
-            continue
+    for name, member in _public_members(async_class).items():
         if isinstance(member, property):
             members[name] = _read_only(name, member)
         elif isinstance(member, classmethod):
@@ -187,7 +193,11 @@ BlobFile = _face(alance.BlobFile)
 Tags = _face(alance.Tags)
 Branches = _face(alance.Branches)
 
+commit = _blocking(alance.commit, is_method=False)
 dataset = _blocking(alance.dataset, is_method=False)
+write_dataset = _blocking(alance.write_dataset, is_method=False)
+write_fragments = _blocking(alance.write_fragments, is_method=False)
+operations = alance.operations
 trace = alance.trace
 ScanOptions = alance.ScanOptions
 
@@ -200,6 +210,10 @@ __all__ = [
     "ScanOptions",
     "Scanner",
     "Tags",
+    "commit",
     "dataset",
+    "operations",
     "trace",
+    "write_dataset",
+    "write_fragments",
 ]

@@ -4,26 +4,44 @@ Made by `python -m alance.testing.stubs`.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import ScanOptions as ScanOptions
+from alance import operations as operations
 from alance import trace as trace
 from alance.file_version import FileVersion
 from alance.format.field import Field
+from alance.format.proto.table_pb2 import DataFragment
 from alance.format.table.fragment import Fragment
 from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
+from alance.operations import Operation
+from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.projection import Columns
+from alance.ops.sources import Data
+from alance.ops.write import Mode
 from alance.session import Session
 from alance.versioning.load import VersionInfo
 
 class Dataset:
+    def insert(
+        self,
+        data: Data,
+        *,
+        mode: Literal["append", "overwrite"] = ...,
+        max_rows_per_file: int = ...,
+        max_bytes_per_file: int = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        progress: Callable[[Progress], object] | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
     @property
     def uri(self) -> str: ...
     @property
@@ -44,6 +62,8 @@ class Dataset:
     def branch(self) -> str | None: ...
     @property
     def has_stable_row_ids(self) -> bool: ...
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
     @property
     def session(self) -> Session: ...
     @property
@@ -168,6 +188,21 @@ class Branches:
     def list(self) -> dict[str, BranchContents]: ...
     def get(self, name: str) -> BranchContents | None: ...
 
+def commit(
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    operation: Operation,
+    *,
+    read_version: int | None = ...,
+    max_retries: int = ...,
+    detached: bool = ...,
+    properties: Mapping[str, str] | None = ...,
+    message: str | None = ...,
+    data_storage_version: str | FileVersion | None = ...,
+    stable_row_ids: bool = ...,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> Dataset: ...
 def dataset(
     uri: str | os.PathLike[str],
     *,
@@ -177,3 +212,35 @@ def dataset(
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
 ) -> Dataset: ...
+def write_dataset(
+    data: Data,
+    uri: str | os.PathLike[str],
+    *,
+    mode: Mode = ...,
+    schema: pa.Schema | None = ...,
+    max_rows_per_file: int = ...,
+    max_bytes_per_file: int = ...,
+    data_storage_version: str | FileVersion | None = ...,
+    stable_row_ids: bool = ...,
+    v2_manifest_paths: bool = ...,
+    properties: Mapping[str, str] | None = ...,
+    message: str | None = ...,
+    progress: Callable[[Progress], object] | None = ...,
+    max_retries: int = ...,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> Dataset: ...
+def write_fragments(
+    data: Data,
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    *,
+    schema: pa.Schema | None = ...,
+    max_rows_per_file: int = ...,
+    max_bytes_per_file: int = ...,
+    data_storage_version: str | FileVersion | None = ...,
+    progress: Callable[[Progress], object] | None = ...,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> list[DataFragment]: ...

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops import write
+from alance.ops.commits import CommitOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.write import WriteOptions
+from alance.session import Session
+from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
@@ -17,11 +21,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.format.proto.table_pb2 import DataFragment
+    from alance.format.table.manifest import Manifest
+    from alance.operations import Operation
     from alance.ops.data_files import Progress
     from alance.ops.sources import Data
-    from alance.session import Session
+    from alance.versioning.table import Table
 
-MAX_RETRIES: Final = 20
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
 
 
@@ -62,7 +68,7 @@ async def write_dataset(
         schema: of the rows, where iterables are empty or batches are to be cast.
         max_rows_per_file: a file is cut there.
         max_bytes_per_file: a file ends behind the batch that reaches it.
-        data_storage_version: "2.1" or "2.2" of new files; None: that of the table, of a new one 2.2.
+        data_storage_version: "2.1" or "2.2" of new files; None: as the table has, or 2.2.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
         properties: noted in the transaction.
@@ -103,6 +109,110 @@ async def write_dataset(
     )
 
 
+async def write_fragments(
+    data: Data,
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    max_rows_per_file: int = MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
+    data_storage_version: str | FileVersion | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> list[DataFragment]:
+    """Write rows to data files without a commit: what many writers do for one `commit`.
+
+    Args:
+        dataset_or_uri: a dataset: rows are cast to its schema and get its field ids; a URI: the
+            rows of a new table, or of one that is overwritten.
+        others: as of `write_dataset`.
+
+    Returns:
+        Fragments for `operations.Append` or `operations.Overwrite`; protobuf messages, which can
+        be pickled. In no version until they are committed; cleanup removes what never is.
+    """
+    options = _options(
+        max_rows_per_file, max_bytes_per_file, data_storage_version, progress=progress
+    )
+    session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    return await write.write_fragments(session, table, base, data, schema=schema, options=options)
+
+
+async def commit(
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    operation: Operation,
+    *,
+    read_version: int | None = None,
+    max_retries: int = MAX_RETRIES,
+    detached: bool = False,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    data_storage_version: str | FileVersion | None = None,
+    stable_row_ids: bool = False,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> Dataset:
+    """Make an operation (see `alance.operations`) the next version of a table.
+
+    Cost: by dataset two rounds; by URI a LIST and a GET more.
+
+    Args:
+        read_version: the version that the operation was computed from; None: that of the dataset,
+            or the latest at the URI.
+        detached: a version outside of the table's history, under a random number.
+        others: as of `write_dataset`.
+
+    Raises:
+        NotFoundError: no such version.
+        InvalidInputError: the operation does not fit the version.
+        Others as of `write_dataset`.
+    """
+    options = _options(
+        MAX_ROWS_PER_FILE,
+        MAX_BYTES_PER_FILE,
+        data_storage_version,
+        stable_row_ids=stable_row_ids,
+        properties=properties,
+        message=message,
+        max_retries=max_retries,
+    )
+    session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    if read_version is None and base is not None:
+        read_version = base.version
+    return Dataset(
+        await write.commit_operation(
+            session,
+            table,
+            operation,
+            read_version=read_version,
+            detached=detached,
+            options=options,
+        )
+    )
+
+
+def _place(
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    store: object | None,
+    storage_options: Mapping[str, str] | None,
+    session: Session | None,
+) -> tuple[Session, Table, Manifest | None]:
+    """Where a table is, and the version in hand."""
+    if isinstance(dataset_or_uri, Dataset):
+        if store is not None or storage_options is not None or session is not None:
+            raise InvalidInputError("store, storage_options, session: a dataset has its own")
+        snapshot = dataset_or_uri._snapshot
+        return snapshot.session, snapshot.table, snapshot.manifest
+    session = session or Session.of_loop()
+    table = open_table(
+        session.engine.registry, dataset_or_uri, store=store, storage_options=storage_options
+    )
+    return session, table, None
+
+
 def _options(
     max_rows_per_file: int,
     max_bytes_per_file: int,
@@ -115,8 +225,6 @@ def _options(
     progress: Callable[[Progress], object] | None = None,
     max_retries: int = MAX_RETRIES,
 ) -> WriteOptions:
-    if not isinstance(max_retries, int) or max_retries < 0:
-        raise InvalidInputError(f"max_retries={max_retries!r}: expected 0 or more")
     version = data_storage_version
     if isinstance(version, str) and not isinstance(version, FileVersion):
         version = FileVersion.parse(version)
@@ -125,8 +233,6 @@ def _options(
         data_storage_version=version,
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
-        properties=properties,
-        message=message,
         on_progress=progress,
-        max_retries=max_retries,
+        commit=CommitOptions(properties, message, max_retries),
     )

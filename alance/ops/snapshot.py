@@ -15,7 +15,8 @@ from alance.ops.projection import ROW_ID, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     import numpy.typing as npt
 
@@ -59,13 +60,21 @@ class Snapshot:
         "manifest",
         "schema",
         "session",
+        "summary",
         "table",
     )
 
-    def __init__(self, session: Session, table: Table, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        session: Session,
+        table: Table,
+        manifest: Manifest,
+        summary: Mapping[str, Any] | None = None,
+    ) -> None:
         self.session = session
         self.table = table
         self.manifest = manifest
+        self.summary: Mapping[str, Any] = summary or {}
         self.schema: Schema = manifest.schema
         self.handles = [FragmentHandle(self, fragment) for fragment in manifest.fragments]
         self._by_id = {handle.id: position for position, handle in enumerate(self.handles)}

@@ -14,14 +14,12 @@ from alance.format.schema import Schema
 from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations import Append, Overwrite
-from alance.format.table.transaction import MESSAGE_PROPERTY, Transaction
-from alance.ops.data_files import DataFiles, Limits
-from alance.ops.snapshot import Snapshot
+from alance.format.table.transaction import Transaction
+from alance.ops.commits import CommitOptions, commit_on
+from alance.ops.data_files import DataFiles, Limits, rows_of
 from alance.ops.sources import open_source
 from alance.session import Session
 from alance.versioning import load
-from alance.versioning.commit import MAX_RETRIES, commit
-from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.rules import TableRules
 from alance.versioning.table import open_table
 
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
     from alance.ops.data_files import Progress
+    from alance.ops.snapshot import Snapshot
     from alance.ops.sources import Data, Source
-    from alance.versioning.manifest_store import ManifestStore
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
@@ -50,35 +48,16 @@ class WriteOptions:
         data_storage_version: None: that of the table, of a new one 2.2.
         stable_row_ids: of a new table: rows have ids of their own.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
-        properties: noted in the transaction.
-        message: a commit message, noted there too.
         on_progress: called after each batch.
-        max_retries: of the commit, where others were first.
+        commit: how the version is made.
     """
 
     limits: Limits = field(default_factory=Limits)
     data_storage_version: FileVersion | None = None
     stable_row_ids: bool = False
     v2_manifest_paths: bool = True
-    properties: Mapping[str, str] | None = None
-    message: str | None = None
     on_progress: Callable[[Progress], object] | None = None
-    max_retries: int = MAX_RETRIES
-    manifest_store: Callable[[Table], ManifestStore] | None = None
-
-    def noted(self) -> dict[str, str]:
-        """The properties of the transaction.
-
-        Raises:
-            InvalidInputError: one that is no text.
-        """
-        noted = dict(self.properties or {})
-        if self.message is not None:
-            noted[MESSAGE_PROPERTY] = self.message
-        for key, value in noted.items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise InvalidInputError(f"property {key!r}: {value!r}, expected text for text")
-        return noted
+    commit: CommitOptions = field(default_factory=CommitOptions)
 
     def version_for(self, base: Manifest | None) -> FileVersion:
         """The version of new files.
@@ -103,8 +82,7 @@ async def write(
     session: Session | None = None,
 ) -> Snapshot:
     """Create, append to, or overwrite the table at a URI. See `alance.write_dataset`."""
-    if mode not in get_args(Mode):
-        raise InvalidInputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")
+    checked_mode(mode, *get_args(Mode))
     session = session or Session.of_loop()
     engine = session.engine
     table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
@@ -117,6 +95,75 @@ async def write(
             "use mode 'append' or 'overwrite'"
         )
     return await write_on(session, table, base, data, mode, schema=schema, options=options)
+
+
+def checked_mode(mode: Mode, *allowed: str) -> Mode:
+    """The mode.
+
+    Raises:
+        InvalidInputError: none of those that are allowed.
+    """
+    if mode not in allowed:
+        raise InvalidInputError(f"mode={mode!r}: expected one of {', '.join(allowed)}")
+    return mode
+
+
+async def write_fragments(
+    session: Session,
+    table: Table,
+    base: Manifest | None,
+    data: Data,
+    *,
+    schema: pa.Schema | None,
+    options: WriteOptions,
+) -> list[table_pb2.DataFragment]:
+    """Write the data files only; the fragments are in no version until they are committed.
+
+    Args:
+        base: the version whose schema the rows are cast to; None: their own schema.
+    """
+    if base is not None:
+        schema = table_schema(base)
+    source = await open_source(data, schema, session.engine.pool)
+    fields = Schema.from_arrow(source.schema) if base is None else base.schema
+    files = DataFiles(
+        session, table, fields, options.version_for(base), options.limits, options.on_progress
+    )
+    try:
+        fragments = await _write_all(files, source)
+        await files.publish()
+    except BaseException:
+        await files.discard()
+        raise
+    return fragments
+
+
+async def commit_operation(
+    session: Session,
+    table: Table,
+    operation: Operation,
+    *,
+    read_version: int | None,
+    detached: bool,
+    options: WriteOptions,
+) -> Snapshot:
+    """Make an operation the next version.
+
+    Args:
+        read_version: the version that it was computed from; None: the latest; 0: there is none.
+    """
+    base: Manifest | None = None
+    if read_version is None:
+        with suppress(NotFoundError):
+            base = await load.load_latest(session.engine, table)
+    elif read_version:
+        base = await load.load_version(session.engine, table, read_version)
+    transaction = Transaction.of(
+        operation,
+        read_version=0 if base is None else base.version,
+        properties=options.commit.noted(),
+    )
+    return await _commit(session, table, base, transaction, options, detached=detached)
 
 
 async def write_on(
@@ -138,7 +185,7 @@ async def write_on(
         CommitConflictError: another committer has ruled this one out.
     """
     appends = mode == "append" and base is not None
-    noted = options.noted()
+    noted = options.commit.noted()
     if appends and base is not None:
         schema = table_schema(base)
     source = await open_source(data, schema, session.engine.pool)
@@ -165,8 +212,9 @@ async def write_on(
         transaction = Transaction.of(
             change, read_version=0 if base is None else base.version, properties=noted
         )
-        return await commit_on(
-            session, table, base, transaction, options=options, data=files.publish()
+        summary = {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
+        return await _commit(
+            session, table, base, transaction, options, data=files.publish(), summary=summary
         )
     except BaseException:
         await files.discard()
@@ -179,38 +227,30 @@ async def _write_all(files: DataFiles, source: Source) -> list[table_pb2.DataFra
     return await files.seal()
 
 
-async def commit_on(
+async def _commit(
     session: Session,
     table: Table,
     base: Manifest | None,
     transaction: Transaction,
-    *,
     options: WriteOptions,
+    *,
     data: Awaitable[object] | None = None,
-    rules: TableRules | None = None,
     detached: bool = False,
+    summary: Mapping[str, int] | None = None,
 ) -> Snapshot:
-    """Make a transaction the next version; see `versioning.commit`."""
-    engine = session.engine
     settings = Settings(options.data_storage_version, options.stable_row_ids)
-    scheme = NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1
-    manifests: ManifestStore
-    if options.manifest_store is not None:
-        manifests = options.manifest_store(table)
-    else:
-        manifests = ConditionalManifests(engine, table, scheme=scheme)
-    manifest = await commit(
-        engine,
+    return await commit_on(
+        session,
         table,
+        base,
         transaction,
-        base=base,
-        rules=rules or TableRules(engine, table, settings),
-        manifests=manifests,
+        rules=TableRules(session.engine, table, settings),
+        scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
         data=data,
         detached=detached,
-        max_retries=options.max_retries,
+        max_retries=options.commit.max_retries,
+        summary=summary,
     )
-    return Snapshot(session, table, manifest)
 
 
 def table_schema(base: Manifest) -> pa.Schema:

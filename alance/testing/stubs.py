@@ -20,35 +20,40 @@ TARGET: Final = Path(sync.__file__).with_suffix(".pyi")
 HEADER: Final = '''"""The blocking face: the same names as `alance`, without `await`.
 
 Made by `python -m alance.testing.stubs`.
-"""
-
-import os
-import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from alance import ScanOptions as ScanOptions
-from alance import trace as trace
-from alance.file_version import FileVersion
-from alance.format.field import Field
-from alance.format.table.fragment import Fragment
-from alance.format.table.transaction import Transaction
-from alance.ops.projection import Columns
-from alance.session import Session
-'''
-# Names of types that the header imports; a stub with another one would not check.
-EXTRA: Final[dict[str, str]] = {
+"""'''
+# Where the names in the signatures come from; a stub with another one would not check.
+STANDARD: Final[dict[str, str]] = {
+    "Callable": "collections.abc",
+    "Collection": "collections.abc",
+    "Iterator": "collections.abc",
+    "Mapping": "collections.abc",
+    "Sequence": "collections.abc",
+    "datetime": "datetime",
+    "timedelta": "datetime",
+    "Any": "typing",
+    "Literal": "typing",
+    "Self": "typing",
+}
+OURS: Final[dict[str, str]] = {
     "BranchContents": "alance.format.table.refs",
+    "Columns": "alance.ops.projection",
+    "Data": "alance.ops.sources",
+    "DataFragment": "alance.format.proto.table_pb2",
     "Explanation": "alance.ops.explain",
+    "Field": "alance.format.field",
+    "FileVersion": "alance.file_version",
+    "Fragment": "alance.format.table.fragment",
+    "Mode": "alance.ops.write",
+    "Operation": "alance.operations",
+    "Progress": "alance.ops.data_files",
+    "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
+    "Transaction": "alance.format.table.transaction",
     "VersionInfo": "alance.versioning.load",
 }
-
-
+SHOWN_AGAIN: Final = ("ScanOptions", "operations", "trace")
+ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
+FUNCTIONS: Final = ("commit", "dataset", "write_dataset", "write_fragments")
 READERS: Final = (
     "    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...",
     "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...",
@@ -67,18 +72,31 @@ def stub() -> str:
         sync.Branches,
     ]
     bodies = [_class(getattr(alance, one.__name__)) for one in classes]
-    text = "\n\n".join([*bodies, _function("dataset", alance.dataset, "")])
-    extra = "".join(
-        f"from {module} import {name}\n"
-        for name, module in sorted(EXTRA.items(), key=lambda one: one[1])
-        if re.search(rf"\b{name}\b", text)
-    )
-    return f"{HEADER}{extra}\n{text}\n"
+    functions = [_function(name, getattr(alance, name), "") for name in FUNCTIONS]
+    text = "\n\n".join([*bodies, "\n".join(functions)])
+    imports = [*_modules(text), *_imports(text, STANDARD), ""]
+    imports += [f"import {name}" for name in ARROW if re.search(rf"\b{name.split()[-1]}\.", text)]
+    ours = [f"from alance import {name} as {name}" for name in SHOWN_AGAIN]
+    imports += ["", *ours, *_imports(text, OURS)]
+    return "\n".join([HEADER, "", *imports, "", f"{text}\n"])
+
+
+def _modules(text: str) -> list[str]:
+    return [f"import {name}" for name in ("os", "types") if re.search(rf"\b{name}\.", text)]
+
+
+def _imports(text: str, places: dict[str, str]) -> list[str]:
+    names: dict[str, list[str]] = {}
+    for name, module in places.items():
+        if re.search(rf"\b{name}\b", text):
+            names.setdefault(module, []).append(name)
+    return [f"from {module} import {', '.join(names[module])}" for module in sorted(names)]
 
 
 def _class(async_class: type) -> str:
     lines = [f"class {async_class.__name__}:"]
-    for name, member in vars(async_class).items():
+    for name in vars(getattr(sync, async_class.__name__)):
+        member = inspect.getattr_static(async_class, name, None)
         if name.startswith("_"):
             continue
         if isinstance(member, property):
@@ -120,7 +138,7 @@ def _function(name: str, function: object, indent: str) -> str:
 
 
 def _type(annotation: object) -> str:
-    text = str(annotation)
+    text = str(annotation).replace("'", '"')
     text = re.sub(r"\bAsyncIterator\b", "Iterator", text)
     return re.sub(r"\bAwaitable\[(.*)\]", r"\1", text)
 

@@ -35,7 +35,7 @@ from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from alance.format.table.conflicts import NewDeletionFile
+    from alance.format.table.deletions import NewDeletionFile
     from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.versioning.rules import Rules

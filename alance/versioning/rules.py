@@ -15,7 +15,7 @@ from alance.versioning.sidecars import load_deletions, load_transaction
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from alance.format.table.conflicts import Rows
+    from alance.format.table.conflict_case import Rows
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
@@ -89,7 +89,7 @@ class TableRules:
         theirs = await load_transaction(self.engine, self.table, newer)
         wanted: tuple[int, ...] = ()
         if theirs is not None:
-            wanted = fragments_to_merge(ours, theirs, newer=newer, deleted=self.deleted)
+            wanted = fragments_to_merge(ours, theirs, base=base, newer=newer, deleted=self.deleted)
         vectors = await self._vectors(newer, wanted) if wanted else None
         return rebase(ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors)
 

@@ -1,0 +1,17 @@
+"""What all groups of verbs stand on: a version of a dataset in hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alance.ops.snapshot import Snapshot
+
+
+class Handle:
+    """One version of a dataset."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
