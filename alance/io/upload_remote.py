@@ -4,13 +4,15 @@ obstore's writer makes parts of one size out of what it gets, without copying, a
 again by itself. It orphans an upload when it is dropped, or cancelled at the wrong moment; so its
 calls are never cancelled while that could be, and it is always closed or aborted.
 
-One orphan cannot be avoided: where the answer to the request that begins an upload got lost,
-nobody knows its name. Buckets have a rule for these (abort incomplete uploads after some days).
+Orphans that cannot be avoided: where the answer to the request that begins an upload got lost,
+nobody knows its name; and an abort that GCS did not answer is not sent again, as obstore's writer
+can be dropped once. Buckets have a rule for these (abort incomplete uploads after some days).
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import obstore
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from alance.io.remote import ObjectStore, RemoteStore
 
+BEGINNINGS: Final = 3  # of an upload; obstore does not send that request again by itself
 MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
 MIB: Final = 1 << 20
 
@@ -68,6 +71,7 @@ class RemoteUpload(Upload):
         self._objects = objects
         self._path = path
         self._writer: AsyncWritableFile | None = None
+        self._first: list[memoryview] = []  # what was sent before an upload had surely begun
         self._is_closed = False
         self._call: asyncio.Future[object] | None = None
         self._has_landed = False
@@ -106,9 +110,31 @@ class RemoteUpload(Upload):
             )
         lifecycle.enter()
         before = self._surely_held()
-        await self._await(self._writer.write(piece))
+        if self._num_sent < self.part_bytes:
+            self._first.append(piece)
+            await self._send_first()
+        else:
+            self._first.clear()
+            await self._await(self._writer.write(piece))
         self._num_sent += len(piece)
         self._hold(self._surely_held() - before - len(piece))
+
+    async def _send_first(self) -> None:
+        """Hand over a piece by which the upload may begin; begin it again where that fails."""
+        pieces = self._first[-1:]
+        for attempt in range(1, BEGINNINGS + 1):
+            assert self._writer is not None
+            try:
+                for piece in pieces:
+                    await self._await(self._writer.write(piece))
+                return
+            except AccessError:
+                raise
+            except StoreError:
+                if attempt == BEGINNINGS:
+                    raise
+            pieces = self._first
+            self._begin()
 
     def _surely_held(self) -> int:
         """Bytes with the writer at most: parts under way, and the one that is filled."""
@@ -164,4 +190,6 @@ class RemoteUpload(Upload):
         elif self._writer is not None and not self._is_closed:
             self._is_closed = True
             lifecycle.enter()
-            await self._await(self._writer.__aexit__(AlanceError, None, None))
+            # A second try, after an answer that got lost, finds no such upload.
+            with suppress(NotFoundError):
+                await self._await(self._writer.__aexit__(AlanceError, None, None))

