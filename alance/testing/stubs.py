@@ -46,6 +46,7 @@ OURS: Final[dict[str, str]] = {
     "Mode": "alance.ops.write",
     "Operation": "alance.operations",
     "Progress": "alance.ops.data_files",
+    "Reference": "alance.ops.opening",
     "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
     "Transaction": "alance.format.table.transaction",
