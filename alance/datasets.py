@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from alance.fragment import DatasetFragment
 from alance.ops import blobs, count, explain, opening, sample
 from alance.ops.options import ScanOptions
-from alance.ops.refs import Branches, Tags
 from alance.ops.take import take, take_addresses, take_rows
 from alance.scanner import Scanner
 from alance.verbs import Verbs
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
 
     from alance.file_version import FileVersion
     from alance.format.field import Field
-    from alance.format.table.transaction import Transaction
     from alance.ops.blobs import BlobFile
     from alance.ops.explain import Explanation
     from alance.ops.projection import Columns
     from alance.session import Session
-    from alance.versioning.load import VersionInfo
 
 
 async def dataset(
@@ -153,16 +150,6 @@ class Dataset(Verbs):
         """
         return DatasetFragment(self._snapshot, self._snapshot.handle(fragment_id))
 
-    @property
-    def tags(self) -> Tags:
-        """The tags of the dataset."""
-        return Tags(self._snapshot)
-
-    @property
-    def branches(self) -> Branches:
-        """The branches of the dataset; `checkout_branch` opens one."""
-        return Branches(self._snapshot)
-
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
         """Rows by position, in the order asked for, repeated as asked.
 
@@ -256,39 +243,3 @@ class Dataset(Verbs):
             InvalidInputError: more rows than there are.
         """
         return await sample.sample(self._snapshot, num_rows, columns, seed=seed)
-
-    async def versions(self) -> list[VersionInfo]:
-        """All versions, oldest first. Cost: one LIST and all manifests at once."""
-        return await opening.versions(self._snapshot)
-
-    async def latest_version(self) -> int:
-        """The number of the latest version on this branch. Cost: one LIST."""
-        return await opening.latest_version(self._snapshot)
-
-    async def checkout_version(self, version: int | str) -> Dataset:
-        """Another version, by number or tag. Cost: one GET, for a tag two.
-
-        Raises:
-            NotFoundError: no such version or tag.
-        """
-        return Dataset(await opening.checkout(self._snapshot, version))
-
-    async def checkout_latest(self) -> Dataset:
-        """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
-        latest = await opening.checkout(self._snapshot, None)
-        return self if latest is self._snapshot else Dataset(latest)
-
-    async def checkout_branch(self, branch: str | None, version: int | None = None) -> Dataset:
-        """A version of another branch, the latest by default; None or `main`: the main branch.
-
-        Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
-
-        Raises:
-            NotFoundError: no such branch, or no such version on it.
-        """
-        found = await opening.checkout_branch(self._snapshot, branch, version)
-        return self if found is self._snapshot else Dataset(found)
-
-    async def read_transaction(self, version: int | None = None) -> Transaction | None:
-        """The transaction that made a version (this one by default); None where none was kept."""
-        return await opening.read_transaction(self._snapshot, version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.refs import branch_folder
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
     from alance.versioning.load import VersionInfo
     from alance.versioning.table import Table
+
+# A number on the branch in hand, a tag, or a branch (None: main) and a number (None: the latest).
+Reference: TypeAlias = int | str | tuple[str | None, int | None]
 
 
 async def open_snapshot(
@@ -83,18 +86,22 @@ async def latest_version(snapshot: Snapshot) -> int:
     return (await load.latest(snapshot.engine, snapshot.table)).version
 
 
-async def checkout(snapshot: Snapshot, version: int | str | None) -> Snapshot:
+async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
     """Another version of the dataset; this very snapshot if it is the one asked for.
 
     Cost: one LIST and one GET for the latest, one GET for a number (none for the snapshot's own),
     one more for a tag.
 
     Args:
-        version: a number on the snapshot's branch, a tag, or None for the branch's latest.
+        version: a number on the snapshot's branch, a tag, a branch with a number or None, or
+            None for the latest of the snapshot's branch.
 
     Raises:
-        NotFoundError: no such version or tag.
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: nothing of these kinds.
     """
+    if isinstance(version, tuple):
+        return await checkout_branch(snapshot, *_pair(version))
     if version is None:
         table = snapshot.table
         manifest = await load.load_latest(snapshot.engine, table)
@@ -142,6 +149,17 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
     if version is not None and version != snapshot.version:
         manifest = await load.load_version(snapshot.engine, snapshot.table, version)
     return await load_transaction(snapshot.engine, snapshot.table, manifest)
+
+
+def _pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
+    if len(reference) == 2:
+        branch, version = reference
+        is_number = isinstance(version, int) and not isinstance(version, bool)
+        if (branch is None or isinstance(branch, str)) and (version is None or is_number):
+            return branch, version  # type: ignore[return-value]  # it was looked at
+    raise InvalidInputError(
+        f"reference {reference!r}: expected a number, a tag, or a branch and a number"
+    )
 
 
 def as_time(value: datetime | str) -> datetime:

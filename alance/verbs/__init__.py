@@ -1,11 +1,13 @@
 """The verbs that make a new version, by what they change: one-line calls into `ops`."""
 
+from alance.verbs.metadata import MetadataVerbs
 from alance.verbs.rows import RowVerbs
+from alance.verbs.versions import VersionVerbs
 
 __all__ = ["Verbs"]
 
 
-class Verbs(RowVerbs):
+class Verbs(RowVerbs, MetadataVerbs, VersionVerbs):
     """What changes a dataset: each verb gives the dataset of the version that it made.
 
     The version is that of this handle with the change, on top of whatever others have committed

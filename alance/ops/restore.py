@@ -1,0 +1,43 @@
+"""An older version as the newest one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError
+from alance.format.table.operations_meta import Restore
+from alance.ops import opening
+from alance.ops.commits import commit_change, latest
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from alance.ops.commits import CommitOptions
+    from alance.ops.opening import Reference
+    from alance.ops.snapshot import Snapshot
+
+
+async def restore(
+    snapshot: Snapshot, version: Reference | None, options: CommitOptions
+) -> Snapshot:
+    """Commit a version once more, on top of whatever came after it.
+
+    Cost: a LIST and a GET for the latest version, one GET for a version that is not the
+    snapshot's own; then as any commit.
+
+    Args:
+        version: a number on the snapshot's branch or a tag of it; None: the snapshot's.
+
+    Raises:
+        NotFoundError: no such version or tag.
+        InvalidInputError: a version of another branch, or one that lacks what the table needs.
+        CommitConflictError: a change of the schema came in between.
+    """
+    source = snapshot if version is None else await opening.checkout(snapshot, version)
+    if source.table.branch != snapshot.table.branch:
+        raise InvalidInputError(
+            f"restore: {version!r} is on branch {source.table.branch or 'main'!r}, expected a "
+            f"version of branch {snapshot.table.branch or 'main'!r}"
+        )
+    newest = await latest(snapshot)
+    rules = TableRules(snapshot.engine, snapshot.table, source=source.manifest)
+    return await commit_change(newest, Restore(version=source.version), options, rules=rules)
