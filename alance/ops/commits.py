@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.errors import InvalidInputError, RetryableConflictError
+from alance.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    InvalidInputError,
+    RetryableConflictError,
+)
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import MESSAGE_PROPERTY, Transaction
 from alance.ops.snapshot import Snapshot
@@ -66,6 +72,7 @@ async def commit_change(
     *,
     rules: TableRules | None = None,
     data: Awaitable[object] | None = None,
+    discard: Callable[[], Awaitable[object]] | None = None,
     detached: bool = False,
     summary: Mapping[str, Any] | None = None,
 ) -> Snapshot:
@@ -77,6 +84,8 @@ async def commit_change(
         rules: None: those of Lance tables without more knowledge; see `TableRules` for what
             lets two deletes in one fragment both succeed.
         data: uploads that must be there before the version.
+        discard: removes what was written for the version; called where it was not made, for
+            certain. An interrupted commit that may yet take effect keeps its files.
         summary: counts of what was done, for `Dataset.summary`.
 
     Raises:
@@ -95,6 +104,7 @@ async def commit_change(
         transaction,
         rules=rules,
         data=data,
+        discard=discard,
         detached=detached,
         max_retries=options.max_retries,
         summary=summary,
@@ -110,6 +120,7 @@ async def commit_on(
     rules: TableRules | None = None,
     scheme: NamingScheme = NamingScheme.V2,
     data: Awaitable[object] | None = None,
+    discard: Callable[[], Awaitable[object]] | None = None,
     detached: bool = False,
     max_retries: int = MAX_RETRIES,
     summary: Mapping[str, Any] | None = None,
@@ -121,18 +132,35 @@ async def commit_on(
         scheme: of the manifests' names, where there is no table.
     """
     engine = session.engine
-    manifest = await commit(
-        engine,
-        table,
-        transaction,
-        base=base,
-        rules=rules or TableRules(engine, table),
-        manifests=manifests_of(session, table, scheme),
-        data=data,
-        detached=detached,
-        max_retries=max_retries,
-    )
+    rules = rules or TableRules(engine, table)
+    manifests = manifests_of(session, table, scheme)
+    begun = asyncio.Event()  # a manifest is on its way
+    if discard is None:
+        discard = _nothing
+    try:
+        manifest = await commit(
+            engine,
+            table,
+            transaction,
+            base=base,
+            rules=replace(rules, on_manifest=begun.set),
+            manifests=manifests,
+            data=data,
+            detached=detached,
+            max_retries=max_retries,
+        )
+    except (CommitConflictError, AlreadyExistsError):
+        await discard()
+        raise
+    except BaseException:
+        if not begun.is_set():
+            await discard()
+        raise
     return Snapshot(session, table, manifest, summary)
+
+
+async def _nothing() -> None:
+    """There is nothing to discard."""
 
 
 def manifests_of(

@@ -25,7 +25,7 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.table.manifest import Manifest
@@ -200,25 +200,23 @@ async def write_on(
     )
     try:
         fragments = tuple(await _write_all(files, source))
-        change: Operation
-        if appends:
-            change = Append(fragments)
-        else:
-            change = Overwrite(
-                new_schema=messages_of(fields),
-                fragments=fragments,
-                schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
-            )
-        transaction = Transaction.of(
-            change, read_version=0 if base is None else base.version, properties=noted
-        )
-        summary = {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
-        return await _commit(
-            session, table, base, transaction, options, data=files.publish(), summary=summary
-        )
     except BaseException:
         await files.discard()
         raise
+    change: Operation
+    if appends:
+        change = Append(fragments)
+    else:
+        change = Overwrite(
+            new_schema=messages_of(fields),
+            fragments=fragments,
+            schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
+        )
+    transaction = Transaction.of(
+        change, read_version=0 if base is None else base.version, properties=noted
+    )
+    summary = {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
+    return await _commit(session, table, base, transaction, options, files=files, summary=summary)
 
 
 async def _write_all(files: DataFiles, source: Source) -> list[table_pb2.DataFragment]:
@@ -234,7 +232,7 @@ async def _commit(
     transaction: Transaction,
     options: WriteOptions,
     *,
-    data: Awaitable[object] | None = None,
+    files: DataFiles | None = None,
     detached: bool = False,
     summary: Mapping[str, int] | None = None,
 ) -> Snapshot:
@@ -246,7 +244,8 @@ async def _commit(
         transaction,
         rules=TableRules(session.engine, table, settings),
         scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
-        data=data,
+        data=None if files is None else files.publish(),
+        discard=None if files is None else files.discard,
         detached=detached,
         max_retries=options.commit.max_retries,
         summary=summary,

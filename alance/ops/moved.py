@@ -1,0 +1,213 @@
+"""Rows that go, and where they are now: deletion files, new fragments, one version.
+
+`commit_rows` takes the rows that are no longer where they were, as offsets by fragment, and the
+fragments that were written for them; it joins the offsets with the rows deleted before, writes the
+deletion files beside the rest, drops fragments that have no rows left, and commits. Where it does
+not make the version, nothing that was written for it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.format.proto import table_pb2
+from alance.format.table.deletions import NewDeletionFile, new_deletion_file
+from alance.format.table.naming import DELETIONS
+from alance.format.table.operations import Delete, Update
+from alance.format.table.row_ids_encode import row_ids_bytes
+from alance.io.tasks import all_of
+from alance.ops.commits import commit_change
+from alance.ops.lineage import lineage_reader
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from alance.ops.commits import CommitOptions
+    from alance.ops.data_files import DataFiles
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.snapshot import Snapshot
+
+    Rows = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+PUTS_AT_ONCE: Final = 64  # deletion files
+
+
+async def commit_rows(
+    snapshot: Snapshot,
+    change: Delete | Update,
+    *,
+    deleted: Mapping[int, Rows],
+    files: DataFiles | None = None,
+    new_fragments: Sequence[table_pb2.DataFragment] = (),
+    row_ids: U64 | None = None,
+    options: CommitOptions | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """The version without some rows, and with some new fragments.
+
+    Cost: a GET for each deletion vector that is not known yet; a PUT for each fragment that loses
+    rows, beside what `files` still uploads; and the commit.
+
+    Args:
+        snapshot: the version that `deleted` was computed from.
+        change: the operation without its fragments: predicate, fields, mode, keys. Fragments in
+            its `updated_fragments` are records that changed otherwise (new data files); they get
+            their deletion file, too, where they lose rows.
+        deleted: physical offsets of live rows by fragment; shape (n,), sorted and unique. With
+            them others may delete other rows of the same fragments at the same time.
+        files: what `new_fragments` consist of, after `seal`; published here, and discarded where
+            the version is not made.
+        new_fragments: of an Update; moved rows first, inserted rows after them.
+        row_ids: with stable row ids: those of the moved rows, in the order of `new_fragments`;
+            the rows after them get new ones.
+        options: its `max_retries` is for commits that get along with those in between.
+
+    Raises:
+        RetryableConflictError: others changed the same rows; run the operation again.
+        CommitConflictError: a newer version rules this one out.
+    """
+    vectors = _DeletionFiles(snapshot, [])
+
+    async def discard() -> None:
+        await asyncio.gather(
+            *([] if files is None else [files.discard()]), vectors.discard(), return_exceptions=True
+        )
+
+    try:
+        handles = [snapshot.handle(one) for one in sorted(deleted)]
+        await snapshot.prepare(handles)
+        emptied = await snapshot.engine.pool.run(lambda: vectors.build(handles, deleted))
+        made = _operation(snapshot, change, vectors.files, emptied)
+        if isinstance(made, Update):
+            made = replace(made, new_fragments=with_row_ids(new_fragments, row_ids))
+    except BaseException:
+        await discard()
+        raise
+
+    async def upload() -> None:
+        await all_of([vectors.put(), *([] if files is None else [files.publish()])])
+
+    rules = TableRules(
+        snapshot.engine,
+        snapshot.table,
+        deleted=deleted,
+        lineage=lineage_reader(snapshot) if snapshot.has_stable_row_ids else None,
+    )
+    return await commit_change(
+        snapshot, made, options, rules=rules, data=upload(), discard=discard, summary=summary
+    )
+
+
+def with_row_ids(
+    fragments: Sequence[table_pb2.DataFragment], row_ids: U64 | None
+) -> tuple[table_pb2.DataFragment, ...]:
+    """New fragments whose leading rows have ids already.
+
+    Raises:
+        InvalidInputError: more ids than rows.
+    """
+    if row_ids is None:
+        return tuple(fragments)
+    made, start = [], 0
+    for one in fragments:
+        part = row_ids[start : start + one.physical_rows]
+        start += len(part)
+        copy = table_pb2.DataFragment()
+        copy.CopyFrom(one)
+        if len(part):
+            copy.inline_row_ids = row_ids_bytes(part)
+        made.append(copy)
+    if start < len(row_ids):
+        raise InvalidInputError(f"{len(row_ids)} row ids for {start} new rows")
+    return tuple(made)
+
+
+def _operation(
+    snapshot: Snapshot,
+    change: Delete | Update,
+    files: Sequence[NewDeletionFile],
+    emptied: Sequence[int],
+) -> Delete | Update:
+    """The operation with the records of fragments that lose rows, and the ids of those gone."""
+    records = {one.id: one for one in change.updated_fragments}
+    for file in files:
+        record = table_pb2.DataFragment()
+        known = records.get(file.fragment_id)
+        record.CopyFrom(
+            snapshot.handle(file.fragment_id).fragment.message if known is None else known
+        )
+        record.deletion_file.CopyFrom(file.record)
+        records[file.fragment_id] = record
+    kept = tuple(records[key] for key in sorted(records.keys() - set(emptied)))
+    if isinstance(change, Delete):
+        return replace(change, updated_fragments=kept, deleted_fragment_ids=tuple(emptied))
+    return replace(change, updated_fragments=kept, removed_fragment_ids=tuple(emptied))
+
+
+class _DeletionFiles:
+    """The deletion files of a version that is to be made."""
+
+    def __init__(self, snapshot: Snapshot, files: list[NewDeletionFile]) -> None:
+        self._snapshot = snapshot
+        self._begun: list[NewDeletionFile] = []
+        self.files = files
+
+    def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Rows]) -> list[int]:
+        """Join rows with those deleted before; gives the fragments that have none left. CPU."""
+        emptied = []
+        for handle in handles:
+            rows = deleted[handle.id]
+            before = handle.deleted
+            if len(rows) and int(rows[-1]) >= handle.num_physical_rows:
+                raise InvalidInputError(
+                    f"fragment {handle.id}: row {rows[-1]}, it has {handle.num_physical_rows}"
+                )
+            union = rows if before is None else np.union1d(before.rows, rows)
+            if len(union) == handle.num_physical_rows:
+                emptied.append(handle.id)
+            elif len(rows):
+                record = handle.fragment.message.deletion_file
+                file = new_deletion_file(
+                    handle.id,
+                    union,
+                    self._snapshot.version,
+                    # A bitmap stays one, however few its rows: so do other writers.
+                    as_bitmap=before is not None
+                    and record.file_type == table_pb2.DeletionFile.BITMAP,
+                )
+                self.files.append(file)
+        return emptied
+
+    async def put(self) -> None:
+        """Write all of them."""
+        limit = asyncio.Semaphore(PUTS_AT_ONCE)
+
+        async def one(file: NewDeletionFile) -> None:
+            async with limit:
+                store, path = self._snapshot.engine.registry.resolve(self._location(file))
+                self._begun.append(file)
+                await store.put(path, file.content)
+
+        await all_of(one(file) for file in self.files)
+
+    async def discard(self) -> None:
+        """Remove those that were written, as far as the store can be reached."""
+        for file in self._begun:
+            store, path = self._snapshot.engine.registry.resolve(self._location(file))
+            try:
+                await store.delete([path])
+            except AlanceError:
+                return  # orphans, which cleanup finds
+
+    def _location(self, file: NewDeletionFile) -> str:
+        return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")
