@@ -23,6 +23,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.file_version import FileVersion
+from alance.file_writing import FileWriter
 from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ops.blobs import BlobFile
@@ -49,6 +50,7 @@ __all__ = [
     "DatasetFragment",
     "FileReader",
     "FileVersion",
+    "FileWriter",
     "ForkedError",
     "InvalidInputError",
     "NotFoundError",

@@ -1,0 +1,100 @@
+"""What producers note in transactions, so that nothing of theirs is committed twice.
+
+Two properties of a transaction, both JSON:
+
+    alance.tokens      a list of the tokens of the batches that it holds
+    alance.producers   {name: [previous, last]}: it holds the batches of a producer that follow
+                       number `previous`, up to number `last`
+
+Merged transactions hold the notes of all of their parts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+TOKENS: Final = "alance.tokens"
+PRODUCERS: Final = "alance.producers"
+NOTES: Final = (TOKENS, PRODUCERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the batches of a transaction are known by.
+
+    Attributes:
+        producers: by name, the number that was the last one before, and the last one now.
+    """
+
+    tokens: frozenset[str] = frozenset()
+    producers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.tokens or self.producers)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Notes:
+        """From the properties of a transaction; what is no such note is left out."""
+        tokens = _parsed(properties.get(TOKENS), list)
+        producers = _parsed(properties.get(PRODUCERS), dict)
+        return cls(
+            frozenset(one for one in tokens if isinstance(one, str)),
+            {name: (pair[0], pair[1]) for name, pair in producers.items() if _is_pair(pair)},
+        )
+
+    def properties(self) -> dict[str, str]:
+        """The properties of a transaction."""
+        noted = {}
+        if self.tokens:
+            noted[TOKENS] = json.dumps(sorted(self.tokens))
+        if self.producers:
+            noted[PRODUCERS] = json.dumps({name: list(one) for name, one in self.producers.items()})
+        return noted
+
+    def clash(self, theirs: Notes) -> str | None:
+        """What another transaction has committed of ours; None: nothing."""
+        both = self.tokens & theirs.tokens
+        if both:
+            return f"token {min(both)!r}"
+        for name, (previous, _) in self.producers.items():
+            if name in theirs.producers and theirs.producers[name][1] > previous:
+                return f"batch {theirs.producers[name][1]} of producer {name!r}"
+        return None
+
+
+def merged_notes(notes: Iterable[Notes]) -> Notes:
+    """The notes of several transactions that do not clash, in their order."""
+    tokens: set[str] = set()
+    producers: dict[str, tuple[int, int]] = {}
+    for one in notes:
+        tokens |= one.tokens
+        for name, (previous, last) in one.producers.items():
+            first = producers.get(name, (previous, last))[0]
+            producers[name] = (first, last)
+    return Notes(frozenset(tokens), producers)
+
+
+def without_notes(properties: Mapping[str, str]) -> dict[str, str]:
+    """The other properties."""
+    return {key: text for key, text in properties.items() if key not in NOTES}
+
+
+def _parsed(text: str | None, kind: type[Any]) -> Any:
+    if text is not None:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if isinstance(found, kind):
+            return found
+    return kind()
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, int) for one in pair)
