@@ -25,13 +25,57 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(alance/format/proto/encodings_v2_0.proto\x12\x0flance.encodings\x1a\x1bgoogle/protobuf/empty.proto\"M\n\x0e\x43olumnEncoding\x12(\n\x06values\x18\x01 \x01(\x0b\x32\x16.google.protobuf.EmptyH\x00\x42\x11\n\x0f\x63olumn_encodingb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(alance/format/proto/encodings_v2_0.proto\x12\x0flance.encodings\x1a\x1bgoogle/protobuf/empty.proto\"\x85\x01\n\x06\x42uffer\x12\x14\n\x0c\x62uffer_index\x18\x01 \x01(\r\x12\x37\n\x0b\x62uffer_type\x18\x02 \x01(\x0e\x32\".lance.encodings.Buffer.BufferType\",\n\nBufferType\x12\x08\n\x04page\x10\x00\x12\n\n\x06\x63olumn\x10\x01\x12\x08\n\x04\x66ile\x10\x02\";\n\x0b\x43ompression\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x12\n\x05level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_level\"z\n\x04\x46lat\x12\x16\n\x0e\x62its_per_value\x18\x01 \x01(\x04\x12\'\n\x06\x62uffer\x18\x02 \x01(\x0b\x32\x17.lance.encodings.Buffer\x12\x31\n\x0b\x63ompression\x18\x03 \x01(\x0b\x32\x1c.lance.encodings.Compression\"\xf4\x02\n\x08Nullable\x12\x34\n\x08no_nulls\x18\x01 \x01(\x0b\x32 .lance.encodings.Nullable.NoNullH\x00\x12\x38\n\nsome_nulls\x18\x02 \x01(\x0b\x32\".lance.encodings.Nullable.SomeNullH\x00\x12\x36\n\tall_nulls\x18\x03 \x01(\x0b\x32!.lance.encodings.Nullable.AllNullH\x00\x1a\x38\n\x06NoNull\x12.\n\x06values\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x1al\n\x08SomeNull\x12\x30\n\x08validity\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12.\n\x06values\x18\x02 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x1a\t\n\x07\x41llNullB\r\n\x0bnullability\"g\n\rFixedSizeList\x12\x11\n\tdimension\x18\x01 \x01(\r\x12-\n\x05items\x18\x02 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x14\n\x0chas_validity\x18\x03 \x01(\x08\"j\n\x04List\x12/\n\x07offsets\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x1e\n\x16null_offset_adjustment\x18\x02 \x01(\x04\x12\x11\n\tnum_items\x18\x03 \x01(\x04\"\x0e\n\x0cSimpleStruct\"\x81\x01\n\x06\x42inary\x12/\n\x07indices\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12-\n\x05\x62ytes\x18\x02 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x17\n\x0fnull_adjustment\x18\x03 \x01(\x04\"\x8a\x01\n\nDictionary\x12/\n\x07indices\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12-\n\x05items\x18\x02 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x1c\n\x14num_dictionary_items\x18\x03 \x01(\r\"L\n\x04\x46sst\x12.\n\x06\x62inary\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x14\n\x0csymbol_table\x18\x02 \x01(\x0c\"f\n\x0cPackedStruct\x12-\n\x05inner\x18\x01 \x03(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\'\n\x06\x62uffer\x18\x02 \x01(\x0b\x32\x17.lance.encodings.Buffer\"\x8c\x01\n\tBitpacked\x12!\n\x19\x63ompressed_bits_per_value\x18\x01 \x01(\x04\x12#\n\x1buncompressed_bits_per_value\x18\x02 \x01(\x04\x12\'\n\x06\x62uffer\x18\x03 \x01(\x0b\x32\x17.lance.encodings.Buffer\x12\x0e\n\x06signed\x18\x04 \x01(\x08\"T\n\x0f\x46ixedSizeBinary\x12-\n\x05\x62ytes\x18\x01 \x01(\x0b\x32\x1e.lance.encodings.ArrayEncoding\x12\x12\n\nbyte_width\x18\x02 \x01(\r\"\x85\x01\n\x12\x42itpackedForNonNeg\x12!\n\x19\x63ompressed_bits_per_value\x18\x01 \x01(\x04\x12#\n\x1buncompressed_bits_per_value\x18\x02 \x01(\x04\x12\'\n\x06\x62uffer\x18\x03 \x01(\x0b\x32\x17.lance.encodings.Buffer\"\x19\n\x08\x43onstant\x12\r\n\x05value\x18\x01 \x01(\x0c\"\xac\x05\n\rArrayEncoding\x12%\n\x04\x66lat\x18\x01 \x01(\x0b\x32\x15.lance.encodings.FlatH\x00\x12-\n\x08nullable\x18\x02 \x01(\x0b\x32\x19.lance.encodings.NullableH\x00\x12\x39\n\x0f\x66ixed_size_list\x18\x03 \x01(\x0b\x32\x1e.lance.encodings.FixedSizeListH\x00\x12%\n\x04list\x18\x04 \x01(\x0b\x32\x15.lance.encodings.ListH\x00\x12/\n\x06struct\x18\x05 \x01(\x0b\x32\x1d.lance.encodings.SimpleStructH\x00\x12)\n\x06\x62inary\x18\x06 \x01(\x0b\x32\x17.lance.encodings.BinaryH\x00\x12\x31\n\ndictionary\x18\x07 \x01(\x0b\x32\x1b.lance.encodings.DictionaryH\x00\x12%\n\x04\x66sst\x18\x08 \x01(\x0b\x32\x15.lance.encodings.FsstH\x00\x12\x36\n\rpacked_struct\x18\t \x01(\x0b\x32\x1d.lance.encodings.PackedStructH\x00\x12/\n\tbitpacked\x18\n \x01(\x0b\x32\x1a.lance.encodings.BitpackedH\x00\x12=\n\x11\x66ixed_size_binary\x18\x0b \x01(\x0b\x32 .lance.encodings.FixedSizeBinaryH\x00\x12\x44\n\x15\x62itpacked_for_non_neg\x18\x0c \x01(\x0b\x32#.lance.encodings.BitpackedForNonNegH\x00\x12-\n\x08\x63onstant\x18\r \x01(\x0b\x32\x19.lance.encodings.ConstantH\x00\x42\x10\n\x0e\x61rray_encoding\"\x84\x01\n\tZoneIndex\x12\x15\n\rrows_per_zone\x18\x01 \x01(\r\x12\x30\n\x0fzone_map_buffer\x18\x02 \x01(\x0b\x32\x17.lance.encodings.Buffer\x12.\n\x05inner\x18\x03 \x01(\x0b\x32\x1f.lance.encodings.ColumnEncoding\"6\n\x04\x42lob\x12.\n\x05inner\x18\x01 \x01(\x0b\x32\x1f.lance.encodings.ColumnEncoding\"\xa6\x01\n\x0e\x43olumnEncoding\x12(\n\x06values\x18\x01 \x01(\x0b\x32\x16.google.protobuf.EmptyH\x00\x12\x30\n\nzone_index\x18\x02 \x01(\x0b\x32\x1a.lance.encodings.ZoneIndexH\x00\x12%\n\x04\x62lob\x18\x03 \x01(\x0b\x32\x15.lance.encodings.BlobH\x00\x42\x11\n\x0f\x63olumn_encodingb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'alance.format.proto.encodings_v2_0_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COLUMNENCODING']._serialized_start=90
-  _globals['_COLUMNENCODING']._serialized_end=167
+  _globals['_BUFFER']._serialized_start=91
+  _globals['_BUFFER']._serialized_end=224
+  _globals['_BUFFER_BUFFERTYPE']._serialized_start=180
+  _globals['_BUFFER_BUFFERTYPE']._serialized_end=224
+  _globals['_COMPRESSION']._serialized_start=226
+  _globals['_COMPRESSION']._serialized_end=285
+  _globals['_FLAT']._serialized_start=287
+  _globals['_FLAT']._serialized_end=409
+  _globals['_NULLABLE']._serialized_start=412
+  _globals['_NULLABLE']._serialized_end=784
+  _globals['_NULLABLE_NONULL']._serialized_start=592
+  _globals['_NULLABLE_NONULL']._serialized_end=648
+  _globals['_NULLABLE_SOMENULL']._serialized_start=650
+  _globals['_NULLABLE_SOMENULL']._serialized_end=758
+  _globals['_NULLABLE_ALLNULL']._serialized_start=760
+  _globals['_NULLABLE_ALLNULL']._serialized_end=769
+  _globals['_FIXEDSIZELIST']._serialized_start=786
+  _globals['_FIXEDSIZELIST']._serialized_end=889
+  _globals['_LIST']._serialized_start=891
+  _globals['_LIST']._serialized_end=997
+  _globals['_SIMPLESTRUCT']._serialized_start=999
+  _globals['_SIMPLESTRUCT']._serialized_end=1013
+  _globals['_BINARY']._serialized_start=1016
+  _globals['_BINARY']._serialized_end=1145
+  _globals['_DICTIONARY']._serialized_start=1148
+  _globals['_DICTIONARY']._serialized_end=1286
+  _globals['_FSST']._serialized_start=1288
+  _globals['_FSST']._serialized_end=1364
+  _globals['_PACKEDSTRUCT']._serialized_start=1366
+  _globals['_PACKEDSTRUCT']._serialized_end=1468
+  _globals['_BITPACKED']._serialized_start=1471
+  _globals['_BITPACKED']._serialized_end=1611
+  _globals['_FIXEDSIZEBINARY']._serialized_start=1613
+  _globals['_FIXEDSIZEBINARY']._serialized_end=1697
+  _globals['_BITPACKEDFORNONNEG']._serialized_start=1700
+  _globals['_BITPACKEDFORNONNEG']._serialized_end=1833
+  _globals['_CONSTANT']._serialized_start=1835
+  _globals['_CONSTANT']._serialized_end=1860
+  _globals['_ARRAYENCODING']._serialized_start=1863
+  _globals['_ARRAYENCODING']._serialized_end=2547
+  _globals['_ZONEINDEX']._serialized_start=2550
+  _globals['_ZONEINDEX']._serialized_end=2682
+  _globals['_BLOB']._serialized_start=2684
+  _globals['_BLOB']._serialized_end=2738
+  _globals['_COLUMNENCODING']._serialized_start=2741
+  _globals['_COLUMNENCODING']._serialized_end=2907
 # @@protoc_insertion_point(module_scope)
