@@ -98,6 +98,14 @@ class Dataset:
         progress: Callable[[Progress], object] | None = ...,
         max_retries: int = ...,
     ) -> Self: ...
+    def delete(
+        self,
+        predicate: str | pc.Expression,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
     @property
     def uri(self) -> str: ...
     @property

@@ -26,7 +26,7 @@ from alance.ops.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
     import numpy.typing as npt
@@ -47,6 +47,7 @@ async def commit_rows(
     change: Delete | Update,
     *,
     deleted: Mapping[int, Rows],
+    emptied: Collection[int] = (),
     files: DataFiles | None = None,
     new_fragments: Sequence[table_pb2.DataFragment] = (),
     row_ids: U64 | None = None,
@@ -65,6 +66,7 @@ async def commit_rows(
             their deletion file, too, where they lose rows.
         deleted: physical offsets of live rows by fragment; shape (n,), sorted and unique. With
             them others may delete other rows of the same fragments at the same time.
+        emptied: fragments that lose all rows that they have, besides; their ids.
         files: what `new_fragments` consist of, after `seal`; published here, and discarded where
             the version is not made.
         new_fragments: of an Update; moved rows first, inserted rows after them.
@@ -86,8 +88,8 @@ async def commit_rows(
     try:
         handles = [snapshot.handle(one) for one in sorted(deleted)]
         await snapshot.prepare(handles)
-        emptied = await snapshot.engine.pool.run(lambda: vectors.build(handles, deleted))
-        made = _operation(snapshot, change, vectors.files, emptied)
+        gone = await snapshot.engine.pool.run(lambda: vectors.build(handles, deleted))
+        made = _operation(snapshot, change, vectors.files, sorted({*gone, *emptied}))
         if isinstance(made, Update):
             made = replace(made, new_fragments=with_row_ids(new_fragments, row_ids))
     except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.ops import write
+from alance.ops import delete, write
 from alance.ops.commits import CommitOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.write import WriteOptions
@@ -14,6 +14,8 @@ from alance.versioning.commit import MAX_RETRIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
+
+    import pyarrow.compute as pc
 
     from alance.ops.data_files import Progress
     from alance.ops.sources import Data
@@ -58,3 +60,34 @@ class RowVerbs(Handle):
             options=options,
         )
         return type(self)(made)
+
+    async def delete(
+        self,
+        predicate: str | pc.Expression,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Delete the rows for which a predicate is true; null counts as not true.
+
+        Files of rows stay as they are, but for fragments that have no rows left, which are
+        dropped. Others may delete other rows of the same fragments meanwhile; what they append
+        stays. `summary` has `num_deleted_rows`; also where that is 0, there is a new version.
+
+        Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
+        that loses rows, beside the transaction's file and a LIST; then the manifest. A predicate
+        without columns, such as `true`, reads no data.
+
+        Args:
+            predicate: SQL text or a pyarrow expression.
+            max_retries: attempts after the first one, where others changed the same rows or
+                were first to make a version.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, no condition.
+            RetryableConflictError: others changed the same rows at every attempt.
+            CommitConflictError: a newer version rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        return type(self)(await delete.delete(self._snapshot, predicate, options))
