@@ -21,6 +21,7 @@ from alance.format.table.fragment import Fragment
 from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
 from alance.operations import Operation
+from alance.ops.assign import Updates
 from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.opening import Reference
@@ -48,6 +49,23 @@ class Dataset:
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
+    ) -> Self: ...
+    def create_branch(
+        self,
+        name: str,
+        reference: Reference | None = ...,
+        *,
+        metadata: Mapping[str, str] | None = ...,
+    ) -> Self: ...
+    def shallow_clone(
+        self,
+        target_uri: str | os.PathLike[str],
+        reference: Reference | None = ...,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        store: object | None = ...,
+        storage_options: Mapping[str, str] | None = ...,
     ) -> Self: ...
     def update_config(
         self,
@@ -101,6 +119,15 @@ class Dataset:
     def delete(
         self,
         predicate: str | pc.Expression,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def update(
+        self,
+        updates: Updates,
+        where: str | pc.Expression | None = ...,
         *,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
@@ -237,10 +264,29 @@ class Tags:
     def list(self) -> dict[str, TagContents]: ...
     def get(self, name: str) -> TagContents: ...
     def get_version(self, name: str) -> int: ...
+    def create(
+        self,
+        name: str,
+        reference: Reference | None = ...,
+        *,
+        metadata: Mapping[str, str] | None = ...,
+    ) -> None: ...
+    def update(self, name: str, reference: Reference | None = ...) -> None: ...
+    def delete(self, name: str) -> None: ...
+    def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
 
 class Branches:
     def list(self) -> dict[str, BranchContents]: ...
     def get(self, name: str) -> BranchContents | None: ...
+    def create(
+        self,
+        name: str,
+        reference: Reference | None = ...,
+        *,
+        metadata: Mapping[str, str] | None = ...,
+    ) -> None: ...
+    def delete(self, name: str, *, force: bool = ...) -> None: ...
+    def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
 
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],

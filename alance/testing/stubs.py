@@ -50,6 +50,7 @@ OURS: Final[dict[str, str]] = {
     "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
     "Transaction": "alance.format.table.transaction",
+    "Updates": "alance.ops.assign",
     "VersionInfo": "alance.versioning.load",
 }
 SHOWN_AGAIN: Final = ("ScanOptions", "operations", "trace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.ops import delete, write
+from alance.ops import delete, update, write
 from alance.ops.commits import CommitOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.write import WriteOptions
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
+    from alance.ops.assign import Updates
     from alance.ops.data_files import Progress
     from alance.ops.sources import Data
 
@@ -91,3 +92,37 @@ class RowVerbs(Handle):
         """
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await delete.delete(self._snapshot, predicate, options))
+
+    async def update(
+        self,
+        updates: Updates,
+        where: str | pc.Expression | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Give rows new values, each computed from the row as it was.
+
+        The rows move to new files at the end of the table; with stable row ids they keep their
+        `_rowid` and their `_row_created_at_version`. `summary` has `num_rows_updated`; also where
+        that is 0, there is a new version.
+
+        Cost: a scan of `where`'s columns, then of all columns of the rows that match; their new
+        files, and a PUT for each fragment that loses rows, beside the transaction's file and a
+        LIST; then the manifest. Memory: some batches, and 16 bytes a row that matches.
+
+        Args:
+            updates: columns to SQL text or pyarrow expressions, cast to the columns' types as SQL
+                does: a fraction is cut off, what is out of range is an error.
+            where: None: all rows.
+            max_retries: as of `delete`.
+
+        Raises:
+            InvalidInputError: an unknown column, bad SQL, values that a column cannot hold.
+            UnsupportedError: a field inside of a column; rows with blobs of version 2.
+            RetryableConflictError: others changed the same rows at every attempt.
+            CommitConflictError: a newer version rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        return type(self)(await update.update(self._snapshot, updates, where, options))

@@ -1,0 +1,162 @@
+"""New values of columns: SQL text or pyarrow expressions, evaluated and cast to the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.expr import parse_projection
+from alance.expr.arrow import ArrowCondition
+from alance.expr.casts import widened
+from alance.expr.problem import Problem
+from alance.expr.tree import FAILURES, one_line
+from alance.file.batches import empty_batch, empty_columns
+
+if TYPE_CHECKING:
+    from alance.expr.predicate import Evaluated
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+
+Updates: TypeAlias = Mapping[str, "str | pc.Expression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column and what its new values are computed from.
+
+    Attributes:
+        field: a top-level field of the table.
+        target: the column as rows are written with it.
+        columns: names, or dotted paths, that the value needs; None: not known.
+    """
+
+    field: Field
+    target: pa.Field
+    value: Evaluated
+    columns: tuple[str, ...] | None
+    text: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """The new values for the rows of a batch, which has all columns.
+
+        Raises:
+            InvalidInputError: values that the expression cannot take or the column cannot hold.
+        """
+        try:
+            made = cast(self.value.evaluate(batch), self.target.type)
+        except (*FAILURES, Problem) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"{self._where()}: {one_line(error)}") from error
+        if made.null_count and not self.target.nullable:
+            raise InvalidInputError(f"{self._where()}: null, and the column is not nullable")
+        return made
+
+    def _where(self) -> str:
+        return f"column {self.field.name!r} ({self.target.type}) = {self.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """All columns that get new values; each is computed from the values before."""
+
+    each: tuple[Assignment, ...]
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """The ids of the columns and of all fields in them, sorted."""
+        return tuple(sorted(f.id for one in self.each for f in one.field.walk()))
+
+    def needed(self, schema: Schema) -> list[str]:
+        """The columns without which the new rows cannot be made."""
+        kept = {one.name for one in schema.fields} - {one.field.name for one in self.each}
+        for one in self.each:
+            if one.columns is None:
+                return [field.name for field in schema.fields]
+            kept.update(path.split(".", 1)[0] for path in one.columns)
+        return [field.name for field in schema.fields if field.name in kept]
+
+    def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+        """Rows with their new values, and the columns of the table. CPU.
+
+        Args:
+            batch: has at least the columns of `needed`.
+
+        Raises:
+            InvalidInputError: as of `Assignment.evaluate`.
+        """
+        made = {one.field.name: (one.target, one.evaluate(batch)) for one in self.each}
+        arrays, fields = [], []
+        for field in schema.fields:
+            known = made.get(field.name)
+            fields.append(batch.schema.field(field.name) if known is None else known[0])
+            arrays.append(batch.column(field.name) if known is None else known[1])
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def parse_updates(schema: Schema, updates: Updates) -> Assignments:
+    """What an update sets.
+
+    Raises:
+        InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.
+        UnsupportedError: a field inside of a column.
+    """
+    if not isinstance(updates, Mapping) or not updates:
+        raise InvalidInputError(
+            f"updates={updates!r}: expected a mapping of columns to SQL text or expressions"
+        )
+    return Assignments(tuple(_parse(schema, name, value) for name, value in updates.items()))
+
+
+def _parse(schema: Schema, name: str, value: object) -> Assignment:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"updates: column {name!r}, expected a name")
+    field = schema.field(name)
+    if all(one.name != name for one in schema.fields):
+        raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
+    # What blobs are read as is not what they hold: no expression has them.
+    visible = pa.schema(
+        [one.to_arrow() for one in schema.fields if not (one.is_blob_v1 or one.is_blob_v2)]
+    )
+    made: Evaluated
+    columns: tuple[str, ...] | None = None
+    if isinstance(value, str):
+        made = computed = parse_projection(value, visible)
+        columns = computed.columns
+    elif isinstance(value, pc.Expression):
+        made = ArrowCondition(value)
+    else:
+        raise InvalidInputError(
+            f"column {name!r}: expected SQL text or a pyarrow expression, "
+            f"found {type(value).__name__}"
+        )
+    found = Assignment(field, field.logical_arrow(), made, columns, str(value))
+    # What does not fit is found before rows are read: types, and literals.
+    found.evaluate(empty_columns(1) if columns == () else empty_batch(visible))
+    return found
+
+
+def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Values as a column of a table holds them: SQL's casts, in nested types as well.
+
+    Raises:
+        Problem, pa.ArrowException: they do not cast.
+    """
+    if values.type.equals(type_):
+        return values
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.wrap_array(cast(values, type_.storage_type))
+    if isinstance(values, pa.ExtensionArray):
+        return cast(values.storage, type_)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), type_)
+    if isinstance(values, pa.DictionaryArray):
+        return cast(values.dictionary_decode(), type_)
+    if pa.types.is_dictionary(type_):
+        return pc.cast(cast(values, type_.value_type).dictionary_encode(), type_)
+    return widened(values, type_)

@@ -1,0 +1,139 @@
+"""Update: rows that match move to new fragments with their new values."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from alance.errors import UnsupportedError
+from alance.format.numbers import as_numbers
+from alance.format.table.operations import Update
+from alance.ops.assign import parse_updates
+from alance.ops.blob_bytes import with_bytes
+from alance.ops.commits import CommitOptions, with_retries
+from alance.ops.data_files import DataFiles
+from alance.ops.matching import Offsets
+from alance.ops.moved import commit_rows
+from alance.ops.options import ScanOptions
+from alance.ops.planning import parse_predicate, plan_scan
+from alance.ops.projection import ROW_ADDRESS, ROW_ID
+from alance.ops.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.ops.assign import Assignments, Updates
+    from alance.ops.snapshot import Snapshot
+
+BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
+
+
+async def update(
+    snapshot: Snapshot,
+    updates: Updates,
+    where: str | pc.Expression | None,
+    options: CommitOptions | None = None,
+) -> Snapshot:
+    """The version in which rows have new values. See `Dataset.update`."""
+    commit = options or CommitOptions()
+    parse_predicate(snapshot.schema, where)
+    parse_updates(snapshot.schema, updates)
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        return await _attempt(base, parse_updates(base.schema, updates), where, commit)
+
+    return await with_retries(snapshot, attempt, commit.max_retries)
+
+
+async def _attempt(
+    base: Snapshot,
+    assignments: Assignments,
+    where: str | pc.Expression | None,
+    commit: CommitOptions,
+) -> Snapshot:
+    moved = Offsets()
+    row_ids: list[npt.NDArray[np.uint64]] = []
+    files = DataFiles(base.session, base.table, base.schema, base.manifest.data_storage_version)
+    run = base.engine.pool.run
+    try:
+        async with aclosing(_matching(base, assignments, where)) as batches:
+            async for batch in batches:
+                moved.add(as_numbers(batch.column(ROW_ADDRESS)))
+                if base.has_stable_row_ids:
+                    row_ids.append(as_numbers(batch.column(ROW_ID)))
+                rows = await run(partial(assignments.apply, batch, base.schema))
+                await files.write(rows)
+        fragments = await files.seal()
+        deleted = await run(moved.by_fragment)
+    except BaseException:
+        await files.discard()
+        raise
+    return await commit_rows(
+        base,
+        Update(fields_for_preserving_frag_bitmap=assignments.field_ids),
+        deleted=deleted,
+        files=files,
+        new_fragments=fragments,
+        row_ids=np.concatenate(row_ids) if row_ids else None,
+        options=commit,
+        summary={"num_rows_updated": moved.num_rows},
+    )
+
+
+async def _matching(
+    base: Snapshot, assignments: Assignments, where: str | pc.Expression | None
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows that move, with their addresses (and ids, where they have some), as they are."""
+    columns = assignments.needed(base.schema)
+    blobs = _blobs(base, columns)
+    options = ScanOptions(filter=where, with_row_address=True, with_row_id=base.has_stable_row_ids)
+    plan = await plan_scan(base, columns, options)
+    async with aclosing(scan(base, plan)) as batches:
+        if not blobs:
+            async for batch in batches:
+                yield batch
+            return
+        pieces = _cut(batches, blobs)
+        async with aclosing(with_bytes(base, pieces, blobs, keep_address=True)) as filled:
+            async for batch in filled:
+                yield batch
+
+
+def _blobs(base: Snapshot, columns: Sequence[str]) -> list[str]:
+    """The blob columns that move.
+
+    Raises:
+        UnsupportedError: some whose bytes lie beside the data files, or inside of other columns.
+    """
+    found = []
+    for one in base.schema.fields:
+        if one.name in columns and one.is_blob_v1:
+            found.append(one.name)
+        elif one.name in columns and any(each.is_blob_v1 or each.is_blob_v2 for each in one.walk()):
+            raise UnsupportedError(
+                f"column {one.name!r}: rows with blobs of version 2, or inside of other columns, "
+                f"are not moved by this alance"
+            )
+    return found
+
+
+async def _cut(
+    batches: AsyncIterator[pa.RecordBatch], blobs: Sequence[str]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches in pieces whose blobs fit in memory together."""
+    async for batch in batches:
+        num_bytes = np.zeros(batch.num_rows, np.int64)
+        for name in blobs:
+            sizes = pc.fill_null(pc.struct_field(batch.column(name), ["size"]), 0)
+            num_bytes += as_numbers(sizes).astype(np.int64)
+        groups = np.cumsum(num_bytes) // BLOB_BYTES
+        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            yield batch.slice(start, stop - start)
