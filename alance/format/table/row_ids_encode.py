@@ -25,7 +25,7 @@ SORTED_BYTES: Final = 2
 
 
 def row_ids_bytes(values: U64) -> bytes:
-    """A sequence of row ids.
+    """A sequence of row ids: one segment, or one a run that ascends where that is smaller.
 
     Args:
         values: distinct, in physical order; shape (n,).
@@ -33,6 +33,13 @@ def row_ids_bytes(values: U64) -> bytes:
     sequence = rowids_pb2.RowIdSequence()
     if len(values):
         sequence.segments.append(segment_of(values))
+        starts = np.flatnonzero(values[1:] < values[:-1]) + 1
+        if 0 < len(starts) * SEGMENT_BYTES < SORTED_BYTES * len(values):
+            runs = rowids_pb2.RowIdSequence(
+                segments=[segment_of(run) for run in np.split(values, starts)]
+            )
+            if runs.ByteSize() < sequence.ByteSize():
+                sequence = runs
     return bytes(sequence.SerializeToString())
 
 
