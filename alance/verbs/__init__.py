@@ -2,12 +2,13 @@
 
 from alance.verbs.metadata import MetadataVerbs
 from alance.verbs.rows import RowVerbs
+from alance.verbs.upkeep import UpkeepVerbs
 from alance.verbs.versions import VersionVerbs
 
 __all__ = ["Verbs"]
 
 
-class Verbs(RowVerbs, MetadataVerbs, VersionVerbs):
+class Verbs(RowVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs):
     """What changes a dataset: each verb gives the dataset of the version that it made.
 
     The version is that of this handle with the change, on top of whatever others have committed

@@ -1,0 +1,157 @@
+"""Upkeep of a table's files: compaction, at once or in parts that several processes share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from alance.ops import compact
+from alance.ops.commits import CommitOptions
+from alance.ops.compact import CompactionMetrics, CompactionPlan, CompactionTask, RewriteResult
+from alance.ops.compact_plan import CompactionOptions
+from alance.versioning.commit import MAX_RETRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from alance.verbs.base import Handle
+
+    H = TypeVar("H", bound=Handle)
+else:
+    H = TypeVar("H")
+
+__all__ = [
+    "Compaction",
+    "CompactionMetrics",
+    "CompactionOptions",
+    "CompactionPlan",
+    "CompactionTask",
+    "Optimize",
+    "RewriteResult",
+]
+
+
+class Optimize(Generic[H]):
+    """The upkeep of a dataset's files; `Dataset.optimize`."""
+
+    __slots__ = ("_dataset",)
+
+    def __init__(self, dataset: H) -> None:
+        self._dataset = dataset
+
+    async def compact_files(
+        self,
+        *,
+        target_rows_per_fragment: int | None = None,
+        max_rows_per_group: int | None = None,
+        max_bytes_per_file: int | None = None,
+        materialize_deletions: bool | None = None,
+        materialize_deletions_threshold: float | None = None,
+        num_threads: int | None = None,
+        batch_size: int | None = None,
+        io_buffer_bytes: int | None = None,
+        max_source_fragments: int | None = None,
+        max_source_rows: int | None = None,
+        max_source_bytes: int | None = None,
+        excluded_fragment_ids: Collection[int] = (),
+        data_storage_version: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> H:
+        """Rewrite small fragments, and those of which many rows are deleted, to larger ones.
+
+        Rows keep their order, their row ids where these are stable, and their versions. Deleted
+        rows and dropped columns are gone after it. Two versions are made, none where there is
+        nothing to do. An index no longer covers what was rewritten: filters find these rows by
+        scanning, and `summary["warnings"]` says so; the other keys of `summary` are
+        `fragments_removed`, `fragments_added`, `files_removed`, `files_added`.
+
+        Cost: a scan of the fragments, many at a time; the writing of their rows; two commits.
+        Memory: what is read ahead and what fills the next pages, of each task done at once;
+        24 bytes a row with stable row ids.
+
+        Args: see `CompactionOptions`. Appends go on meanwhile.
+
+        Raises:
+            RetryableConflictError: others deleted or changed rows of these fragments; no file of
+                the attempt stays.
+            UnsupportedError: files of a version that is not written, blobs of version 2, or an
+                index that translates addresses late.
+            InvalidInputError: an option out of its range.
+        """
+        options = CompactionOptions(
+            target_rows_per_fragment=target_rows_per_fragment,
+            max_rows_per_group=max_rows_per_group,
+            max_bytes_per_file=max_bytes_per_file,
+            materialize_deletions=materialize_deletions,
+            materialize_deletions_threshold=materialize_deletions_threshold,
+            num_threads=num_threads,
+            batch_size=batch_size,
+            io_buffer_bytes=io_buffer_bytes,
+            max_source_fragments=max_source_fragments,
+            max_source_rows=max_source_rows,
+            max_source_bytes=max_source_bytes,
+            excluded_fragment_ids=excluded_fragment_ids,
+            data_storage_version=data_storage_version,
+        )
+        made = await compact.compact_files(
+            self._dataset._snapshot, options, CommitOptions(properties, message, max_retries)
+        )
+        return type(self._dataset)(made)
+
+
+class Compaction:
+    """Compaction in parts: one process plans, any number execute tasks, one commits.
+
+        plan = await Compaction.plan(dataset, target_rows_per_fragment=1_000_000)
+        results = [await task.execute(dataset) for task in plan.tasks]
+        dataset = await Compaction.commit(dataset, results)
+
+    Tasks and results can be pickled. Results that are never committed leave files that a cleanup
+    removes.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    async def plan(cls, dataset: Handle, **options: Any) -> CompactionPlan:
+        """What is to be rewritten; options are the fields of `CompactionOptions`.
+
+        Cost: nothing, where the manifest tells how many rows are deleted.
+
+        Raises:
+            InvalidInputError: an unknown option, or one out of its range.
+            UnsupportedError: as of `Optimize.compact_files`.
+        """
+        return await compact.plan(dataset._snapshot, CompactionOptions.of(options))
+
+    @classmethod
+    async def execute(cls, dataset: H, **options: Any) -> H:
+        """All three at once: `Optimize.compact_files`."""
+        made = await compact.compact_files(
+            dataset._snapshot, CompactionOptions.of(options), CommitOptions()
+        )
+        return type(dataset)(made)
+
+    @classmethod
+    async def commit(
+        cls,
+        dataset: H,
+        results: Sequence[RewriteResult],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> H:
+        """Put what was rewritten in the place of the fragments before; some results, or all.
+
+        Cost: two commits.
+
+        Raises:
+            RetryableConflictError: others deleted or changed rows of these fragments. The files
+                stay: the other results can still be committed.
+            CommitConflictError: a newer version rules the rewrite out.
+            InvalidInputError: two results for one fragment.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        return type(dataset)(await compact.commit(dataset._snapshot, results, options))
