@@ -33,6 +33,8 @@ from alance.versioning.load import VersionInfo
 
 class Dataset:
     @property
+    def optimize(self) -> Optimize[Self]: ...
+    @property
     def tags(self) -> Tags: ...
     @property
     def branches(self) -> Branches: ...
@@ -100,6 +102,16 @@ class Dataset:
         fields: Mapping[str, Mapping[str, str | None]],
         *,
         replace: bool = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def add_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = ...,
+        batch_size: int | None = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,

@@ -101,7 +101,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
         InvalidInputError: nothing of these kinds.
     """
     if isinstance(version, tuple):
-        return await checkout_branch(snapshot, *_pair(version))
+        return await checkout_branch(snapshot, *pair(version))
     if version is None:
         table = snapshot.table
         manifest = await load.load_latest(snapshot.engine, table)
@@ -151,7 +151,12 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
     return await load_transaction(snapshot.engine, snapshot.table, manifest)
 
 
-def _pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
+def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
+    """A branch and a number, either may be None.
+
+    Raises:
+        InvalidInputError: something else.
+    """
     if len(reference) == 2:
         branch, version = reference
         is_number = isinstance(version, int) and not isinstance(version, bool)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.format.table.refs import check_branch_name, check_tag_name
+from alance.ops import refs_write
+from alance.ops.commits import CommitOptions
 from alance.versioning import refs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alance.format.table.refs import BranchContents, TagContents
+    from alance.ops.opening import Reference
     from alance.ops.snapshot import Snapshot
 
 
@@ -48,6 +54,56 @@ class Tags:
         """
         return (await self.get(name)).version
 
+    async def create(
+        self,
+        name: str,
+        reference: Reference | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Name a version; cleanup keeps it as long as the tag is there.
+
+        Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more.
+
+        Args:
+            name: letters, digits, `.`, `-` and `_`.
+            reference: a number on the branch of this dataset, a tag, or a branch (None: main)
+                and a number (None: the latest); None: the version of this dataset.
+
+        Raises:
+            AlreadyExistsError: there is such a tag; `update` moves it.
+            NotFoundError: no such version, tag or branch.
+            InvalidInputError: no tag can have this name.
+        """
+        await refs_write.create_tag(self._snapshot, name, reference, metadata)
+
+    async def update(self, name: str, reference: Reference | None = None) -> None:
+        """Make a tag name another version.
+
+        Of two that do it at once the later one wins. Cost: as of `create`, and a GET.
+
+        Raises:
+            NotFoundError: no such tag, or no such version.
+        """
+        await refs_write.update_tag(self._snapshot, name, reference)
+
+    async def delete(self, name: str) -> None:
+        """Delete a tag; its version stays until a cleanup. Cost: a GET and a DELETE.
+
+        Raises:
+            NotFoundError: no such tag.
+        """
+        await refs_write.delete_tag(self._snapshot, name)
+
+    async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
+        """Replace all metadata of a tag. Cost: a GET and a PUT.
+
+        Raises:
+            NotFoundError: no such tag.
+        """
+        location = self._snapshot.table.tag(check_tag_name(name))
+        await refs_write.replace_metadata(self._snapshot, location, f"tag {name!r}", metadata)
+
 
 class Branches:
     """The branches of a dataset. Nothing is kept: each call asks the store.
@@ -79,3 +135,51 @@ class Branches:
             CorruptFileError: its JSON.
         """
         return await refs.load_branch(self._snapshot.engine, self._snapshot.table, name)
+
+    async def create(
+        self,
+        name: str,
+        reference: Reference | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a branch of a version, which becomes its first one under the same number.
+
+        No data is copied. `Dataset.create_branch` does the same and opens it.
+
+        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction
+        and of the manifest, and a LIST. A cancelled call still makes the branch.
+
+        Args:
+            name: letters, digits, `.`, `-` and `_`, in segments between `/`.
+            reference: as of `Tags.create`.
+
+        Raises:
+            AlreadyExistsError: there is such a branch, or its folder has versions.
+            NotFoundError: no such version, tag or branch.
+            InvalidInputError: no branch can have this name; a detached version.
+        """
+        await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete a branch with all of its versions and files.
+
+        Cost: LISTs and GETs of all branches and tags, a LIST of the branch's folder, DELETEs.
+
+        Args:
+            force: also what is left of a branch that has no record.
+
+        Raises:
+            NotFoundError: no such branch.
+            InvalidInputError: other branches were made from it, or tags name it.
+        """
+        await refs_write.delete_branch(self._snapshot, name, force=force)
+
+    async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
+        """Replace all metadata of a branch. Cost: a GET and a PUT.
+
+        Raises:
+            NotFoundError: no such branch.
+        """
+        location = self._snapshot.table.branch_record(check_branch_name(name))
+        await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import opening
+from alance.ops import opening, refs_write
+from alance.ops.clone import shallow_clone
 from alance.ops.commits import CommitOptions
 from alance.ops.refs import Branches, Tags
 from alance.ops.restore import restore
@@ -12,6 +13,7 @@ from alance.verbs.base import Handle
 from alance.versioning.commit import MAX_RETRIES
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
     from typing import Self
 
@@ -102,3 +104,57 @@ class VersionVerbs(Handle):
         """
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await restore(self._snapshot, version, options))
+
+    async def create_branch(
+        self,
+        name: str,
+        reference: Reference | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a branch and open it; what is inserted into it the main branch does not see.
+
+        Args, errors and cost: as of `Branches.create`.
+        """
+        options = CommitOptions()
+        made = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
+        return type(self)(made)
+
+    async def shallow_clone(
+        self,
+        target_uri: str | os.PathLike[str],
+        reference: Reference | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        store: object | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a new table of a version without copying its data, and open it.
+
+        The clone's files stay in this dataset's folder: a cleanup here that removes the version
+        takes them from the clone. New files of the clone lie in its own folder.
+
+        Cost: a GET for a version that is not this one; a LIST and two PUTs.
+
+        Args:
+            target_uri: as of `dataset`.
+            reference: a number on this branch, a tag, or a branch (None: main) and a number
+                (None: the latest); None: this very version.
+            store, storage_options: of the target; by default those of this dataset, where the
+                kind of store is the same.
+
+        Raises:
+            AlreadyExistsError: there is a table at the target.
+            NotFoundError: no such version, tag or branch.
+            UnsupportedError: no URI names the files of this dataset.
+        """
+        made = await shallow_clone(
+            self._snapshot,
+            target_uri,
+            reference,
+            CommitOptions(properties, message),
+            store=store,
+            storage_options=storage_options,
+        )
+        return type(self)(made)

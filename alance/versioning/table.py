@@ -166,6 +166,14 @@ class Table:
         """
         return self._in_root(inside(path, "object"))
 
+    def know_base(self, path: str, location: str) -> None:
+        """Remember where the files of a base path are.
+
+        Args:
+            location: of the folder, in a store that is open.
+        """
+        self._bases[path] = location
+
     def not_found(self, what: str) -> NotFoundError:
         """The error of something that this table has not."""
         on = "" if self.branch is None else f", branch {self.branch!r}"

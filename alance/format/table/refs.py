@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.table.naming import TREE
+from alance.format.table.refs_write import parse_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,8 @@ class BranchContents:
         parent_branch: the branch that it was made from; None: main.
         parent_version: the version that it began with.
         manifest_bytes: size of that version's manifest; 0: unknown.
+        identifier: for each branch from main down to this one, the version that it began with
+            and an id of its own; empty: of an old table.
     """
 
     parent_branch: str | None
@@ -62,6 +65,7 @@ class BranchContents:
     created_at: datetime | None
     manifest_bytes: int
     metadata: Mapping[str, str]
+    identifier: tuple[tuple[int, str], ...] = ()
 
 
 def check_tag_name(name: str) -> str:
@@ -156,6 +160,7 @@ def parse_branch(content: bytes | memoryview, where: str) -> BranchContents:
         created,
         fields.number("manifestSize", 0),
         fields.texts("metadata"),
+        parse_identifier(fields.any("identifier"), where),
     )
 
 
@@ -194,6 +199,10 @@ class _Fields:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
             raise self._wrong(name, "a number of 64 bits")
         return value
+
+    def any(self, name: str) -> object:
+        """Whatever is there; None: nothing."""
+        return self._values.get(name)
 
     def text(self, name: str) -> str | None:
         """A text or nothing."""

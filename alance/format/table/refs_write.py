@@ -1,0 +1,126 @@
+"""Tags and branches as bytes: JSON of two spaces, in the order of members that others write.
+
+Source: table format specification, "Tags and branches".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NS: Final = 1_000_000_000
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def time_text(ns: int) -> str:
+    """A time as RFC 3339 in UTC, to the nanosecond.
+
+    Args:
+        ns: nanoseconds since 1970.
+    """
+    seconds, rest = divmod(ns, NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def tag_bytes(
+    version: int,
+    branch: str | None,
+    *,
+    ns: int,
+    manifest_bytes: int,
+    metadata: Mapping[str, str],
+) -> bytes:
+    """A new tag.
+
+    Args:
+        branch: of the version; None: main.
+        ns: now, nanoseconds since 1970.
+        manifest_bytes: size of the version's manifest.
+    """
+    now = time_text(ns)
+    return _text(
+        {
+            "branch": branch,
+            "version": version,
+            "createdAt": now,
+            "updatedAt": now,
+            "manifestSize": manifest_bytes,
+            "metadata": dict(metadata),
+        }
+    )
+
+
+def branch_bytes(
+    parent_branch: str | None,
+    parent_version: int,
+    *,
+    identifier: Sequence[tuple[int, str]],
+    ns: int,
+    manifest_bytes: int,
+    metadata: Mapping[str, str],
+) -> bytes:
+    """A new branch.
+
+    Args:
+        identifier: that of the parent, and one pair more; see `BranchContents`.
+        manifest_bytes: size of the manifest of the version that it begins with.
+    """
+    return _text(
+        {
+            "parentBranch": parent_branch,
+            "identifier": {"version_mapping": [list(one) for one in identifier]},
+            "parentVersion": parent_version,
+            "createAt": ns // NS,
+            "manifestSize": manifest_bytes,
+            "metadata": dict(metadata),
+        }
+    )
+
+
+def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, object]) -> bytes:
+    """A tag or branch with other values of some members; all others stay as they are.
+
+    Raises:
+        CorruptFileError: no JSON object.
+    """
+    try:
+        members: Any = json.loads(bytes(content))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{where}: no JSON: {error}") from error
+    if not isinstance(members, dict):
+        raise CorruptFileError(f"{where}: expected a JSON object")
+    return _text({**members, **changes})
+
+
+def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
+    """The identifier of a branch: a version and an id of each branch from main down to it.
+
+    Raises:
+        CorruptFileError: it is something else.
+    """
+    if value is None:
+        return ()
+    pairs = value.get("version_mapping") if isinstance(value, dict) else None
+    found = []
+    for one in pairs if isinstance(pairs, list) else [None]:
+        if (
+            not isinstance(one, list)
+            or len(one) != 2
+            or type(one[0]) is not int
+            or not isinstance(one[1], str)
+            or not _ID.fullmatch(one[1])
+        ):
+            raise CorruptFileError(f"{where}: 'identifier' is {value!r:.80}, expected pairs")
+        found.append((one[0], one[1]))
+    return tuple(found)
+
+
+def _text(members: Mapping[str, object]) -> bytes:
+    return json.dumps(members, indent=2, ensure_ascii=False).encode()

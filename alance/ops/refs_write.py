@@ -1,0 +1,270 @@
+"""Tags and branches: made, moved, deleted."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import (
+    AlanceError,
+    AlreadyExistsError,
+    CommitStateUnknownError,
+    InvalidInputError,
+    NotFoundError,
+)
+from alance.format.table.naming import NamingScheme, manifest_name
+from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
+from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
+from alance.io.tasks import all_of, to_the_end
+from alance.ops import opening
+from alance.ops.clone import clone_into
+from alance.versioning import load, refs
+from alance.versioning.load import read_object
+from alance.versioning.settle import Patience, Settled, put_settled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.ops.commits import CommitOptions
+    from alance.ops.opening import Reference
+    from alance.ops.snapshot import Snapshot
+
+CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation
+AT_ONCE: Final = 1000  # objects that are deleted together
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A version that a tag names, and the size of its manifest."""
+
+    branch: str | None
+    version: int
+    manifest_bytes: int
+
+
+async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
+    """The version that is meant, after making sure that it is there.
+
+    Cost: one HEAD; for a tag or branch one GET more, for the latest version of a branch one LIST.
+
+    Raises:
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: nothing of these kinds.
+    """
+    engine, table = snapshot.engine, snapshot.table
+    version: int | None = snapshot.version
+    if isinstance(reference, str):
+        tag = await refs.load_tag(engine, table, reference)
+        table, version = table.on_branch(tag.branch), tag.version
+    elif isinstance(reference, tuple):
+        branch, version = opening.pair(reference)
+        if branch is not None and await refs.load_branch(engine, table, branch) is None:
+            branch = None
+        table = table.on_branch(branch)
+    elif reference is not None:
+        if isinstance(reference, bool) or not isinstance(reference, int):
+            raise InvalidInputError(f"reference {reference!r}: expected a number, a tag or a pair")
+        version = reference
+    if version is None:
+        version = (await load.latest(engine, table)).version
+    for scheme in (NamingScheme.V2, NamingScheme.V1):
+        with suppress(NotFoundError):
+            where = table.manifest(manifest_name(version, scheme))
+            size = await engine.scheduler.size(where, reason="version")
+            return Target(table.branch, version, size)
+    raise table.not_found(f"no version {version}")
+
+
+async def create_tag(
+    snapshot: Snapshot,
+    name: str,
+    reference: Reference | None,
+    metadata: Mapping[str, str] | None,
+) -> None:
+    """Make a tag; errors as of `Tags.create`."""
+    check_tag_name(_text(name, "tag"))
+    noted = checked_metadata(metadata or {})
+    target = await target_of(snapshot, reference)
+    content = tag_bytes(
+        target.version,
+        target.branch,
+        ns=time.time_ns(),
+        manifest_bytes=target.manifest_bytes,
+        metadata=noted,
+    )
+    await _put_new(snapshot, snapshot.table.tag(name), content, f"tag {name!r}")
+
+
+async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
+    """Move a tag; errors as of `Tags.update`."""
+    location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
+    content = await _content(snapshot, location, f"tag {name!r}")
+    target = await target_of(snapshot, reference)
+    changes = {
+        "branch": target.branch,
+        "version": target.version,
+        "updatedAt": time_text(time.time_ns()),
+        "manifestSize": target.manifest_bytes,
+    }
+    await _put(snapshot, location, with_members(content, location, changes))
+
+
+async def delete_tag(snapshot: Snapshot, name: str) -> None:
+    """Delete a tag; errors as of `Tags.delete`."""
+    location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
+    await _content(snapshot, location, f"tag {name!r}")
+    await _delete(snapshot, [location])
+
+
+async def replace_metadata(
+    snapshot: Snapshot, location: str, what: str, metadata: Mapping[str, str]
+) -> None:
+    """Give a tag or branch other metadata.
+
+    Args:
+        location: of its record.
+    """
+    noted = checked_metadata(metadata)
+    content = await _content(snapshot, location, what)
+    await _put(snapshot, location, with_members(content, location, {"metadata": dict(noted)}))
+
+
+async def create_branch(
+    snapshot: Snapshot,
+    name: str,
+    reference: Reference | None,
+    options: CommitOptions,
+    metadata: Mapping[str, str] | None,
+) -> Snapshot:
+    """Make a branch; errors and cost as of `Branches.create`.
+
+    The record comes first: of two that make the same branch, it decides; and it keeps a cleanup
+    from removing the version that the branch begins with.
+    """
+    check_branch_name(_text(name, "branch"))
+    noted = checked_metadata(metadata or {})
+    target = await target_of(snapshot, reference)
+    version = target.version
+    source = await opening.checkout_branch(snapshot, target.branch, version)
+    parent = None
+    if target.branch is not None:
+        parent = await refs.load_branch(snapshot.engine, snapshot.table, target.branch)
+    table = snapshot.table.on_branch(name)
+    record = snapshot.table.branch_record(name)
+    content = branch_bytes(
+        target.branch,
+        version,
+        identifier=[*(parent.identifier if parent else ()), (version, uuid.uuid4().hex)],
+        ns=time.time_ns(),
+        manifest_bytes=target.manifest_bytes,
+        metadata=noted,
+    )
+
+    async def make() -> Snapshot:
+        await _put_new(snapshot, record, content, f"branch {name!r}")
+        try:
+            return await clone_into(source, table, name, options)
+        except CommitStateUnknownError:
+            raise
+        except AlanceError:
+            with suppress(AlanceError):
+                await _delete(snapshot, [record])
+            raise
+
+    return await to_the_end(make(), CREATE_S)
+
+
+async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
+    """Delete a branch; errors and cost as of `Branches.delete`."""
+    check_branch_name(_text(name, "branch"))
+    engine, table = snapshot.engine, snapshot.table
+    record = table.branch_record(name)
+    branches, tags = await refs.list_branches(engine, table), await refs.list_tags(engine, table)
+    if name not in branches and not force:
+        raise table.not_found(f"no branch {name!r}")
+    mine = branches.pop(name, None)
+    for other, one in branches.items():
+        descends = mine is not None and mine.identifier and mine.identifier[-1] in one.identifier
+        if descends or one.parent_branch == name:
+            raise InvalidInputError(
+                f"branch {name!r}: branch {other!r} was made from it (version "
+                f"{one.parent_version} of {one.parent_branch!r}), delete that one first"
+            )
+    named = sorted(tag for tag, one in tags.items() if one.branch == name)
+    if named:
+        raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
+    await _delete(snapshot, [record])
+    own = table.on_branch(name).root + "/"
+    # Branches whose names go on from this one's have their folders inside of its folder.
+    kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
+    found: list[str] = []
+    with suppress(NotFoundError):
+        listing = engine.scheduler.list(own[:-1], reason="branch")
+        found.extend([one.path async for one in listing if not one.path.startswith(kept)])
+    await _delete(snapshot, found)
+
+
+def checked_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    """The metadata.
+
+    Raises:
+        InvalidInputError: no mapping of text to text.
+    """
+    if not hasattr(metadata, "items"):
+        raise InvalidInputError(f"metadata {metadata!r}: expected a mapping of text to text")
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInputError(f"metadata: {key!r}: {value!r}, expected text for text")
+    return metadata
+
+
+def _text(name: str, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{what} {name!r}: expected a name")
+    if what == "branch" and name == MAIN:
+        raise InvalidInputError(f"branch {name!r}: reserved for the main branch")
+    return name
+
+
+async def _content(snapshot: Snapshot, location: str, what: str) -> memoryview:
+    try:
+        return await read_object(snapshot.engine, location, None, what.partition(" ")[0])
+    except NotFoundError as error:
+        raise snapshot.table.not_found(f"no {what}") from error
+
+
+async def _put(snapshot: Snapshot, location: str, content: bytes) -> None:
+    store, path = snapshot.engine.registry.resolve(location)
+    await store.put(path, content)
+
+
+async def _put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:
+    """Put an object that must not be there; a lost answer is settled by reading it back."""
+    engine, table = snapshot.engine, snapshot.table
+    store, path = engine.registry.resolve(location)
+
+    async def whose() -> Settled:
+        found = await engine.scheduler.read_all(location, reason="whose ref")
+        return Settled.OURS if bytes(found) == content else Settled.THEIRS
+
+    settled = await put_settled(
+        lambda: store.put(path, content, if_absent=True),
+        whose,
+        what,
+        Patience(),
+        at_once=store.profile.kind in ("local", "memory"),
+    )
+    if settled is Settled.THEIRS:
+        raise AlreadyExistsError(f"dataset {table.uri!r}: {what} is there already")
+
+
+async def _delete(snapshot: Snapshot, locations: list[str]) -> None:
+    found = [snapshot.engine.registry.resolve(one) for one in locations]
+    if found:
+        store = found[0][0]
+        paths = [path for _, path in found]
+        parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
+        await all_of(store.delete(part) for part in parts)
