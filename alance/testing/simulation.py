@@ -33,7 +33,8 @@ from alance.testing.model_rows import ModelRows
 from alance.testing.model_store import Faults, Model, ModelClient
 from alance.testing.simulation_settings import Settings
 from alance.testing.virtual_time import run
-from alance.versioning.commit import Backoff, commit
+from alance.versioning.backoff import Backoff
+from alance.versioning.commit import commit
 from alance.versioning.external_store import ExternalManifests
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of

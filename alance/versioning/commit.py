@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import (
@@ -30,10 +28,13 @@ from alance.errors import (
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io.tasks import all_of
+from alance.versioning.backoff import Backoff
 from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_made_by, makers_of
+from alance.versioning.outcome import clash_with, mark_as_open
+from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from alance.format.table.deletions import NewDeletionFile
     from alance.format.table.transaction import Transaction
@@ -46,28 +47,6 @@ DETACHED: Final = 1 << 63
 PUTS: Final = 5  # of a transaction's file that the store says is being written
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Pauses between the attempts of one commit.
-
-    The bound of a pause doubles from the time that the last attempt took; the pause is drawn
-    evenly between zero and the bound, so that committers that collided once do not so again.
-
-    Attributes:
-        limit_s: of all attempts together; none is begun later.
-        max_pause_s: no pause is longer.
-    """
-
-    limit_s: float = 60.0
-    max_pause_s: float = 5.0
-    uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
-
-    def pause(self, retries: int, attempt_s: float) -> float:
-        """Seconds to wait before the retry after `retries` ones."""
-        slot = min(max(attempt_s, 0.001), 1.0)
-        return self.uniform(0.0, min(self.max_pause_s, slot * 2.0 ** min(retries, 30)))
-
-
 async def commit(
     engine: Engine,
     table: Table,
@@ -76,6 +55,7 @@ async def commit(
     base: Manifest | None,
     rules: Rules,
     manifests: ManifestStore,
+    loading: Awaitable[Manifest] | None = None,
     data: Awaitable[object] | None = None,
     detached: bool = False,
     max_retries: int = MAX_RETRIES,
@@ -86,10 +66,13 @@ async def commit(
     Cost: two rounds where nobody else commits: a PUT of the transaction, a LIST and the caller's
     data; then the PUT of the manifest. The first commit to a store probes it; see `probe`.
 
-    A cancelled call leaves the old version or the new one; see above.
+    A cancelled call leaves the old version or the new one; see above, and
+    `outcome.may_be_visible`.
 
     Args:
         base: the version that the transaction was computed from; None: create the table.
+        loading: gives the base, whose number is that of the transaction, while the other work of
+            the first round is done; a listing has just found it to be the latest.
         data: what must be done before the version may be seen, such as uploads of its files.
             Cancelled where the commit fails first.
         detached: make a version outside of the table's history, under a random number.
@@ -104,9 +87,10 @@ async def commit(
         UnsupportedError: the store cannot create an object only if it is absent.
     """
     uploads = None if data is None else asyncio.ensure_future(data)
-    run = _Run(engine, table, rules, manifests, transaction, base)
+    run = _Run(engine, table, rules, manifests, transaction, base, loading)
     try:
-        _check(transaction, base, detached=detached)
+        if loading is None:
+            _check(transaction, base, detached=detached)
         if detached:
             return await run.detached(uploads)
         return await run.attached(uploads, max_retries, backoff or Backoff())
@@ -144,6 +128,7 @@ class _Run:
         manifests: ManifestStore,
         transaction: Transaction,
         base: Manifest | None,
+        loading: Awaitable[Manifest] | None,
     ) -> None:
         self._engine = engine
         self._table = table
@@ -151,6 +136,8 @@ class _Run:
         self._manifests = manifests
         self._transaction = transaction
         self._base = base
+        self._loading = loading
+        self._notes = Notes.of(transaction.properties)
         self._deletions: dict[str, NewDeletionFile] = {}  # to be written, by fragment
         self._files: list[str] = []  # transaction files written, the one in use last
 
@@ -193,7 +180,11 @@ class _Run:
         found: list[Manifest] = []
 
         async def look() -> None:
-            found.extend(await self._newer())
+            if self._loading is None:
+                found.extend(await self._newer())
+                return
+            self._base = await self._loading
+            _check(self._transaction, self._base, detached=False)
 
         await self._together(data, look())
         return found
@@ -226,6 +217,8 @@ class _Run:
                     f"dataset {self._table.uri!r}: version {manifest.version} has a part of "
                     f"transaction {self._transaction.uuid} already"
                 )
+            if clash := clash_with(manifest, self._notes):
+                raise CommitConflictError(f"dataset {self._table.uri!r}: {clash}")
         for manifest in newer:
             assert self._base is not None
             rebased = await self._rules.rebase(self._transaction, manifest, self._base)
@@ -241,14 +234,21 @@ class _Run:
         await all_of([self._write_file(), *(self._write_deletions(one) for one in deletions)])
         transaction = self._transaction
         content = await self._rules.next_manifest(self._base, transaction, version)
-        created = await self._manifests.create(version, content, transaction.uuid)
-        if not created.is_ours:
-            return created
-        if created.manifest is not None:
-            return created.manifest
-        return await self._engine.decode(
-            lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
-        )
+        is_refused = True
+        try:
+            created = await self._manifests.create(version, content, transaction.uuid)
+            if not created.is_ours:
+                return created
+            is_refused = False
+            if created.manifest is not None:
+                return created.manifest
+            return await self._engine.decode(
+                lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
+            )
+        except BaseException as error:
+            if not (is_refused and isinstance(error, AlanceError)):
+                mark_as_open(error)
+            raise
 
     async def _write_file(self) -> None:
         """Write the transaction's file, unless it is there: rebasing may have changed it."""

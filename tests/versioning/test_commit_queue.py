@@ -12,13 +12,18 @@ from alance.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     RetryableConflictError,
+    StoreError,
 )
 from alance.format.table.transaction import Transaction
 from alance.testing.append_rules import AppendRules, append
 from alance.versioning.commit_queue import CommitQueue
+from alance.versioning.outcome import notes_of
+from alance.versioning.tokens import Notes
 from tests.versioning.conftest import Committer, remote_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from alance.format.table.manifest import Manifest
     from alance.testing.lab import Lab
 
@@ -30,12 +35,17 @@ class Queue(CommitQueue):
         self.commits = 0
         self.failures: list[Exception] = []
         self.late: list[Exception] = []
+        self.before: list[Transaction] = []  # somebody else's
 
-        async def commit(transaction: Transaction, base: Manifest) -> Manifest:
+        async def commit(
+            transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+        ) -> Manifest:
             self.commits += 1
+            if self.before:
+                await committer.run(base, self.before.pop())
             if self.failures:
                 raise self.failures.pop()
-            made = await committer.run(base, transaction)
+            made = await committer.run(base, transaction, data=data)
             if self.late:
                 raise self.late.pop()
             return made
@@ -110,9 +120,9 @@ async def test_one_that_conflicts_does_not_fail_the_others(committer: Committer)
 async def test_what_fails_fails_for_all_of_the_version(committer: Committer) -> None:
     first = await committer.create()
     queue = Queue(committer)
-    queue.failures = [CommitConflictError("no")]
+    queue.failures = [StoreError("no")]
     made = await asyncio.gather(*(queue.add(first, name) for name in "ab"), return_exceptions=True)
-    assert [type(one) for one in made] == [CommitConflictError] * 2
+    assert [type(one) for one in made] == [StoreError] * 2
     assert made[0] is not made[1]
     queue.failures = [RetryableConflictError("again")] * 2
     assert (await queue.add(first, "c")).version == 2
@@ -151,21 +161,96 @@ async def test_a_late_version_is_seen_as_a_part(committer: Committer) -> None:
     together = append(1, ["a", "b"]).message
     together.transaction_properties["alance.merged"] = " ".join(one.uuid for one in transactions)
     queue = Queue(committer)
-    whole = queue._manifests.versions_after
-    calls = 0
-
-    async def versions_after(base: int) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > 1:
-            return await whole(base)
-        await committer.run(first, Transaction.from_protobuf(together))
-        return ()
-
-    queue._manifests.versions_after = versions_after  # type: ignore[method-assign]
+    queue.before = [Transaction.from_protobuf(together)]
     made = await asyncio.gather(queue.append(transactions[0], first), queue.add(first, "c"))
     assert [one.version for one in made] == [2, 3]
     assert await committer.paths() == ["a", "b", "c"]
+
+
+async def test_data_that_is_lost_fails_its_append_only(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+
+    async def data(*, fails: bool) -> None:
+        await asyncio.sleep(0.01)
+        assert (await committer.latest()).version == 1
+        if fails:
+            raise StoreError("gone")
+
+    made = await asyncio.gather(
+        *(
+            queue.append(append(1, [name]), first, data(fails=name == "b"))
+            for name in ("a", "b", "c")
+        ),
+        return_exceptions=True,
+    )
+    assert isinstance(made[1], StoreError)
+    assert [one.version for one in (made[0], made[2])] == [2, 2]  # type: ignore[union-attr]
+    assert await committer.paths() == ["a", "c"]
+
+
+async def test_old_handles_cost_no_requests(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    listed: list[int] = []
+    whole = queue._manifests.versions_after
+
+    async def versions_after(base: int) -> Any:
+        listed.append(base)
+        return await whole(base)
+
+    queue._manifests.versions_after = versions_after  # type: ignore[method-assign]
+    transactions = [append(1, [f"n{number}"]) for number in range(40)]
+    for number, one in enumerate(transactions):
+        assert (await queue.append(one, first)).version == number + 2
+    assert (await queue.append(transactions[3], first)).version == 5
+    assert listed == []
+    assert len(await committer.paths()) == 40
+
+
+def noting(base: Manifest, path: str, notes: Notes) -> Transaction:
+    message = append(base.version, [path]).message
+    message.transaction_properties.update(notes.properties())
+    return Transaction.from_protobuf(message)
+
+
+async def test_a_version_has_the_notes_of_all(committer: Committer) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+    notes = [
+        Notes(frozenset({"x"})),
+        Notes(frozenset({"y"}), {"p": (0, 2)}),
+        Notes(producers={"p": (2, 5), "q": (0, 1)}),
+        Notes(),
+    ]
+    made = await asyncio.gather(
+        *(queue.append(noting(first, str(number), one), first) for number, one in enumerate(notes))
+    )
+    assert {one.version for one in made} == {2}
+    assert notes_of(made[0]) == Notes(frozenset({"x", "y"}), {"p": (0, 5), "q": (0, 1)})
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_what_is_noted_twice_is_refused(committer: Committer, *, alone: bool) -> None:
+    first = await committer.create()
+    queue = Queue(committer)
+
+    async def add(path: str, notes: Notes) -> Manifest:
+        transaction = noting(first, path, notes)
+        if alone:
+            return await committer.run(first, transaction)
+        return await queue.append(transaction, first)
+
+    await add("a", Notes(frozenset({"x"}), {"p": (0, 2)}))
+    made = await asyncio.gather(
+        add("b", Notes(frozenset({"x"}))),
+        add("c", Notes(producers={"p": (1, 3)})),
+        add("d", Notes(producers={"p": (2, 3)})),
+        add("e", Notes()),
+        return_exceptions=True,
+    )
+    assert [isinstance(one, CommitConflictError) for one in made] == [True, True, False, False]
+    assert sorted(await committer.paths()) == ["a", "d", "e"]
 
 
 async def test_who_is_cancelled_in_time_is_not_committed(committer: Committer) -> None:

@@ -1,0 +1,96 @@
+"""The newest versions of a table that a committer has seen, without a gap.
+
+The last few are kept as manifests. Of the appends before them only who made them is kept, which is
+all that a further append has to know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.versioning.manifest_store import makers_of
+from alance.versioning.outcome import notes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.table.manifest import Manifest
+    from alance.versioning.tokens import Notes
+
+KEPT: Final = 16  # manifests
+KEPT_MAKERS: Final = 4096  # versions of which only that is known
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A version that an append made.
+
+    Attributes:
+        makers: the uuids of its transactions.
+        notes: what they note of producers.
+    """
+
+    version: int
+    makers: frozenset[str]
+    notes: Notes
+
+
+class KnownVersions:
+    """A run of versions: appends of which little is known, then manifests."""
+
+    def __init__(self) -> None:
+        self._appends: deque[Seen] = deque(maxlen=KEPT_MAKERS)  # up to the first manifest
+        self._manifests: list[Manifest] = []
+
+    @property
+    def newest(self) -> Manifest | None:
+        """The last of them."""
+        return self._manifests[-1] if self._manifests else None
+
+    def covers(self, version: int) -> bool:
+        """Whether all versions since this one are known."""
+        if not self._manifests:
+            return False
+        first = self._appends[0].version - 1 if self._appends else self._manifests[0].version
+        return first <= version <= self._manifests[-1].version
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._appends.clear()
+        self._manifests = []
+
+    def begin(self, manifests: Sequence[Manifest]) -> None:
+        """Know these, oldest first, and no others."""
+        self.forget()
+        self._manifests = list(manifests)
+
+    def add(self, made: Manifest) -> None:
+        """Know one more; where some are missing before it, only this one."""
+        newest = self.newest
+        if newest is None or made.version != newest.version + 1:
+            self.begin([made])
+            return
+        self._manifests.append(made)
+        while len(self._manifests) > KEPT:
+            del self._manifests[0]
+            first = self._manifests[0]
+            if _is_append(first):
+                makers = frozenset(makers_of(first))
+                self._appends.append(Seen(first.version, makers, notes_of(first)))
+            else:
+                self._appends.clear()
+
+    def appends_after(self, version: int) -> tuple[list[Seen], Manifest]:
+        """The appends after a version up to the first manifest, and that manifest."""
+        return [one for one in self._appends if one.version > version], self._manifests[0]
+
+    def after(self, version: int) -> list[Manifest]:
+        """The manifests after a version."""
+        return [one for one in self._manifests if one.version > version]
+
+
+def _is_append(manifest: Manifest) -> bool:
+    transaction = manifest.transaction
+    return transaction is not None and transaction.WhichOneof("operation") == "append"
