@@ -6,7 +6,7 @@ async for batch in dataset.to_batches(filter="price > 10"):
     ...
 """
 
-from alance import operations
+from alance import operations, optimize
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AccessError,
@@ -30,6 +30,7 @@ from alance.ops.blobs import BlobFile
 from alance.ops.data_files import Progress
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
+from alance.optimize import Compaction
 from alance.scanner import Scanner
 from alance.session import Session
 from alance.viz.recorder import Recorder, trace
@@ -45,6 +46,7 @@ __all__ = [
     "Branches",
     "CommitConflictError",
     "CommitStateUnknownError",
+    "Compaction",
     "CorruptFileError",
     "Dataset",
     "DatasetFragment",
@@ -67,6 +69,7 @@ __all__ = [
     "commit",
     "dataset",
     "operations",
+    "optimize",
     "trace",
     "write_dataset",
     "write_fragments",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from alance.ops import compact
 from alance.ops.commits import CommitOptions
@@ -13,11 +13,7 @@ from alance.versioning.commit import MAX_RETRIES
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from alance.verbs.base import Handle
-
-    H = TypeVar("H", bound=Handle)
-else:
-    H = TypeVar("H")
+    from alance.datasets import Dataset
 
 __all__ = [
     "Compaction",
@@ -30,12 +26,12 @@ __all__ = [
 ]
 
 
-class Optimize(Generic[H]):
+class Optimize:
     """The upkeep of a dataset's files; `Dataset.optimize`."""
 
     __slots__ = ("_dataset",)
 
-    def __init__(self, dataset: H) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
 
     async def compact_files(
@@ -57,7 +53,7 @@ class Optimize(Generic[H]):
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
-    ) -> H:
+    ) -> Dataset:
         """Rewrite small fragments, and those of which many rows are deleted, to larger ones.
 
         Rows keep their order, their row ids where these are stable, and their versions. Deleted
@@ -114,7 +110,7 @@ class Compaction:
     __slots__ = ()
 
     @classmethod
-    async def plan(cls, dataset: Handle, **options: Any) -> CompactionPlan:
+    async def plan(cls, dataset: Dataset, **options: Any) -> CompactionPlan:
         """What is to be rewritten; options are the fields of `CompactionOptions`.
 
         Cost: nothing, where the manifest tells how many rows are deleted.
@@ -126,7 +122,7 @@ class Compaction:
         return await compact.plan(dataset._snapshot, CompactionOptions.of(options))
 
     @classmethod
-    async def execute(cls, dataset: H, **options: Any) -> H:
+    async def execute(cls, dataset: Dataset, **options: Any) -> Dataset:
         """All three at once: `Optimize.compact_files`."""
         made = await compact.compact_files(
             dataset._snapshot, CompactionOptions.of(options), CommitOptions()
@@ -136,13 +132,13 @@ class Compaction:
     @classmethod
     async def commit(
         cls,
-        dataset: H,
+        dataset: Dataset,
         results: Sequence[RewriteResult],
         *,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
-    ) -> H:
+    ) -> Dataset:
         """Put what was rewritten in the place of the fragments before; some results, or all.
 
         Cost: two commits.

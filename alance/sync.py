@@ -16,6 +16,7 @@ import asyncio
 import inspect
 import os
 import threading
+import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -127,7 +128,7 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
     return call
 
 
-def _read_only(name: str, original: property) -> property:
+def _read_only(name: str, original: property | types.MemberDescriptorType) -> property:
     async def read(inner: Any) -> Any:
         return getattr(inner, name)
 
@@ -159,7 +160,7 @@ def _face(async_class: type) -> type:
         "__module__": __name__,
     }
     for name, member in _public_members(async_class).items():
-        if isinstance(member, property):
+        if isinstance(member, property | types.MemberDescriptorType):
             members[name] = _read_only(name, member)
         elif isinstance(member, classmethod):
             bound = getattr(async_class, name)
@@ -192,6 +193,10 @@ FileReader = _face(alance.FileReader)
 BlobFile = _face(alance.BlobFile)
 Tags = _face(alance.Tags)
 Branches = _face(alance.Branches)
+Optimize = _face(alance.optimize.Optimize)
+Compaction = _face(alance.Compaction)
+CompactionPlan = _face(alance.optimize.CompactionPlan)
+CompactionTask = _face(alance.optimize.CompactionTask)
 
 commit = _blocking(alance.commit, is_method=False)
 dataset = _blocking(alance.dataset, is_method=False)
@@ -204,9 +209,13 @@ ScanOptions = alance.ScanOptions
 __all__ = [
     "BlobFile",
     "Branches",
+    "Compaction",
+    "CompactionPlan",
+    "CompactionTask",
     "Dataset",
     "DatasetFragment",
     "FileReader",
+    "Optimize",
     "ScanOptions",
     "Scanner",
     "Tags",

@@ -4,7 +4,7 @@ Made by `python -m alance.testing.stubs`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -22,6 +22,8 @@ from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
 from alance.operations import Operation
 from alance.ops.assign import Updates
+from alance.ops.compact import RewriteResult
+from alance.ops.compact_plan import Resolved
 from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.opening import Reference
@@ -33,7 +35,7 @@ from alance.versioning.load import VersionInfo
 
 class Dataset:
     @property
-    def optimize(self) -> Optimize[Self]: ...
+    def optimize(self) -> Optimize: ...
     @property
     def tags(self) -> Tags: ...
     @property
@@ -299,6 +301,60 @@ class Branches:
     ) -> None: ...
     def delete(self, name: str, *, force: bool = ...) -> None: ...
     def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
+
+class Optimize:
+    def compact_files(
+        self,
+        *,
+        target_rows_per_fragment: int | None = ...,
+        max_rows_per_group: int | None = ...,
+        max_bytes_per_file: int | None = ...,
+        materialize_deletions: bool | None = ...,
+        materialize_deletions_threshold: float | None = ...,
+        num_threads: int | None = ...,
+        batch_size: int | None = ...,
+        io_buffer_bytes: int | None = ...,
+        max_source_fragments: int | None = ...,
+        max_source_rows: int | None = ...,
+        max_source_bytes: int | None = ...,
+        excluded_fragment_ids: Collection[int] = ...,
+        data_storage_version: str | None = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Dataset: ...
+
+class Compaction:
+    @classmethod
+    def plan(cls, dataset: Dataset, **options: Any) -> CompactionPlan: ...
+    @classmethod
+    def execute(cls, dataset: Dataset, **options: Any) -> Dataset: ...
+    @classmethod
+    def commit(
+        cls,
+        dataset: Dataset,
+        results: Sequence[RewriteResult],
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Dataset: ...
+
+class CompactionPlan:
+    def num_tasks(self) -> int: ...
+    @property
+    def read_version(self) -> int: ...
+    @property
+    def tasks(self) -> tuple[CompactionTask, ...]: ...
+
+class CompactionTask:
+    def execute(self, dataset: Dataset) -> RewriteResult: ...
+    @property
+    def fragments(self) -> tuple[DataFragment, ...]: ...
+    @property
+    def options(self) -> Resolved: ...
+    @property
+    def read_version(self) -> int: ...
 
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],

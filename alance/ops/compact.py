@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from alance.ops.commits import CommitOptions
     from alance.ops.compact_plan import CompactionOptions, Resolved
-    from alance.verbs.base import Handle
+    from alance.datasets import Dataset
 
 TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
 
@@ -93,7 +93,7 @@ class CompactionTask:
     fragments: tuple[table_pb2.DataFragment, ...]
     options: Resolved
 
-    async def execute(self, dataset: Handle) -> RewriteResult:
+    async def execute(self, dataset: Dataset) -> RewriteResult:
         """Write the rows of the fragments to new files.
 
         Cost: as of a scan of the fragments, and of writing their rows; one GET where the dataset

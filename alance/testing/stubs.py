@@ -47,6 +47,8 @@ OURS: Final[dict[str, str]] = {
     "Operation": "alance.operations",
     "Progress": "alance.ops.data_files",
     "Reference": "alance.ops.opening",
+    "Resolved": "alance.ops.compact_plan",
+    "RewriteResult": "alance.ops.compact",
     "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
     "Transaction": "alance.format.table.transaction",
@@ -72,8 +74,18 @@ def stub() -> str:
         sync.BlobFile,
         sync.Tags,
         sync.Branches,
+        sync.Optimize,
+        sync.Compaction,
+        sync.CompactionPlan,
+        sync.CompactionTask,
     ]
-    bodies = [_class(getattr(alance, one.__name__)) for one in classes]
+    places = (alance, alance.optimize)
+    bodies = [
+        _class(
+            next(getattr(place, one.__name__) for place in places if hasattr(place, one.__name__))
+        )
+        for one in classes
+    ]
     functions = [_function(name, getattr(alance, name), "") for name in FUNCTIONS]
     text = "\n\n".join([*bodies, "\n".join(functions)])
     imports = [*_modules(text), *_imports(text, STANDARD), ""]
@@ -104,6 +116,9 @@ def _class(async_class: type) -> str:
         if isinstance(member, property):
             assert member.fget is not None
             answer = _type(inspect.signature(member.fget).return_annotation)
+            lines += ["    @property", f"    def {name}(self) -> {answer}: ..."]
+        elif inspect.ismemberdescriptor(member):
+            answer = _type(async_class.__annotations__[name])
             lines += ["    @property", f"    def {name}(self) -> {answer}: ..."]
         elif isinstance(member, classmethod):
             lines += ["    @classmethod", _function(name, member.__func__, "    ")]
@@ -140,7 +155,7 @@ def _function(name: str, function: object, indent: str) -> str:
 
 
 def _type(annotation: object) -> str:
-    text = str(annotation).replace("'", '"')
+    text = str(annotation).replace("'", '"').replace("table_pb2.", "")
     text = re.sub(r"\bAsyncIterator\b", "Iterator", text)
     return re.sub(r"\bAwaitable\[(.*)\]", r"\1", text)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from typing import Self
+    from alance.datasets import Dataset
 
 
 class UpkeepVerbs(Handle):
@@ -17,6 +17,6 @@ class UpkeepVerbs(Handle):
     __slots__ = ()
 
     @property
-    def optimize(self) -> Optimize[Self]:
+    def optimize(self) -> Optimize:
         """Compaction: `await dataset.optimize.compact_files()`."""
-        return Optimize(self)
+        return Optimize(cast("Dataset", self))
