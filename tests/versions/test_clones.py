@@ -1,0 +1,169 @@
+"""Shallow clones by alance and by pylance, of tables and of each other's clones."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pytest
+from obstore.store import MemoryStore
+
+import alance
+from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from alance.ops.clone import base_uri
+from alance.testing.lab import Lab
+from alance.versioning.table import open_table
+from tests.versions.conftest import (
+    make,
+    manifest_of,
+    numbers,
+    plain,
+    rows_by_pylance,
+    transaction_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEPT = [n for n in range(15) if n != 3]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab() as made:
+        yield made
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("reference", [1, 3, "two", ("dev", None), (None, None)])
+async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -> None:
+    path = make(tmp_path, enable_stable_row_ids=stable)
+    source = lance.dataset(path)
+    source.create_scalar_index("a", "BTREE")
+    source.update_config({"k": "v"})
+    source.tags.create("two", 2)
+    source.create_branch("dev", 2).insert(numbers(50, 52))
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    theirs = source.shallow_clone(one, reference)
+    ours = await (await alance.dataset(path)).shallow_clone(two, reference)
+    assert transaction_of(two) == transaction_of(one)
+    assert plain(manifest_of(two).message) == plain(manifest_of(one).message)
+    assert [plain(index) for index in manifest_of(two).indices] == [
+        plain(index) for index in manifest_of(one).indices
+    ]
+    assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
+    expected = rows_by_pylance(one)
+    assert rows_by_pylance(two) == expected
+    assert (await ours.to_table(["a"]))["a"].to_pylist() == expected
+    assert lance.dataset(two).to_table(filter="a = 5").num_rows == 1
+
+
+async def test_writes_on_a_clone(table: str, tmp_path: Path) -> None:
+    where = str(tmp_path / "clone")
+    clone = await (await alance.dataset(table)).shallow_clone(where, message="cloned")
+    assert (await clone.read_transaction()).commit_message == "cloned"
+    clone = await clone.insert(numbers(20, 22))
+    assert manifest_of(where).message.fragments[2].files[0].HasField("base_id") is False
+    theirs = lance.dataset(where)
+    theirs.delete("a in (5, 12)")
+    theirs.insert(numbers(22, 23))
+    clone = await (await clone.checkout_latest()).update_metadata({"k": "v"})
+    expected = [n for n in [*KEPT, 20, 21, 22] if n not in (5, 12)]
+    assert (await clone.to_table(["a"]))["a"].to_pylist() == expected
+    assert rows_by_pylance(where) == expected
+    assert rows_by_pylance(table) == KEPT
+    back = await clone.restore(3)
+    assert (await back.to_table(["a"]))["a"].to_pylist() == KEPT
+    assert rows_by_pylance(where) == KEPT
+
+
+async def test_clones_of_clones(table: str, tmp_path: Path) -> None:
+    first, second, third = (str(tmp_path / name) for name in ("one", "two", "three"))
+    lance.dataset(table).shallow_clone(first, 3).insert(numbers(20, 21))
+    made = await (await alance.dataset(first)).shallow_clone(second)
+    await made.insert(numbers(30, 31))
+    lance.dataset(second).shallow_clone(third, 5)
+    assert (await (await alance.dataset(third)).to_table(["a"]))["a"].to_pylist() == [*KEPT, 20, 30]
+    assert rows_by_pylance(second) == rows_by_pylance(third) == [*KEPT, 20, 30]
+    bases = {one.id: one.path for one in manifest_of(second).message.base_paths}
+    assert bases == {0: table, 1: first}
+    branch = await (await alance.dataset(second)).create_branch("dev")
+    await branch.insert(numbers(40, 41))
+    found = lance.dataset(second).checkout_version(("dev", None))
+    assert found.to_table()["a"].to_pylist() == [*KEPT, 20, 30, 40]
+
+
+async def test_old_names(tmp_path: Path) -> None:
+    path, where = make(tmp_path, enable_v2_manifest_paths=False), str(tmp_path / "clone")
+    dataset = await alance.dataset(path)
+    await dataset.shallow_clone(where, 2)
+    assert rows_by_pylance(where) == list(range(15))
+    await dataset.tags.create("t", 2)
+    assert lance.dataset(path, version="t").version == 2
+    assert (await dataset.create_branch("dev", "t")).version == 2
+    lance.dataset(path).checkout_version(("dev", None)).insert(numbers(20, 21))
+
+
+async def test_wrong_use(table: str, tmp_path: Path) -> None:
+    where = str(tmp_path / "clone")
+    dataset = await alance.dataset(table)
+    for missing in (99, "nope", ("nope", None)):
+        with pytest.raises(NotFoundError):
+            await dataset.shallow_clone(where, missing)
+    await dataset.shallow_clone(where)
+    for number in (1, 3):
+        with pytest.raises(AlreadyExistsError, match="exists already"):
+            await dataset.shallow_clone(where, number)
+    with pytest.raises(AlreadyExistsError):
+        await dataset.shallow_clone(table)
+    await (await alance.dataset(where)).insert(numbers(1, 2))
+    detached = await alance.commit(dataset, alance.operations.Append(()), detached=True)
+    with pytest.raises(InvalidInputError, match="detached"):
+        await detached.shallow_clone(str(tmp_path / "other"))
+    shutil.rmtree(where)
+
+
+async def test_between_folders_of_a_bucket(lab: Lab) -> None:
+    options = lab.lance_options()
+    uri = "s3://lab/cloned"
+    lance.write_dataset(numbers(0, 5), uri, storage_options=options)
+    dataset = await alance.dataset(uri, storage_options=options)
+    clone = await dataset.shallow_clone("s3://lab/clone")
+    await clone.insert(numbers(5, 7))
+    branch = await dataset.create_branch("dev")
+    await branch.insert(numbers(7, 8))
+    theirs = lance.dataset("s3://lab/clone", storage_options=options)
+    assert theirs.to_table()["a"].to_pylist() == list(range(7))
+    theirs = lance.dataset(uri, storage_options=options).checkout_version(("dev", None))
+    assert theirs.to_table()["a"].to_pylist() == [0, 1, 2, 3, 4, 7]
+    theirs.shallow_clone("s3://lab/theirs", ("dev", 2), storage_options=options)
+    again = await alance.dataset("s3://lab/theirs", storage_options=options)
+    assert await again.count_rows() == 6
+    assert (await again.to_table(["a"])).num_rows == 6
+
+
+async def test_stores_of_users(table: str, tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = await alance.write_dataset(numbers(0, 3), "t", store=store)
+    dev = await (await made.create_branch("dev")).insert(numbers(3, 4))
+    assert (await dev.to_table(["a"]))["a"].to_pylist() == [0, 1, 2, 3]
+    fresh = await (await alance.dataset("t", store=store)).checkout_branch("dev")
+    assert (await fresh.to_table(["a"]))["a"].to_pylist() == [0, 1, 2, 3]
+    other = MemoryStore()
+    clone = await made.shallow_clone("c", store=other)
+    assert (await clone.to_table(["a"])).num_rows == 3
+    copied = await (await alance.dataset(table)).shallow_clone("c2", store=other)
+    assert (await copied.to_table(["a"])).num_rows == 14
+
+
+def test_a_store_with_a_prefix() -> None:
+    from obstore.store import S3Store
+
+    from alance.io.registry import StoreRegistry
+
+    store = S3Store("bucket", prefix="some/where", region="us-east-1", skip_signature=True)
+    table = open_table(StoreRegistry(), "t", store=store)
+    with pytest.raises(UnsupportedError, match="prefix"):
+        base_uri(table)
