@@ -16,7 +16,7 @@ import numpy as np
 
 from alance.errors import AlanceError, InvalidInputError
 from alance.format.proto import table_pb2
-from alance.format.table.deletions import NewDeletionFile, new_deletion_file
+from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_deletion_file
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
@@ -178,14 +178,9 @@ class _DeletionFiles:
             if len(union) == handle.num_physical_rows:
                 emptied.append(handle.id)
             elif len(rows):
-                record = handle.fragment.message.deletion_file
+                version = self._snapshot.version
                 file = new_deletion_file(
-                    handle.id,
-                    union,
-                    self._snapshot.version,
-                    # A bitmap stays one, however few its rows: so do other writers.
-                    as_bitmap=before is not None
-                    and record.file_type == table_pb2.DeletionFile.BITMAP,
+                    handle.id, union, version, as_bitmap=_as_bitmap(handle, len(union))
                 )
                 self.files.append(file)
         return emptied
@@ -213,3 +208,11 @@ class _DeletionFiles:
 
     def _location(self, file: NewDeletionFile) -> str:
         return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")
+
+
+def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
+    """Whether deleted rows are written as a bitmap though they are few: as other writers do."""
+    if handle.deleted is None:
+        return count >= ARROW_MAX_ROWS
+    kind = handle.fragment.message.deletion_file.file_type
+    return bool(kind == table_pb2.DeletionFile.BITMAP)
