@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.errors import (
-    AlreadyExistsError,
-    CommitConflictError,
-    InvalidInputError,
-    RetryableConflictError,
-)
+from alance.errors import InvalidInputError, RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import MESSAGE_PROPERTY, Transaction
 from alance.ops.snapshot import Snapshot
 from alance.versioning import load
 from alance.versioning.commit import MAX_RETRIES, commit
 from alance.versioning.manifest_store import ConditionalManifests
+from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -132,35 +127,23 @@ async def commit_on(
         scheme: of the manifests' names, where there is no table.
     """
     engine = session.engine
-    rules = rules or TableRules(engine, table)
-    manifests = manifests_of(session, table, scheme)
-    begun = asyncio.Event()  # a manifest is on its way
-    if discard is None:
-        discard = _nothing
     try:
         manifest = await commit(
             engine,
             table,
             transaction,
             base=base,
-            rules=replace(rules, on_manifest=begun.set),
-            manifests=manifests,
+            rules=rules or TableRules(engine, table),
+            manifests=manifests_of(session, table, scheme),
             data=data,
             detached=detached,
             max_retries=max_retries,
         )
-    except (CommitConflictError, AlreadyExistsError):
-        await discard()
-        raise
-    except BaseException:
-        if not begun.is_set():
+    except BaseException as error:
+        if discard is not None and not may_be_visible(error):
             await discard()
         raise
     return Snapshot(session, table, manifest, summary)
-
-
-async def _nothing() -> None:
-    """There is nothing to discard."""
 
 
 def manifests_of(

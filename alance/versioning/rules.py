@@ -66,8 +66,6 @@ class TableRules:
         source: of Restore and Clone: the version that is restored or cloned.
         lineage: reads what `apply` needs of row ids that are not in the manifest.
         now: the clock of the versions' timestamps.
-        on_manifest: called when a manifest is about to be written: from then on an interrupted
-            commit may have made its version.
     """
 
     engine: Engine
@@ -77,7 +75,6 @@ class TableRules:
     source: Manifest | None = None
     lineage: Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    on_manifest: Callable[[], object] | None = None
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
         """The message, unless the settings say that there are no such files."""
@@ -126,8 +123,4 @@ class TableRules:
             )
             return manifest_bytes(made)
 
-        num_bytes = 0 if previous is None else previous.num_bytes
-        content = await self.engine.decode(build, num_bytes)
-        if self.on_manifest is not None:
-            self.on_manifest()
-        return content
+        return await self.engine.decode(build, 0 if previous is None else previous.num_bytes)
