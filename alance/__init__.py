@@ -28,6 +28,7 @@ from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ops.blobs import BlobFile
 from alance.ops.data_files import Progress
+from alance.ops.drop import drop
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.optimize import Compaction
@@ -68,6 +69,7 @@ __all__ = [
     "__version__",
     "commit",
     "dataset",
+    "drop",
     "operations",
     "optimize",
     "trace",

@@ -200,6 +200,7 @@ CompactionTask = _face(alance.optimize.CompactionTask)
 
 commit = _blocking(alance.commit, is_method=False)
 dataset = _blocking(alance.dataset, is_method=False)
+drop = _blocking(alance.drop, is_method=False)
 write_dataset = _blocking(alance.write_dataset, is_method=False)
 write_fragments = _blocking(alance.write_fragments, is_method=False)
 operations = alance.operations
@@ -221,6 +222,7 @@ __all__ = [
     "Tags",
     "commit",
     "dataset",
+    "drop",
     "operations",
     "trace",
     "write_dataset",

@@ -118,6 +118,21 @@ class Dataset:
         message: str | None = ...,
         max_retries: int = ...,
     ) -> Self: ...
+    def alter_columns(
+        self,
+        *alterations: Alteration,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def drop_columns(
+        self,
+        columns: Sequence[str],
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
     def insert(
         self,
         data: Data,
@@ -380,6 +395,14 @@ def dataset(
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
 ) -> Dataset: ...
+def drop(
+    uri: str | os.PathLike[str],
+    *,
+    ignore_missing: bool = ...,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> None: ...
 def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],

@@ -57,7 +57,7 @@ OURS: Final[dict[str, str]] = {
 }
 SHOWN_AGAIN: Final = ("ScanOptions", "operations", "trace")
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
-FUNCTIONS: Final = ("commit", "dataset", "write_dataset", "write_fragments")
+FUNCTIONS: Final = ("commit", "dataset", "drop", "write_dataset", "write_fragments")
 READERS: Final = (
     "    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...",
     "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...",

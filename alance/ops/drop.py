@@ -1,0 +1,120 @@
+"""The end of a table: all of its objects are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.io.tasks import all_of
+from alance.session import Session
+from alance.versioning import load
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from alance.io.engine import Engine
+    from alance.versioning.table import Table
+
+DELETED_TOGETHER: Final = 1000  # what one request to S3 takes
+AT_ONCE: Final = 8
+
+
+async def drop(
+    uri: str | os.PathLike[str],
+    *,
+    ignore_missing: bool = False,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> None:
+    """Delete a table: all versions, branches and tags, and whatever else is in its folder.
+
+    Its manifests go last, so that a call that was interrupted can be made again. Who reads or
+    writes the table meanwhile meets objects that are gone; clones of it lose their data.
+
+    Cost: a LIST and a GET for the latest version; the LIST of the folder and DELETEs, 1000
+    objects each.
+
+    Args:
+        uri: as of `dataset`.
+        ignore_missing: it is no error where nothing is there.
+
+    Raises:
+        NotFoundError: nothing is there.
+        InvalidInputError: what is there is no table, or is the folder of a branch: nothing is
+            deleted.
+    """
+    session = session or Session.of_loop()
+    engine = session.engine
+    table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
+    if not table.path:
+        raise InvalidInputError(f"drop: {table.uri!r} is a whole store, expected a table in it")
+    try:
+        latest = await load.load_latest(engine, table)
+    except NotFoundError:
+        await _refuse_what_is_no_table(engine, table)
+        if ignore_missing:
+            return
+        raise
+    if latest.branch is not None:
+        raise InvalidInputError(
+            f"drop: {table.uri!r} is branch {latest.branch!r} of a table; delete it by "
+            f"branches.delete"
+        )
+    await _delete_all(engine, table)
+    if table.store.profile.kind == "local":
+        await engine.pool.run(lambda: _remove_folders("/" + table.path))
+
+
+async def _refuse_what_is_no_table(engine: Engine, table: Table) -> None:
+    async with aclosing(_objects(engine, table)) as found:  # type: ignore[type-var]  # a generator
+        async for location in found:
+            raise InvalidInputError(
+                f"drop: {table.uri!r} is no table: there are no versions, yet objects such as "
+                f"{location!r}; nothing was deleted"
+            )
+
+
+async def _objects(engine: Engine, table: Table) -> AsyncIterator[str]:
+    with suppress(NotFoundError):
+        async for entry in engine.scheduler.list(table.main_root, reason="drop"):
+            yield entry.path
+
+
+async def _delete_all(engine: Engine, table: Table) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+    start = len(table.store.root)
+
+    async def delete(paths: list[str]) -> None:
+        async with limit:
+            await table.store.delete(paths)
+
+    manifests: list[str] = []
+    others: list[str] = []
+    folder = table.versions_folder + "/"
+    async for location in _objects(engine, table):
+        (manifests if location.startswith(folder) else others).append(location[start:])
+        if len(others) == DELETED_TOGETHER * AT_ONCE:
+            await all_of(delete(part) for part in _parts(others))
+            others = []
+    await all_of(delete(part) for part in _parts(others))
+    # Names of the newest versions sort first.
+    for part in reversed(_parts(sorted(manifests))):
+        await table.store.delete(part)
+
+
+def _parts(paths: list[str]) -> list[list[str]]:
+    return [
+        paths[start : start + DELETED_TOGETHER] for start in range(0, len(paths), DELETED_TOGETHER)
+    ]
+
+
+def _remove_folders(folder: str) -> None:
+    """Remove the folders that are empty now, the innermost first."""
+    for one, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            os.rmdir(one)

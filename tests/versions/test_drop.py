@@ -1,0 +1,72 @@
+"""Tables deleted with all that is in their folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+
+import alance
+from alance.errors import InvalidInputError, NotFoundError
+from alance.testing.lab import Lab
+from tests.versions.conftest import numbers, rows_by_pylance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def exists(path: str) -> bool:
+    from pathlib import Path
+
+    return Path(path).exists()
+
+
+async def test_a_table_with_branches_and_tags(table: str, tmp_path: Path) -> None:
+    dataset = await alance.dataset(table)
+    await dataset.tags.create("t")
+    await (await dataset.create_branch("dev")).insert(numbers(0, 3))
+    beside = str(tmp_path / "t.lance2")
+    lance.write_dataset(numbers(0, 2), beside)
+    await alance.drop(table)
+    assert not exists(table)
+    with pytest.raises(NotFoundError):
+        await alance.dataset(table)
+    assert rows_by_pylance(beside) == [0, 1]
+    with pytest.raises(NotFoundError):
+        await alance.drop(table)
+    await alance.drop(table, ignore_missing=True)
+    made = await alance.write_dataset(numbers(0, 1), table)
+    assert (made.version, await made.tags.list()) == (1, {})
+
+
+async def test_what_is_no_table(table: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "f.txt").write_text("precious")
+    for path in (folder, tmp_path):
+        for ignore in (False, True):
+            with pytest.raises(InvalidInputError, match="is no table"):
+                await alance.drop(path, ignore_missing=ignore)
+    with pytest.raises(InvalidInputError, match="whole store"):
+        await alance.drop("memory://store/")
+    lance.dataset(table).create_branch("dev")
+    with pytest.raises(InvalidInputError, match="branch 'dev'"):
+        await alance.drop(f"{table}/tree/dev")
+    assert (folder / "f.txt").read_text() == "precious"
+    assert len(rows_by_pylance(table)) == 14
+
+
+async def test_on_a_server() -> None:
+    with Lab() as lab:
+        options = lab.lance_options()
+        lance.write_dataset(numbers(0, 5), "s3://lab/t", storage_options=options)
+        lance.write_dataset(numbers(0, 5), "s3://lab/t2", storage_options=options)
+        with lab.recording() as recording:
+            await alance.drop("s3://lab/t", storage_options=options)
+        assert len(recording.records) <= 6
+        with pytest.raises(NotFoundError):
+            await alance.dataset("s3://lab/t", storage_options=options)
+        assert (
+            await (await alance.dataset("s3://lab/t2", storage_options=options)).count_rows() == 5
+        )
