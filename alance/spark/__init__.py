@@ -1,0 +1,111 @@
+"""Lance tables in PySpark 4: a data source `alance`, and the jobs of a pipeline.
+
+    alance.spark.register(spark)
+    frame = spark.read.format("alance").option("columns", "id,text").load("s3://bucket/table")
+    frame.write.format("alance").mode("append").save("s3://bucket/other")
+
+Importing this module imports neither pyspark nor starts Java. See docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read", "register", "write"]
+
+FORMAT = "alance"
+
+
+def register(spark: SparkSession, *, storage_options: Mapping[str, str] | None = None) -> None:
+    """Make the format `alance` known to a session.
+
+    Args:
+        storage_options: of all tables that this session reads and writes; they go to the executors
+            with the tasks, and are in no plan and no log. Options of a single read or write,
+            `storage.<name>`, come on top.
+    """
+    from alance.spark.source import AlanceSource, with_defaults
+
+    spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
+
+
+def read(
+    spark: SparkSession,
+    uri: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """A table as a DataFrame, reading only the columns and rows named here.
+
+    Spark does not tell Python sources which columns a query uses, and what it tells of filters
+    stays with the DataFrame for its later queries: so they are named when it is made.
+
+    Args:
+        columns: None: all.
+        filter: SQL text, see `Dataset.to_table`.
+        options: of the source, such as `version` or `with_row_id`.
+
+    Raises:
+        AnalysisException: (of Spark) around alance's own error.
+    """
+    register_once(spark)
+    reader = spark.read.format(FORMAT)
+    if columns is not None:
+        reader = reader.option("columns", _json(list(columns)))
+    if filter is not None:
+        reader = reader.option("filter", filter)
+    return reader.options(**_texts(options)).load(uri)
+
+
+def write(frame: DataFrame, uri: str, *, mode: str = "create", **options: Any) -> None:
+    """Write a DataFrame in one commit.
+
+    Args:
+        mode: `create`: there must be no table; `ignore`: nothing is done where there is one;
+            `append` or `overwrite`: made where there is none. Spark lets a data source in Python
+            have the latter two alone in `.mode(...)`.
+        options: of the source, such as `stable_row_ids`.
+
+    Raises:
+        AnalysisException, Py4JJavaError: (of Spark) around alance's own error.
+    """
+    register_once(frame.sparkSession)
+    if mode in ("create", "error", "ignore"):
+        options["if_exists"] = "ignore" if mode == "ignore" else "error"
+        mode = "append"
+    frame.write.format(FORMAT).mode(mode).options(**_texts(options)).save(uri)
+
+
+def register_once(spark: SparkSession) -> None:
+    """Register the format where a session does not know it yet."""
+    known = getattr(spark, "_alance_registered", False)
+    if not known:
+        register(spark)
+        spark._alance_registered = True  # type: ignore[attr-defined]
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    texts = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, str | int):
+            texts[name] = str(value)
+        else:
+            texts[name] = _json(dict(value) if hasattr(value, "items") else list(value))
+    return texts
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value)

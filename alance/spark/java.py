@@ -1,0 +1,76 @@
+"""Where the Java is that Spark needs. Imports no pyspark, starts no JVM.
+
+python -m alance.spark.java     prints its folder; status 1 and what to install, if none
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LEAST: Final = 17
+PLACES: Final = (
+    "/usr/lib/jvm/*",
+    "/usr/local/openjdk*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*",
+)
+MISSING: Final = (
+    f"no Java {LEAST} or later in JAVA_HOME, in PATH or in the usual places; Spark needs one: "
+    "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
+)
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The folder for JAVA_HOME of the first Java that is new enough; None: there is none.
+
+    Cost: starts `java -version` of each candidate, 50 ms, until one fits.
+    """
+    for home in _candidates(os.environ if environ is None else environ):
+        if (version := _version(home)) is not None and version >= LEAST:
+            return home
+    return None
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if home := environ.get("JAVA_HOME"):
+        yield Path(home)
+    if program := shutil.which("java", path=environ.get("PATH")):
+        yield Path(program).resolve().parent.parent
+    for pattern in PLACES:
+        root, _, rest = pattern[1:].partition("*")
+        folder, _, stem = root.rpartition("/")
+        yield from sorted(Path("/", folder).glob(f"{stem}*{rest}"), reverse=True)
+
+
+def _version(home: Path) -> int | None:
+    """The major version, as `java -version` says it; None where it does not run."""
+    try:
+        done = subprocess.run(
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found and done.returncode == 0 else None
+
+
+def main() -> int:
+    """Print where Java is."""
+    home = find_java()
+    print(home or MISSING, file=sys.stdout if home else sys.stderr)
+    return 0 if home else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

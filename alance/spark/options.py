@@ -1,0 +1,260 @@
+"""The options of the data source: text, as Spark hands it over, to checked values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+
+STORAGE_PREFIX: Final = "storage."
+PARTITION_BYTES: Final = 64 << 20  # encoded; Spark's own files: 128 MiB, of columns less packed
+MEMORY_BYTES: Final = 64 << 20
+# What Spark itself puts among the options of a source or a sink.
+OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Where a table is, and how much memory a task may use for it.
+
+    Attributes:
+        path: URI or path of the table, as of `alance.dataset`.
+        storage: options of the store; never shown.
+        memory_bytes: of bytes fetched ahead and of caches in one Python worker.
+        decode_threads: of one Python worker; Spark gives a task one core, and waits beside it.
+    """
+
+    LISTS: ClassVar[frozenset[str]] = frozenset()
+
+    path: str
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    memory_bytes: int = MEMORY_BYTES
+    decode_threads: int = 2
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Self:
+        """Checked values of the options of a source.
+
+        Args:
+            given: names are compared without case, and `_` is left out: `withRowId` and
+                `with_row_id` are the same.
+            defaults: storage options that `register` was given.
+
+        Raises:
+            InvalidInputError: an unknown option, or a value that is none of its kind.
+        """
+        known = {one.name.replace("_", ""): one.name for one in fields(cls)}
+        values: dict[str, Any] = {"storage": dict(defaults or {})}
+        types = {one.name: str(one.type) for one in fields(cls)}
+        for key, text in given.items():
+            if key.lower().startswith(STORAGE_PREFIX):
+                values["storage"][key[len(STORAGE_PREFIX) :]] = text
+                continue
+            if key.lower().replace("_", "") == "storageoptions":
+                values["storage"] |= _mapping(key, text)
+                continue
+            name = known.get(key.lower().replace("_", ""))
+            if name is None or name == "storage":
+                if key.lower() in OWN_OF_SPARK:
+                    continue
+                shown = sorted({*known.values()} - {"storage"})
+                raise InvalidInputError(
+                    f"option {key!r}: not known, expected one of {', '.join(shown)}, "
+                    f"storage_options or {STORAGE_PREFIX}<name>"
+                )
+            values[name] = _value(name, types[name], text, is_list=name in cls.LISTS)
+        if not values.get("path"):
+            raise InvalidInputError("no path: expected .load(uri), .save(uri) or option 'path'")
+        options = cls(**values)
+        options.check()
+        return options
+
+    def check(self) -> None:
+        """Raise `InvalidInputError` where values contradict each other or are too small."""
+        at_least("memory_bytes", self.memory_bytes, 1 << 20)
+        at_least("decode_threads", self.decode_threads, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(Options):
+    """How a table is read.
+
+    Attributes:
+        version, tag, asof: which version; one of them, or the latest.
+        columns: names, also `_rowid` and `_rowaddr`; None: all of the table.
+        filter: SQL text, applied while reading.
+        limit: rows to give at most; they are read by one task.
+        with_row_id, with_row_address: add `_rowid`, `_rowaddr`.
+        partition_bytes: encoded bytes of a partition, about.
+        min_partitions: partitions at least, where there are rows enough.
+        batch_size: rows of an Arrow batch at most.
+        blobs: `descriptions`: position and size of blobs; `bytes`: what they hold.
+        pushdown: take over filters of the query; see docs/spark.md before using it.
+    """
+
+    LISTS: ClassVar[frozenset[str]] = frozenset({"columns"})
+
+    version: int | None = None
+    tag: str | None = None
+    asof: str | None = None
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    limit: int | None = None
+    with_row_id: bool = False
+    with_row_address: bool = False
+    partition_bytes: int = PARTITION_BYTES
+    min_partitions: int = 1
+    batch_size: int | None = None
+    blobs: str = "descriptions"
+    pushdown: bool = False
+
+    def check(self) -> None:
+        """See `Options.check`."""
+        Options.check(self)
+        if sum(one is not None for one in (self.version, self.tag, self.asof)) > 1:
+            raise InvalidInputError("version, tag and asof: expected one of them")
+        at_least("limit", self.limit, 0)
+        at_least("partition_bytes", self.partition_bytes, 1)
+        at_least("min_partitions", self.min_partitions, 1)
+        at_least("batch_size", self.batch_size, 1)
+        one_of("blobs", self.blobs, ("descriptions", "bytes"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(Options):
+    """How rows are written; the names are those of `alance.write_dataset`.
+
+    Attributes:
+        if_exists: what an append to a table that is there does: `append`, `error`, `ignore`.
+        vectors: columns of arrays that a new table stores as vectors: `name:dimension`, ...
+        txn_app, txn_version: a name and a growing number: what was committed under them is not
+            committed again.
+    """
+
+    LISTS: ClassVar[frozenset[str]] = frozenset({"vectors"})
+
+    if_exists: str = "append"
+    max_rows_per_file: int = 1 << 20
+    max_bytes_per_file: int = 90 << 30
+    data_storage_version: str | None = None
+    stable_row_ids: bool = False
+    vectors: tuple[str, ...] = ()
+    message: str | None = None
+    txn_app: str | None = None
+    txn_version: int | None = None
+    max_retries: int = 20
+
+    def check(self) -> None:
+        """See `Options.check`."""
+        Options.check(self)
+        one_of("if_exists", self.if_exists, ("append", "error", "ignore"))
+        at_least("max_rows_per_file", self.max_rows_per_file, 1)
+        at_least("max_bytes_per_file", self.max_bytes_per_file, 1)
+        at_least("max_retries", self.max_retries, 0)
+        if (self.txn_app is None) != (self.txn_version is None):
+            raise InvalidInputError("txn_app and txn_version: expected both or none")
+
+    def vector_lengths(self) -> dict[str, int]:
+        """Dimension by column."""
+        found = {}
+        for text in self.vectors:
+            name, _, length = text.rpartition(":")
+            if not name or not length.isdecimal() or int(length) < 1:
+                raise InvalidInputError(f"vectors: {text!r}, expected name:dimension")
+            found[name] = int(length)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions(ReadOptions):
+    """How a table is followed.
+
+    Attributes:
+        start: `snapshot`: all rows of the version found at the start, then new ones; `latest`:
+            new ones only; or a version's number: what was added behind it.
+        max_rows_per_batch, max_bytes_per_batch, max_fragments_per_batch: rate limit; whole
+            fragments are given, one at least.
+        on_change: what versions do that replace rows (update, overwrite): `fail`; or `skip` them.
+    """
+
+    start: str = "snapshot"
+    max_rows_per_batch: int | None = None
+    max_bytes_per_batch: int | None = None
+    max_fragments_per_batch: int | None = None
+    on_change: str = "fail"
+
+    def check(self) -> None:
+        """See `Options.check`."""
+        ReadOptions.check(self)
+        if self.start not in ("snapshot", "latest") and not self.start.isdecimal():
+            raise InvalidInputError(
+                f"start={self.start!r}: expected snapshot, latest or a version's number"
+            )
+        one_of("on_change", self.on_change, ("fail", "skip"))
+        for name in ("limit", "version", "tag", "asof"):
+            if getattr(self, name) is not None:
+                raise InvalidInputError(f"option {name!r}: not for a stream")
+        limits = ("max_rows_per_batch", "max_bytes_per_batch", "max_fragments_per_batch")
+        given = [name for name in limits if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"{' and '.join(given)}: expected one of them")
+        for name in given:
+            at_least(name, getattr(self, name), 1)
+
+
+def at_least(name: str, value: int | None, least: int) -> None:
+    """Raise `InvalidInputError` where a number is smaller."""
+    if value is not None and value < least:
+        raise InvalidInputError(f"{name}={value}: expected at least {least}")
+
+
+def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise `InvalidInputError` where a word is none of those allowed."""
+    if value not in allowed:
+        raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+
+
+def _value(name: str, kind: str, text: str, *, is_list: bool) -> object:
+    if is_list:
+        return _words(name, text)
+    if kind.startswith("bool"):
+        if text.lower() not in ("true", "false"):
+            raise InvalidInputError(f"{name}={text!r}: expected true or false")
+        return text.lower() == "true"
+    if kind.startswith("int"):
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidInputError(f"{name}={text!r}: expected an integer") from None
+    return text
+
+
+def _words(name: str, text: str) -> tuple[str, ...]:
+    """Names of columns: separated by commas, or a JSON list where names have commas."""
+    if not text.lstrip().startswith("["):
+        return tuple(word for one in text.split(",") if (word := one.strip()))
+    try:
+        words = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{name}={text!r}: {error}") from error
+    if not all(isinstance(word, str) for word in words):
+        raise InvalidInputError(f"{name}={text!r}: expected a list of names")
+    return tuple(words)
+
+
+def _mapping(key: str, text: str) -> dict[str, str]:
+    """A JSON object of texts; the text may hold secrets and is in no error."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        raise InvalidInputError(f"option {key!r}: expected a JSON object of texts")
+    return values

@@ -1,0 +1,80 @@
+"""The data source `alance`: what Spark asks for readers and writers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+from alance.ops.options import ScanOptions
+from alance.scanner import Scanner
+from alance.spark.options import ReadOptions, StreamOptions
+from alance.spark.reader import AlanceReader, PushingReader, columns_of
+from alance.spark.types import spark_schema
+from alance.spark.versions import open_for_read, pinned
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+
+class AlanceSource(DataSource):
+    """Tables of Lance for Spark. Options: see `alance.spark.options`."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    found: ReadOptions | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `.format(...)` says."""
+        return "alance"
+
+    def _read_options(self) -> ReadOptions:
+        return self.found or ReadOptions.parse(self.options, self.defaults)
+
+    def schema(self) -> StructType:
+        """The columns of the version that the options ask for, which the DataFrame keeps to.
+
+        Cost: one LIST and one GET.
+        """
+        return run(self._schema())
+
+    async def _schema(self) -> StructType:
+        streams = any(one.lower().replace("_", "") in STREAM_ONLY for one in self.options)
+        kind = StreamOptions if streams else ReadOptions
+        options = kind.parse(self.options, self.defaults)
+        snapshot = await open_for_read(options)
+        if not streams:
+            self.found = pinned(options, snapshot)
+        blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"
+        chosen = ScanOptions(filter=options.filter, blob_handling=blobs)
+        return spark_schema(
+            Scanner(snapshot, columns_of(snapshot, options), chosen).projected_schema
+        )
+
+    def reader(self, schema: StructType) -> AlanceReader:
+        """Reads the columns of a schema, which may be the user's.
+
+        Cost: one GET, of the manifest; for the latest version a LIST more.
+        """
+        options = self._read_options()
+        kind = PushingReader if options.pushdown else AlanceReader
+        return kind(schema, options, run(open_for_read(options)))
+
+
+STREAM_ONLY = frozenset(
+    name.replace("_", "")
+    for name in StreamOptions.__dataclass_fields__
+    if name not in ReadOptions.__dataclass_fields__
+)
+
+
+def with_defaults(storage_options: Mapping[str, str]) -> type[AlanceSource]:
+    """The data source with storage options of its own, which Spark's options do not show."""
+
+    class Source(AlanceSource):
+        defaults: ClassVar[Mapping[str, str]] = dict(storage_options)
+
+    return Source

@@ -1,0 +1,179 @@
+"""Types of Spark and of Arrow: which is read as which, and what new tables store.
+
+Spark takes batches only in the very Arrow types that it has chosen for its own. What it has no type
+for is read as the next wider one that it has: unsigned integers as signed ones of twice the width
+(uint64 as decimal(20, 0)), half floats as floats, vectors as arrays, dictionaries as their values.
+Times finer than a microsecond lose what is finer: Spark has none such.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.ops.projection import META
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_PRECISION: Final = 38
+
+_SIMPLE: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("ns"),
+    pa.time32("ms"): pa.time64("ns"),
+    pa.time64("us"): pa.time64("ns"),
+}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The schema under which Spark sees a table's columns.
+
+    Raises:
+        UnsupportedError: decimals of more than 38 digits, types that Spark does not have.
+    """
+    found = StructType()
+    for field in schema:
+        if field.name in META:  # uint64, below 2^63 in all tables that there are
+            found.add(StructField(field.name, LongType(), True))
+            continue
+        try:
+            kind = from_arrow_type(plain(field.type))
+        except UnsupportedError as error:
+            error.add_note(f"in column {field.name!r}")
+            raise
+        except Exception as error:
+            raise UnsupportedError(
+                f"column {field.name!r}: Spark has no type for {field.type}"
+            ) from error
+        found.add(StructField(field.name, kind, field.nullable))
+    return found
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark takes batches in."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def new_table_schema(schema: StructType, vectors: Mapping[str, int]) -> pa.Schema:
+    """The Arrow schema of a new table for the rows of a DataFrame: all columns nullable.
+
+    Args:
+        vectors: columns of arrays that are stored with a fixed length, and that length.
+
+    Raises:
+        InvalidInputError: a vector that is no column, or no array.
+    """
+    for name in vectors:
+        if name not in schema.names:
+            raise InvalidInputError(f"vectors: no column {name!r}, there are {schema.names}")
+    fields = []
+    for field in arrow_schema(schema):
+        kind = nullable(field.type)
+        if field.name in vectors:
+            if not pa.types.is_list(kind):
+                raise InvalidInputError(f"vectors: column {field.name!r} is {kind}, no array")
+            item = pa.field("item", kind.value_type, nullable=True)
+            kind = pa.list_(item, vectors[field.name])
+        fields.append(pa.field(field.name, kind, nullable=True, metadata=field.metadata))
+    return pa.schema(fields)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type, of those that Spark knows, that a type is read as.
+
+    Raises:
+        UnsupportedError: a decimal of more than 38 digits.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain(kind.value_type)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_decimal(kind):
+        if kind.precision > MAX_PRECISION:
+            raise UnsupportedError(f"{kind}: Spark has decimals of up to {MAX_PRECISION} digits")
+        return pa.decimal128(kind.precision, kind.scale)
+    if is_list(kind):
+        return pa.list_(_with(kind.value_field, plain, "element"))
+    return _SIMPLE.get(kind) or _nested(kind, plain)
+
+
+def nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with nulls allowed wherever they can be: what Spark's own files have."""
+    if pa.types.is_list(kind):
+        return pa.list_(_with(kind.value_field, nullable, "item").with_nullable(True))
+    return _nested(kind, nullable, relaxed=True)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether this is a list of any kind, vectors included."""
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
+def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in the types of a schema, by the names of its columns.
+
+    Raises:
+        InvalidInputError: values that do not fit.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    arrays = []
+    for field in schema:
+        array = batch.column(field.name)
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if array.type != field.type:
+            options = pc.CastOptions(field.type, allow_time_truncate=True)
+            try:
+                array = array.cast(options=options)
+            except pa.ArrowException as error:
+                raise InvalidInputError(
+                    f"column {field.name!r}: {array.type} as {field.type}: {error}"
+                ) from error
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nested(
+    kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], *, relaxed: bool = False
+) -> pa.DataType:
+    """A struct or map with its parts changed; other types as they are."""
+    if pa.types.is_struct(kind):
+        fields = [_with(field, change, field.name) for field in kind]
+        return pa.struct([one.with_nullable(True) for one in fields] if relaxed else fields)
+    if pa.types.is_map(kind):
+        key = _with(kind.key_field, change, "key").with_nullable(False)
+        item = _with(kind.item_field, change, "value")
+        return pa.map_(key, item.with_nullable(True) if relaxed else item)
+    return kind
+
+
+def _with(field: Any, change: Callable[[pa.DataType], pa.DataType], name: str) -> Any:
+    return field.with_type(change(field.type)).with_name(name)

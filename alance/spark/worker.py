@@ -1,0 +1,93 @@
+"""The event loop of a Python worker: one a process, kept while Spark reuses the worker.
+
+Spark forks its workers from a daemon that has run none of this; a process that is forked from one
+which has starts its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from typing import Any
+
+    from alance.spark.options import Options
+
+T = TypeVar("T")
+
+
+class _Worker:
+    """A loop in a daemon thread, and the sessions that tasks of this process share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.sessions: dict[tuple[int, int], Session] = {}
+
+    def started(self) -> asyncio.AbstractEventLoop:
+        with self.lock:
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self.loop.run_forever, name="alance-spark", daemon=True
+                ).start()
+            return self.loop
+
+
+_worker = _Worker()
+
+
+def _forget() -> None:
+    global _worker
+    _worker = _Worker()
+
+
+os.register_at_fork(after_in_child=_forget)
+CACHE_SHARE: Final = 4  # of the memory, what footers and page tables may hold
+
+
+def session_for(options: Options) -> Session:
+    """The session of this worker for a bound of memory; called in its loop."""
+    key = (options.memory_bytes, options.decode_threads)
+    session = _worker.sessions.get(key)
+    if session is None:
+        session = _worker.sessions[key] = Session(
+            cache_bytes=options.memory_bytes // CACHE_SHARE,
+            io_buffer_bytes=options.memory_bytes,
+            block_cache_bytes=0,
+            decode_threads=options.decode_threads,
+        )
+    return session
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in the worker's loop; an interrupt cancels it there."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, _worker.started())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
+    """A blocking iterator over an async one, made in the loop; closing it closes that."""
+
+    async def begin() -> AsyncGenerator[T, None]:
+        return make()
+
+    async def following() -> T | None:
+        return await anext(items, None)
+
+    items = run(begin())
+    try:
+        while (item := run(following())) is not None:
+            yield item
+    finally:
+        run(items.aclose())
