@@ -28,12 +28,14 @@ from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ops.blobs import BlobFile
 from alance.ops.data_files import Progress
+from alance.ops.delta import DatasetDelta
 from alance.ops.drop import drop
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.optimize import Compaction
 from alance.scanner import Scanner
 from alance.session import Session
+from alance.udf import BatchUdf, batch_udf
 from alance.viz.recorder import Recorder, trace
 from alance.writing import commit, write_dataset, write_fragments
 
@@ -43,6 +45,7 @@ __all__ = [
     "AccessError",
     "AlanceError",
     "AlreadyExistsError",
+    "BatchUdf",
     "BlobFile",
     "Branches",
     "CommitConflictError",
@@ -50,6 +53,7 @@ __all__ = [
     "Compaction",
     "CorruptFileError",
     "Dataset",
+    "DatasetDelta",
     "DatasetFragment",
     "FileReader",
     "FileVersion",
@@ -67,6 +71,7 @@ __all__ = [
     "Tags",
     "UnsupportedError",
     "__version__",
+    "batch_udf",
     "commit",
     "dataset",
     "drop",

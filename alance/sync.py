@@ -187,6 +187,7 @@ def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object
 
 
 Dataset = _face(alance.Dataset)
+DatasetDelta = _face(alance.DatasetDelta)
 DatasetFragment = _face(alance.DatasetFragment)
 Scanner = _face(alance.Scanner)
 FileReader = _face(alance.FileReader)
@@ -203,6 +204,7 @@ dataset = _blocking(alance.dataset, is_method=False)
 drop = _blocking(alance.drop, is_method=False)
 write_dataset = _blocking(alance.write_dataset, is_method=False)
 write_fragments = _blocking(alance.write_fragments, is_method=False)
+batch_udf = alance.batch_udf
 operations = alance.operations
 trace = alance.trace
 ScanOptions = alance.ScanOptions
@@ -214,12 +216,14 @@ __all__ = [
     "CompactionPlan",
     "CompactionTask",
     "Dataset",
+    "DatasetDelta",
     "DatasetFragment",
     "FileReader",
     "Optimize",
     "ScanOptions",
     "Scanner",
     "Tags",
+    "batch_udf",
     "commit",
     "dataset",
     "drop",

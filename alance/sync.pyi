@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import ScanOptions as ScanOptions
+from alance import batch_udf as batch_udf
 from alance import operations as operations
 from alance import trace as trace
 from alance.file_version import FileVersion
@@ -22,6 +23,8 @@ from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
 from alance.operations import Operation
 from alance.ops.assign import Updates
+from alance.ops.columns_alter import Alteration
+from alance.ops.columns_sources import Transforms
 from alance.ops.compact import RewriteResult
 from alance.ops.compact_plan import Resolved
 from alance.ops.data_files import Progress

@@ -1,11 +1,21 @@
 """Filters and projections: SQL text or pyarrow expressions to evaluators of record batches."""
 
+from alance.expr.nullability import is_nullable
 from alance.expr.predicate import (
     Computed,
     Predicate,
+    computed_from_arrow,
     parse_filter,
     parse_projection,
     predicate_from_arrow,
 )
 
-__all__ = ["Computed", "Predicate", "parse_filter", "parse_projection", "predicate_from_arrow"]
+__all__ = [
+    "Computed",
+    "Predicate",
+    "computed_from_arrow",
+    "is_nullable",
+    "parse_filter",
+    "parse_projection",
+    "predicate_from_arrow",
+]

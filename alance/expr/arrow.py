@@ -49,8 +49,11 @@ class ArrowCondition:
         column = plan.to_table(use_threads=False).column(0)
         return column.combine_chunks()
 
-    def columns(self, schema: pa.Schema) -> tuple[str, ...]:
+    def columns(self, schema: pa.Schema, *, is_value: bool = False) -> tuple[str, ...]:
         """The columns, or dotted paths of fields, that it needs.
+
+        Args:
+            is_value: it may give any type, not booleans only.
 
         Raises:
             Problem: it fails on the types of the schema, is no condition, or names by position.
@@ -62,7 +65,7 @@ class ArrowCondition:
             found = self.evaluate(_empty(schema))
         except FAILURES as error:
             raise Problem(one_line(error)) from error
-        if not pa.types.is_boolean(found.type):
+        if not is_value and not pa.types.is_boolean(found.type):
             raise Problem(f"expected a condition, found {found.type}")
         needed = [schema.field(name) for name in schema.names if name in text]
         for field in tuple(needed):

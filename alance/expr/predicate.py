@@ -117,6 +117,24 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     return Predicate(text, columns, condition)
 
 
+def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Computed:
+    """A computed column from a pyarrow expression.
+
+    Raises:
+        InvalidInputError: no expression, an unknown column, or a column by position.
+    """
+    if not isinstance(expression, pc.Expression):
+        raise InvalidInputError(
+            f"expected SQL text or a pyarrow expression, found {type(expression).__name__}"
+        )
+    value = ArrowCondition(expression)
+    try:
+        columns = value.columns(schema, is_value=True)
+    except Problem as problem:
+        raise InvalidInputError(f"expression {expression}: {problem}") from problem.__cause__
+    return Computed(str(expression), columns, value)
+
+
 def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
     try:
         return Builder(source, schema).build(tree)

@@ -35,6 +35,7 @@ STANDARD: Final[dict[str, str]] = {
     "Self": "typing",
 }
 OURS: Final[dict[str, str]] = {
+    "Alteration": "alance.ops.columns_alter",
     "BranchContents": "alance.format.table.refs",
     "Columns": "alance.ops.projection",
     "Data": "alance.ops.sources",
@@ -51,11 +52,12 @@ OURS: Final[dict[str, str]] = {
     "RewriteResult": "alance.ops.compact",
     "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
+    "Transforms": "alance.ops.columns_sources",
     "Transaction": "alance.format.table.transaction",
     "Updates": "alance.ops.assign",
     "VersionInfo": "alance.versioning.load",
 }
-SHOWN_AGAIN: Final = ("ScanOptions", "operations", "trace")
+SHOWN_AGAIN: Final = ("ScanOptions", "batch_udf", "operations", "trace")
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
 FUNCTIONS: Final = ("commit", "dataset", "drop", "write_dataset", "write_fragments")
 READERS: Final = (
@@ -68,6 +70,7 @@ def stub() -> str:
     """The text of the stub file."""
     classes = [
         sync.Dataset,
+        sync.DatasetDelta,
         sync.DatasetFragment,
         sync.Scanner,
         sync.FileReader,

@@ -49,8 +49,9 @@ def merge(draft: Draft, change: Merge) -> None:
             mark_updated(made, draft.version)
     draft.indices = prune(draft.indices, changed, draft.message.fields)
     draft.set_fields(change.schema)
-    draft.message.ClearField("schema_metadata")
-    draft.message.schema_metadata.update(change.schema_metadata)
+    if change.schema_metadata:
+        draft.message.ClearField("schema_metadata")
+        draft.message.schema_metadata.update(change.schema_metadata)
     advance_field_ids(draft)
     added = draft.add(new)
     draft.assign_row_ids(added)

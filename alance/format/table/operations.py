@@ -148,6 +148,7 @@ class Merge(Operation):
 
     Attributes:
         fragments: all of the version's fragments, in their order; new ones after them.
+        schema_metadata: replaces that of before, where there is any.
         preserves_nullability: no field forbids nulls that allowed them before.
     """
 

@@ -1,0 +1,283 @@
+"""New data files beside those of fragments: values for live rows in, one file a fragment out.
+
+A new file has as many rows as its fragment, deleted ones included; a deleted row repeats the value
+of the live row before it, so that no null comes where there is none. Several fragments are under
+way at once. What was written for a fragment is kept while an operation is run again on a newer
+version, and used there where the fragment's files are the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.format.layouts.fields import leaf_columns
+from alance.format.numbers import to_arrow
+from alance.format.proto import table_pb2
+from alance.io.tasks import all_of
+from alance.ops.commits import commit_change
+from alance.ops.data_files import DataFiles, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.format.schema import Schema
+    from alance.format.table.operations import Operation
+    from alance.ops.commits import CommitOptions
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.snapshot import Snapshot
+
+FRAGMENTS_AT_ONCE: Final = 4  # each holds the pages that it fills, and its scan's readahead
+ONE_FILE: Final = Limits(1 << 62, 1 << 62)
+
+
+class Values(Protocol):
+    """Where the values of new columns come from."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether fragments must be asked for one after the other, in the table's order."""
+
+    def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The new columns of the live rows of a fragment, in order."""
+
+    async def end(self, snapshot: Snapshot) -> None:
+        """All fragments have their values: check that none is left."""
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        """The fields that the values depend on; None: all."""
+
+
+class Finished(Protocol):
+    """Remembers the files of fragments that are done: a checkpoint."""
+
+    async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
+        """The file written before for a fragment, from the same source."""
+
+    async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
+        """Remember one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    source: str
+    record: table_pb2.DataFile | None  # None: the fragment has no live rows
+    files: DataFiles | None  # None: of an earlier run
+
+
+@dataclass(slots=True)
+class Backfill:
+    """The new files of one operation. Whoever does not come to a version calls `discard`.
+
+    Args:
+        values: of the new columns.
+        checkpoint: keeps what is finished over the end of the process.
+    """
+
+    values: Values
+    checkpoint: Finished | None = None
+    _written: dict[int, _Written] = field(default_factory=dict, init=False)
+    _unnamed: bool = field(default=True, init=False)  # no version can name the files
+
+    async def fragments(
+        self, snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle] | None = None
+    ) -> list[table_pb2.DataFragment]:
+        """The fragments of a version, each with one more file.
+
+        Args:
+            new: the fields of the new files, with their parents.
+            handles: None: of all fragments.
+
+        Raises:
+            InvalidInputError: values too many or too few, or that do not fit.
+            StoreError: the store failed.
+        """
+        handles = snapshot.handles if handles is None else handles
+        await snapshot.prepare(handles)
+        reads = self.values.reads(snapshot.schema)
+        limit = asyncio.Semaphore(1 if self.values.in_order else FRAGMENTS_AT_ONCE)
+
+        async def one(handle: FragmentHandle) -> None:
+            async with limit:
+                source = source_of(handle, reads)
+                known = self._written.get(handle.id)
+                if known is not None and known.source == source:
+                    return
+                if known is not None:
+                    del self._written[handle.id]
+                    await _removed([known])
+                await self._one(snapshot, new, handle, source)
+
+        if self.values.in_order:
+            for handle in handles:
+                await one(handle)
+        else:
+            await all_of(one(handle) for handle in handles)
+        await self.values.end(snapshot)
+        ids = {handle.id for handle in handles}
+        gone = [self._written.pop(key) for key in self._written.keys() - ids]
+        await _removed(gone)
+        return [self._fragment(handle, new) for handle in handles]
+
+    async def commit(
+        self,
+        snapshot: Snapshot,
+        operation: Operation,
+        options: CommitOptions,
+        summary: Mapping[str, Any] | None = None,
+    ) -> Snapshot:
+        """Make the version; errors as of `commit_change`."""
+        self._unnamed = False
+
+        async def unnamed() -> None:
+            self._unnamed = True
+
+        return await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+
+    async def discard(self) -> None:
+        """Remove all files that no version can name, but for those of a checkpoint."""
+        if self._unnamed:
+            kept = self.checkpoint is not None
+            gone = [one for one in self._written.values() if not kept]
+            self._written.clear()
+            await _removed(gone)
+
+    async def _one(
+        self, snapshot: Snapshot, new: Schema, handle: FragmentHandle, source: str
+    ) -> None:
+        """Write the file of a fragment."""
+        if self.checkpoint is not None:
+            record = await self.checkpoint.find(handle.id, source)
+            if record is not None:
+                self._written[handle.id] = _Written(source, record, None)
+                return
+        version = snapshot.manifest.data_storage_version
+        files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE)
+        try:
+            num_rows = await self._write(snapshot, handle, files)
+            (made,) = await files.seal() or [table_pb2.DataFragment()]
+            await files.publish()
+            if made.physical_rows != num_rows:
+                raise AssertionError(f"{made.physical_rows} rows written, expected {num_rows}")
+            record = made.files[0] if made.files else None
+            if self.checkpoint is not None and record is not None:
+                await self.checkpoint.add(handle.id, source, record)
+        except BaseException:
+            await files.discard()
+            raise
+        self._written[handle.id] = _Written(source, record, files)
+
+    async def _write(self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles) -> int:
+        spread = Spread.of(handle)
+        start = 0
+        async with aclosing(self.values.batches(snapshot, handle)) as batches:
+            async for batch in batches:
+                if start + batch.num_rows > spread.num_live:
+                    raise _wrong_rows(handle, f"more than {start}", spread.num_live)
+                rows = await spread.batch(snapshot, batch, start)
+                start += batch.num_rows
+                await files.write(rows)
+        if start < spread.num_live:
+            raise _wrong_rows(handle, str(start), spread.num_live)
+        return handle.num_physical_rows if spread.num_live else 0
+
+    def _fragment(self, handle: FragmentHandle, new: Schema) -> table_pb2.DataFragment:
+        made = table_pb2.DataFragment()
+        made.CopyFrom(handle.fragment.message)
+        record = self._written[handle.id].record
+        if record is not None:
+            file = made.files.add()
+            file.CopyFrom(record)
+            # The ids may be others than when the file was written: others have added fields.
+            file.fields[:] = owned_ids(new)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Live rows to physical rows."""
+
+    deleted: npt.NDArray[np.int64] | None
+    num_live: int
+    num_physical: int
+
+    @classmethod
+    def of(cls, handle: FragmentHandle) -> Spread:
+        """Of a fragment that is prepared."""
+        deleted = None if handle.deleted is None else handle.deleted.rows
+        count = handle.num_physical_rows
+        return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
+
+    def sources(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        """For some live rows and the deleted ones behind each: the live row, from 0; shape (n,).
+
+        The deleted rows before the first live one are with it. None: there are no deleted ones.
+        """
+        if self.deleted is None or not len(self.deleted):
+            return None
+        first, last = self._physical(start), self._physical(stop)
+        gone = self.deleted[np.searchsorted(self.deleted, first) :]
+        gone = gone[: np.searchsorted(gone, last)] - first
+        if not len(gone):
+            return None
+        live = np.ones(last - first, np.int64)
+        live[gone] = 0
+        return np.maximum(np.cumsum(live) - 1, 0)
+
+    async def batch(self, snapshot: Snapshot, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        """Values of live rows from `start` on, as those of physical rows."""
+        rows = self.sources(start, start + batch.num_rows)
+        if rows is None:
+            return batch
+        return await snapshot.engine.pool.run(lambda: batch.take(to_arrow(rows)))
+
+    def _physical(self, live: int) -> int:
+        assert self.deleted is not None
+        if live == 0:
+            return 0
+        if live >= self.num_live:
+            return self.num_physical
+        before = self.deleted - np.arange(len(self.deleted))
+        return int(live + np.searchsorted(before, live, "right"))
+
+
+def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what a fragment's new values were computed from: its files of some fields."""
+    fragment = handle.fragment
+    files = [
+        f"{file.path}@{file.base_id}"
+        for file in fragment.files
+        if reads is None or not reads.isdisjoint(file.columns)
+    ]
+    return "|".join([str(handle.num_physical_rows), *files])
+
+
+def owned_ids(schema: Schema) -> list[int]:
+    """The ids of the fields that have a column, in the order of a file's columns."""
+    return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]
+
+
+def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"new columns: {found} values for fragment {handle.id}, which has {expected} live rows"
+    )
+
+
+async def _removed(written: Iterable[_Written]) -> None:
+    for one in written:
+        if one.files is not None:
+            try:
+                await one.files.discard()
+            except AlanceError:
+                continue  # an orphan, which cleanup finds

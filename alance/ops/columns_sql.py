@@ -1,0 +1,93 @@
+"""New columns that are computed from others: SQL text and pyarrow expressions."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.expr import computed_from_arrow, is_nullable, parse_projection
+from alance.file.batches import empty_batch
+from alance.ops.options import ScanOptions
+from alance.ops.projection import Output, Projection
+from alance.ops.rows import ScanPlan
+from alance.ops.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    import pyarrow.compute as pc
+
+    from alance.format.schema import Schema
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Values by expression.
+
+    Attributes:
+        texts: SQL text or a pyarrow expression for each new column.
+        batch_size: rows computed at once at most; None: what the pages make natural.
+    """
+
+    texts: Mapping[str, str | pc.Expression]
+    batch_size: int | None = None
+
+    @property
+    def in_order(self) -> bool:
+        return False
+
+    def projection(self, schema: Schema) -> Projection:
+        """The new columns over a version's.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, no name or no text.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
+        arrow = schema.to_arrow()
+        outputs = []
+        for name, text in self.texts.items():
+            if not isinstance(name, str):
+                raise InvalidInputError(f"new column {name!r}: expected a name")
+            if isinstance(text, str):
+                computed = parse_projection(text, arrow)
+            else:
+                computed = computed_from_arrow(text, arrow)
+            outputs.append(Output(name, computed=computed))
+        fields = [name for one in outputs if one.computed for name in one.computed.columns]
+        return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
+
+    def schema(self, schema: Schema) -> pa.Schema:
+        """The new columns; errors as of `projection`."""
+        projection = self.projection(schema)
+        arrow = schema.project(projection.fields).to_arrow()
+        made = projection.apply(empty_batch(arrow)).schema
+        return pa.schema(
+            [
+                one.with_nullable(output.computed is None or is_nullable(output.computed, arrow))
+                for one, output in zip(made, projection.outputs, strict=True)
+            ]
+        )
+
+    def reads(self, schema: Schema) -> frozenset[int]:
+        paths = self.projection(schema).fields
+        return frozenset(one.id for one in schema.project(paths).walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        projection = self.projection(snapshot.schema)
+        read = snapshot.schema.project(projection.fields)
+        options = ScanOptions(batch_size=self.batch_size)
+        plan = ScanPlan(options, projection, None, read, None, [handle], {}, frozenset())
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def end(self, snapshot: Snapshot) -> None:
+        pass

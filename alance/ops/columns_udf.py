@@ -1,0 +1,163 @@
+"""New columns that a user's function computes, batch by batch, in threads or awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.ops.options import ScanOptions
+from alance.ops.planning import plan_scan
+from alance.ops.scan import scan
+from alance.ops.sources import ArrowStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from alance.format.schema import Schema
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.snapshot import Snapshot
+    from alance.udf import BatchUdf
+
+
+@dataclass(slots=True)
+class Computed:
+    """Values of a function.
+
+    Attributes:
+        columns: those that it gets; None: all.
+        output: names and types of the new columns.
+    """
+
+    udf: BatchUdf
+    columns: Sequence[str] | None
+    batch_size: int | None
+    output: pa.Schema
+    _limit: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._limit = asyncio.Semaphore(self.udf.concurrency)
+
+    @classmethod
+    async def of(
+        cls,
+        snapshot: Snapshot,
+        udf: BatchUdf,
+        columns: Sequence[str] | None,
+        batch_size: int | None,
+    ) -> Computed:
+        """The values of a function; calls it with one row where it does not tell its schema.
+
+        Raises:
+            InvalidInputError: unknown columns; or no rows to find out the schema with.
+        """
+        made = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
+        if udf.output_schema is None:
+            plan = await plan_scan(snapshot, columns, ScanOptions(limit=1))
+            async with aclosing(scan(snapshot, plan)) as batches:
+                sample = await anext(batches, None)
+            if sample is None:
+                raise InvalidInputError("new columns: the table has no rows, give output_schema")
+            made.output = (await made._called(snapshot, sample)).schema
+        return made
+
+    @property
+    def in_order(self) -> bool:
+        return False
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        if self.columns is None:
+            return frozenset(one.id for one in schema.walk())
+        known = [name for name in self.columns if not name.startswith("_row")]
+        return frozenset(one.id for one in schema.project(known).walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        options = ScanOptions(batch_size=self.batch_size, fragments=[handle.id])
+        plan = await plan_scan(snapshot, self.columns, options)
+        pending: deque[asyncio.Task[pa.RecordBatch]] = deque()
+        try:
+            async with aclosing(scan(snapshot, plan)) as batches:
+                async for batch in batches:
+                    pending.append(asyncio.ensure_future(self._values(snapshot, handle, batch)))
+                    if len(pending) >= self.udf.concurrency:
+                        yield await pending.popleft()
+            while pending:
+                yield await pending.popleft()
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def end(self, snapshot: Snapshot) -> None:
+        pass
+
+    async def _values(
+        self, snapshot: Snapshot, handle: FragmentHandle, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        try:
+            async with self._limit:
+                made = await self._called(snapshot, batch)
+            return await snapshot.engine.pool.run(lambda: self._checked(made, batch.num_rows))
+        except AlanceError as error:
+            error.add_note(f"in fragment {handle.id}")
+            raise
+
+    async def _called(self, snapshot: Snapshot, batch: pa.RecordBatch) -> pa.RecordBatch:
+        made: Any
+        if self.udf.is_async:
+            made = await self.udf(batch)
+        else:
+            made = await snapshot.engine.pool.run(lambda: self.udf(batch))
+            if inspect.isawaitable(made):
+                made = await made
+        return _as_batch(made)
+
+    def _checked(self, made: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
+        """A result in the shape of the output; casts what casts without loss."""
+        if made.num_rows != num_rows:
+            raise InvalidInputError(
+                f"new columns: the function gave {made.num_rows} rows for {num_rows}"
+            )
+        if made.schema.equals(self.output):
+            return made
+        if sorted(made.schema.names) != sorted(self.output.names):
+            raise InvalidInputError(
+                f"new columns: the function gave {', '.join(made.schema.names)}, expected "
+                f"{', '.join(self.output.names)}"
+            )
+        arrays = []
+        for one in self.output:
+            array = made.column(one.name)
+            try:
+                arrays.append(array if array.type == one.type else array.cast(one.type))
+            except pa.ArrowException as error:
+                raise InvalidInputError(
+                    f"column {one.name!r}: the function gave {array.type}, expected {one.type}: "
+                    f"{error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.output)
+
+
+def _as_batch(made: Any) -> pa.RecordBatch:
+    """What a function gave as one batch: a RecordBatch, a Table, or a frame."""
+    if isinstance(made, pa.RecordBatch):
+        return made
+    if isinstance(made, ArrowStream):
+        table = pa.table(made).combine_chunks()
+        arrays = [
+            column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+            for column in table.columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    raise InvalidInputError(
+        f"new columns: the function gave {type(made).__name__}, expected a RecordBatch, Table or "
+        "frame"
+    )

@@ -1,0 +1,114 @@
+"""Verbs that change columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.ops import columns, columns_alter, columns_drop
+from alance.ops.commits import CommitOptions
+from alance.verbs.base import Handle
+from alance.versioning.commit import MAX_RETRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Self
+
+    from alance.ops.columns_alter import Alteration
+    from alance.ops.columns_sources import Transforms
+
+
+class ColumnVerbs(Handle):
+    """Add, alter and drop columns; join others."""
+
+    __slots__ = ()
+
+    async def add_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Add columns.
+
+        Each fragment gets one more data file with the new columns; those that it has stay as they
+        are. A struct that exists gets the fields that it has not yet.
+
+        Cost: a scan of the columns that are read, the new files, and two rounds for the commit;
+        columns of nulls cost the commit alone. Where others add rows meanwhile, only their
+        fragments are computed again.
+
+        Args:
+            transforms: one of
+                - SQL text or a pyarrow expression by the new column's name;
+                - a function, async or not, that is called with a batch of live rows and gives a
+                  batch, table or frame of as many rows; see `alance.batch_udf`;
+                - rows: one for each live row of the table, in its order; kinds as of
+                  `write_dataset`;
+                - a pyarrow Field, a list of them, or a Schema: columns of nulls.
+            read_columns: that the function gets; None: all. `_rowid` and `_rowaddr` may be there.
+            batch_size: rows that are computed at once at most.
+
+        Raises:
+            InvalidInputError: a column that exists, bad SQL, rows too many or too few, values
+                that do not fit. The table is as it was, the new files are removed.
+            CommitConflictError: a concurrent commit rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        made = await columns.add_columns(
+            self._snapshot,
+            transforms,
+            read_columns=read_columns,
+            batch_size=batch_size,
+            options=options,
+        )
+        return type(self)(made)
+
+    async def alter_columns(
+        self,
+        *alterations: Alteration,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Change names, nullability and types of columns.
+
+        Names and nullability change the schema alone, after a scan for nulls where they become
+        forbidden. A cast writes the column anew under a new field id, in one more file a fragment.
+
+        Args:
+            alterations: mappings with `path` (`a` or `a.b`, as of before all changes) and one or
+                more of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+
+        Raises:
+            InvalidInputError: no such column, a name that is taken, nulls in a column that would
+                forbid them, a value that the new type cannot hold (fractions of floats become
+                shorter without an error), an index on a column that is cast; a cast and a column
+                that forbids nulls in one call. The table is as it was.
+            CommitConflictError: a concurrent commit rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        return type(self)(await columns_alter.alter_columns(self._snapshot, alterations, options))
+
+    async def drop_columns(
+        self,
+        columns: Sequence[str],
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Drop columns, or fields of structs (`a.b`).
+
+        Only the schema changes: compaction and cleanup free the space. Indices of the columns go
+        with them. Cost: two rounds of requests.
+
+        Raises:
+            InvalidInputError: no such column, or none would be left.
+            CommitConflictError: a concurrent commit rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
