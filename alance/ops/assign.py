@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.errors import InvalidInputError, UnsupportedError
-from alance.expr import parse_projection
-from alance.expr.arrow import ArrowCondition
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES, one_line
 from alance.file.batches import empty_batch, empty_columns
 
 if TYPE_CHECKING:
-    from alance.expr.predicate import Evaluated
+    from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema
 
@@ -32,14 +31,11 @@ class Assignment:
     Attributes:
         field: a top-level field of the table.
         target: the column as rows are written with it.
-        columns: names, or dotted paths, that the value needs; None: not known.
     """
 
     field: Field
     target: pa.Field
-    value: Evaluated
-    columns: tuple[str, ...] | None
-    text: str
+    value: Computed
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """The new values for the rows of a batch, which has all columns.
@@ -49,16 +45,17 @@ class Assignment:
         """
         try:
             made = cast(self.value.evaluate(batch), self.target.type)
+        except AlanceError as error:
+            error.add_note(f"in the new values of column {self.field.name!r}")
+            raise
         except (*FAILURES, Problem) as error:
-            if isinstance(error, InvalidInputError):
-                raise
             raise InvalidInputError(f"{self._where()}: {one_line(error)}") from error
         if made.null_count and not self.target.nullable:
             raise InvalidInputError(f"{self._where()}: null, and the column is not nullable")
         return made
 
     def _where(self) -> str:
-        return f"column {self.field.name!r} ({self.target.type}) = {self.text!r}"
+        return f"column {self.field.name!r} ({self.target.type}) = {self.value.text!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,7 @@ class Assignments:
         """The columns without which the new rows cannot be made."""
         kept = {one.name for one in schema.fields} - {one.field.name for one in self.each}
         for one in self.each:
-            if one.columns is None:
-                return [field.name for field in schema.fields]
-            kept.update(path.split(".", 1)[0] for path in one.columns)
+            kept.update(path.split(".", 1)[0] for path in one.value.columns)
         return [field.name for field in schema.fields if field.name in kept]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -113,7 +108,7 @@ def parse_updates(schema: Schema, updates: Updates) -> Assignments:
     return Assignments(tuple(_parse(schema, name, value) for name, value in updates.items()))
 
 
-def _parse(schema: Schema, name: str, value: object) -> Assignment:
+def _parse(schema: Schema, name: str, value: str | pc.Expression) -> Assignment:
     if not isinstance(name, str):
         raise InvalidInputError(f"updates: column {name!r}, expected a name")
     field = schema.field(name)
@@ -123,21 +118,17 @@ def _parse(schema: Schema, name: str, value: object) -> Assignment:
     visible = pa.schema(
         [one.to_arrow() for one in schema.fields if not (one.is_blob_v1 or one.is_blob_v2)]
     )
-    made: Evaluated
-    columns: tuple[str, ...] | None = None
-    if isinstance(value, str):
-        made = computed = parse_projection(value, visible)
-        columns = computed.columns
-    elif isinstance(value, pc.Expression):
-        made = ArrowCondition(value)
-    else:
-        raise InvalidInputError(
-            f"column {name!r}: expected SQL text or a pyarrow expression, "
-            f"found {type(value).__name__}"
-        )
-    found = Assignment(field, field.logical_arrow(), made, columns, str(value))
+    try:
+        if isinstance(value, str):
+            made = parse_projection(value, visible)
+        else:
+            made = computed_from_arrow(value, visible)
+    except AlanceError as error:
+        error.add_note(f"in the new value of column {name!r}")
+        raise
+    found = Assignment(field, field.logical_arrow(), made)
     # What does not fit is found before rows are read: types, and literals.
-    found.evaluate(empty_columns(1) if columns == () else empty_batch(visible))
+    found.evaluate(empty_batch(visible) if made.columns else empty_columns(1))
     return found
 
 
