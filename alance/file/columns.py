@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.recall import first_ranges, kept_by, noted, recalled
+from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
 from alance.format.plans import together
 
@@ -186,9 +186,13 @@ class OpenColumn:
         return ("page", self.container.path, self.column.index, number)
 
     def _known(self, number: int, states: States) -> PageState | None:
-        """The state of a page, where the cache or the disk has it."""
+        """The state of a page, where the cache, the file's end or the disk has it."""
         key = self._key(number)
         state: PageState | None = states.peek(key)
+        if state is None and not self.container.is_whole:
+            state = held(self.layout(number).load(), self.container)
+            if state is not None:
+                states.put(key, state, state.num_bytes)
         if state is None and (kept := self._kept(states)) is not None:
             state = recalled(lambda: self.layout(number).load(), self.container.path, kept)
             if state is not None:

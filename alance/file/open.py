@@ -102,6 +102,8 @@ def _trimmed(container: Container) -> Container:
     keep_from = container.content_start
     if container.file_bytes > TAIL_BYTES:
         spans = [*container.columns[:, 0].tolist(), *container.buffers[:, 0].tolist()]
+        if container.search is not None:  # its entries from there on are of use
+            spans.append(max(container.content_start, int(container.buffers[-1, 0])))
         inside = [start for start in spans if start >= container.content_start]
         keep_from = min(inside, default=container.content_start)
     content = memoryview(bytes(container.content[keep_from - container.content_start :]))
@@ -113,4 +115,5 @@ def _trimmed(container: Container) -> Container:
         container.buffers,
         content,
         keep_from,
+        container.search,
     )

@@ -13,6 +13,7 @@ from alance.format.plans import ByteRange, T
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from alance.format.container import Container
     from alance.format.plans import Plan
 
 
@@ -59,6 +60,27 @@ def recalled(plan: Callable[[], Plan[T]], path: str, kept: Kept | None) -> T | N
         return None
     finally:
         asked.close()
+
+
+def held(plan: Plan[T], container: Container) -> T | None:
+    """The result of a plan over one file, if the file's end, as far as it was read, has it all.
+
+    Raises:
+        CorruptFileError: what is there makes no sense.
+    """
+    try:
+        wanted = next(plan)
+        while True:
+            found = [container.held(one) if isinstance(one, ByteRange) else None for one in wanted]
+            content = [one for one in found if one is not None]
+            if len(content) < len(found):
+                return None
+            wanted = plan.send(content)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        plan.close()
 
 
 def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:

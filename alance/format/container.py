@@ -31,6 +31,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.plans import ByteRange
 from alance.format.proto import file2_pb2, file_pb2
+from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +84,7 @@ class Container:
     buffers: npt.NDArray[np.int64]  # shape (g, 2): start and stop of each global buffer
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
+    search: SearchBuffer | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -145,6 +147,19 @@ class Container:
             for start, stop in spans
         ]
 
+    def held(self, wanted: ByteRange) -> memoryview | None:
+        """Bytes of the file that its end, as far as it was read, has; else None.
+
+        Raises:
+            CorruptFileError: bytes of the search-cache buffer that are not those written.
+        """
+        if wanted.start < self.content_start or wanted.stop > self.file_bytes:
+            return None
+        content = self._slice(wanted.start, wanted.stop)
+        if self.search is not None:
+            self.search.check(self.path, wanted.start, content)
+        return content
+
     def _slice(self, start: int, stop: int) -> memoryview:
         return self.content[start - self.content_start : stop - self.content_start]
 
@@ -186,13 +201,15 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     if needed < tail_start:
         # Tables first: they may be all that the tail misses, or far larger than needed.
         wanted = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
+        wanted = max(0, wanted - TAIL_BYTES)  # and the schema, and what readers need of pages
         (head,) = yield [ByteRange(path, wanted, tail_start)]
         tail, tail_start = memoryview(bytes(head) + bytes(tail)), wanted
     columns = _table(tail, cmo - tail_start, num_columns)
     buffers = _table(tail, gbo - tail_start, num_buffers)
     _check_spans(path, "column metadata", columns, footer_start, 1)
     _check_spans(path, "global buffer", buffers, footer_start, 64)
-    return Container(path, file_bytes, version, columns, buffers, tail, tail_start)
+    search = parse_search_buffer(path, tail, tail_start, buffers)
+    return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
 
 
 def parse_column(index: int, content: bytes, container: Container) -> Column:

@@ -12,6 +12,7 @@ from alance.format.encode.blob import encode_blob_page
 from alance.format.encode.container import FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.rows import join, split
+from alance.format.encode.search import SEARCH_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 
@@ -26,10 +27,11 @@ def file_bytes(
     page_bytes: int = 8 << 20,
     join_batches: bool = True,
     schema: Schema | None = None,
+    search_bytes: int = SEARCH_BYTES,
 ) -> bytes:
     """A file with the rows of a table; each batch of it is a page, or all that fit are one."""
     schema = schema or Schema.from_arrow(table.schema)
-    builder = FileBuilder(schema, FileVersion.parse(version))
+    builder = FileBuilder(schema, FileVersion.parse(version), search_bytes)
     chunks = []
     column = 0
     for field, values in zip(schema.fields, table.columns, strict=True):

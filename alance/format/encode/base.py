@@ -59,6 +59,7 @@ class EncodedPage:
     layout: pb.PageLayout
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
     num_rows: int
+    search: tuple[int, ...] = ()  # buffers that readers need before they can take rows
 
     @property
     def num_bytes(self) -> int:

@@ -8,6 +8,7 @@ Source: file format specification, "Blobs".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,6 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
-from alance.format.encode.base import EncodedPage
 from alance.format.encode.miniblock import mini_block_page
 from alance.format.encode.structure import layer_names
 from alance.format.field import BLOB_V2_TYPE
@@ -27,7 +27,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.format.encode.base import Hints
+    from alance.format.encode.base import EncodedPage, Hints
     from alance.format.field import Field
 
     Int64s = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ def encode_blob_page(
         PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows), hints
     )
     layout = pb.BlobLayout(inner_layout=inner.layout, layers=layer_names(values.layers))
-    return EncodedPage(pb.PageLayout(blob_layout=layout), inner.buffers, inner.num_rows)
+    return replace(inner, layout=pb.PageLayout(blob_layout=layout))
 
 
 def describe_blobs(

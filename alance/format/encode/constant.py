@@ -78,10 +78,10 @@ def _null_page(values: PageValues, hints: Hints) -> EncodedPage:
     layers = values.layers
     message = pb.ConstantLayout(layers=layer_names(layers))
     if layers == (Layer.NULLABLE_ITEM,):
-        return EncodedPage(pb.PageLayout(constant_layout=message), (), values.num_rows)
+        return _page(message, (), values)
     if hints.version < FileVersion.V2_2:
         buffers = _raw(values.rep), _raw(values.definition)
-        return EncodedPage(pb.PageLayout(constant_layout=message), buffers, values.num_rows)
+        return _page(message, buffers, values)
     rep, definition = NOTHING, NOTHING
     if values.rep is not None:
         encoding, rep = _compressed(values.rep, max_repetition(layers), hints)
@@ -91,7 +91,7 @@ def _null_page(values: PageValues, hints: Hints) -> EncodedPage:
         encoding, definition = _compressed(values.definition, max_definition(layers), hints)
         message.def_compression.CopyFrom(encoding)
         message.num_def_values = len(values.definition)
-    return EncodedPage(pb.PageLayout(constant_layout=message), (rep, definition), values.num_rows)
+    return _page(message, (rep, definition), values)
 
 
 def _value_page(values: PageValues, value: FixedWidth | VariableWidth) -> EncodedPage:
@@ -103,7 +103,15 @@ def _value_page(values: PageValues, value: FixedWidth | VariableWidth) -> Encode
         buffers.append(_value_buffer(value))
     if values.rep is not None or values.definition is not None:
         buffers += [_raw(values.rep), _raw(values.definition)]
-    return EncodedPage(pb.PageLayout(constant_layout=message), tuple(buffers), values.num_rows)
+    return _page(message, tuple(buffers), values)
+
+
+def _page(
+    message: pb.ConstantLayout, buffers: tuple[Bytes, ...], values: PageValues
+) -> EncodedPage:
+    """A page all of whose buffers are needed before a row of it can be taken."""
+    layout = pb.PageLayout(constant_layout=message)
+    return EncodedPage(layout, buffers, values.num_rows, tuple(range(len(buffers))))
 
 
 def _compressed(

@@ -1,6 +1,7 @@
 """The bytes of a 2.x file around its pages: places of buffers, metadata, tables, footer.
 
     page buffers, blobs, global buffers from 1 on      each at a multiple of 64
+    search-cache buffer, the last of these             see format.search_buffer
     global buffer 0: FileDescriptor                    at a multiple of 64
     column metadata | their offset table | offset table of global buffers | footer
 
@@ -18,6 +19,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.container import COLUMN_ENCODING, FOOTER, MAGIC
+from alance.format.encode.search import SEARCH_BYTES, SearchEntries
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
@@ -49,8 +51,13 @@ class FileBuilder:
         num_bytes: bytes given out so far; after `finish` the size of the file.
     """
 
-    def __init__(self, schema: Schema, version: FileVersion) -> None:
+    def __init__(
+        self, schema: Schema, version: FileVersion, search_bytes: int = SEARCH_BYTES
+    ) -> None:
         """An empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
+
+        Args:
+            search_bytes: of the search-cache buffer at most; 0: none.
 
         Raises:
             UnsupportedError: a version that is not written.
@@ -66,6 +73,7 @@ class FileBuilder:
         self._columns = [_new_column() for _ in leaves]
         self._lengths = [0] * len(leaves)
         self._buffers: list[tuple[int, int]] = [(0, 0)]
+        self._search = SearchEntries(search_bytes)
 
     @property
     def num_rows(self) -> int:
@@ -79,17 +87,20 @@ class FileBuilder:
         Pages of a column come in row order; columns may take turns in any way.
         """
         chunks: list[Bytes] = []
-        places = [self._place(buffer, chunks) for buffer in page.buffers]
+        kept = self._search.wants(page)
+        places = [
+            (0, len(buffer)) if number in kept else self._place(buffer, chunks)
+            for number, buffer in enumerate(page.buffers)
+        ]
         layout = page.layout.SerializeToString(deterministic=True)
-        self._columns[column].pages.append(
-            file2_pb2.ColumnMetadata.Page(
-                buffer_offsets=[offset for offset, _ in places],
-                buffer_sizes=[size for _, size in places],
-                length=page.num_rows,
-                encoding=_direct(PAGE_LAYOUT, layout),
-                priority=self._lengths[column] // self._multipliers[column],
-            )
+        message = self._columns[column].pages.add(
+            buffer_offsets=[offset for offset, _ in places],
+            buffer_sizes=[size for _, size in places],
+            length=page.num_rows,
+            encoding=_direct(PAGE_LAYOUT, layout),
+            priority=self._lengths[column] // self._multipliers[column],
         )
+        self._search.keep(message, page, kept)
         self._lengths[column] += page.num_rows
         return chunks
 
@@ -130,6 +141,7 @@ class FileBuilder:
                 raise InvalidInputError(
                     f"column {number} has {length} rows, expected {num_rows * multiplier}"
                 )
+        chunks = self._end_search()
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         self._buffers[0] = (self.num_bytes, len(descriptor))
         parts = [descriptor]
@@ -148,7 +160,17 @@ class FileBuilder:
         numbers = len(self._buffers), len(self._columns), *FOOTER_NUMBERS[self._version]
         parts.append(FOOTER.pack(metadata_start, *table_starts, *numbers, MAGIC))
         self.num_bytes = position + FOOTER.size
-        return [np.frombuffer(b"".join(parts), np.uint8)]
+        return [*chunks, np.frombuffer(b"".join(parts), np.uint8)]
+
+    def _end_search(self) -> list[Bytes]:
+        """The search-cache buffer, the last of the global buffers; nothing where it is empty."""
+        chunks: list[Bytes] = []
+        start = self.num_bytes
+        for _, content in self._search.place(start, ALIGNMENT):
+            _, size = self._place(content, chunks)
+        if chunks:
+            self._buffers.append((start, self.num_bytes - start - -size % ALIGNMENT))
+        return chunks
 
     def _place(self, content: Bytes, chunks: list[Bytes]) -> tuple[int, int]:
         """The place of a buffer that goes next; an empty one takes no space."""

@@ -76,7 +76,12 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     buffers = [rows]
     if not isinstance(encoded, FixedWidth) or max_rep:
         buffers.append(_index(starts))
-    return EncodedPage(pb.PageLayout(full_zip_layout=message), tuple(buffers), values.num_rows)
+    return EncodedPage(
+        pb.PageLayout(full_zip_layout=message),
+        tuple(buffers),
+        values.num_rows,
+        (1,)[: len(buffers) - 1],
+    )
 
 
 def _whole_bytes(block: Block) -> Block:

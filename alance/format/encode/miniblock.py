@@ -107,7 +107,8 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
         )
     words = _chunk_words(chunk_bytes, chunks.counts, large=large)
     layout = pb.PageLayout(mini_block_layout=message)
-    return EncodedPage(layout, (words, content, *more), values.num_rows)
+    search = (0, *range(2, 2 + len(more)))
+    return EncodedPage(layout, (words, content, *more), values.num_rows, search)
 
 
 def _entry_ends(values: PageValues, counts: Int64s) -> Int64s:

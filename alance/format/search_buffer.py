@@ -1,0 +1,92 @@
+"""The search-cache buffer: what readers need of pages before they can take rows, near the end.
+
+    global buffer, the last one of its file:
+      entries    buffers of pages, where the pages say, each at a multiple of 64 of the file
+      table      n times: u64 offset in the file, u32 bytes, u32 CRC-32 of these bytes
+      trailer    u32 n, u16 version (1), u16 zero, 8 bytes `alancesc`
+
+The pages name their buffers by offset as ever: a reader that does not know the buffer finds all
+that it needs. One that does has it with the read of the file's last bytes, and checks it.
+
+Source: docs/search-cache-buffer.md.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+
+TRAILER: Final = struct.Struct("<IHH8s")
+VERSION: Final = 1
+MAGIC: Final = b"alancesc"
+ENTRY: Final = np.dtype([("offset", "<u8"), ("num_bytes", "<u4"), ("crc", "<u4")])
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBuffer:
+    """The table of a search-cache buffer: (bytes, CRC-32) by offset in the file."""
+
+    entries: dict[int, tuple[int, int]]
+
+    def check(self, where: str, start: int, content: memoryview) -> None:
+        """Check a page's buffer, where it is an entry.
+
+        Raises:
+            CorruptFileError: other bytes than were written.
+        """
+        known = self.entries.get(start)
+        if known is not None and known != (len(content), binascii.crc32(content)):
+            raise CorruptFileError(
+                f"{where}: {len(content)} bytes at {start} have another checksum than the "
+                f"{known[0]} bytes that were written"
+            )
+
+
+def table_of(entries: Sequence[tuple[int, Bytes]]) -> Bytes:
+    """Table and trailer of entries: (offset in the file, content) each."""
+    rows = [(at, len(content), binascii.crc32(content.data)) for at, content in entries]
+    trailer = TRAILER.pack(len(entries), VERSION, 0, MAGIC)
+    return np.frombuffer(np.array(rows, ENTRY).tobytes() + trailer, np.uint8)
+
+
+def parse_search_buffer(
+    where: str, tail: memoryview, tail_start: int, buffers: npt.NDArray[np.int64]
+) -> SearchBuffer | None:
+    """The table of a file's search-cache buffer; None where it has none, or one of later times.
+
+    Args:
+        tail: the file's bytes from `tail_start` on.
+        buffers: shape (g, 2): start and stop of each global buffer.
+
+    Raises:
+        CorruptFileError: a table that does not fit its buffer.
+    """
+    start, stop = (int(one) for one in buffers[-1])
+    if len(buffers) < 2 or stop - TRAILER.size < max(start, tail_start):
+        return None
+    count, version, _, magic = TRAILER.unpack_from(tail, stop - TRAILER.size - tail_start)
+    if magic != MAGIC or version != VERSION:
+        return None
+    table_start = stop - TRAILER.size - count * ENTRY.itemsize
+    if table_start < start:
+        raise CorruptFileError(
+            f"{where}: a search-cache buffer of {stop - start} bytes with {count} entries"
+        )
+    if table_start < tail_start:
+        return None
+    table = np.frombuffer(tail, ENTRY, count, table_start - tail_start)
+    columns = (table[name].tolist() for name in ("offset", "num_bytes", "crc"))
+    return SearchBuffer({offset: (size, crc) for offset, size, crc in zip(*columns, strict=True)})

@@ -1,0 +1,74 @@
+"""Files that carry what readers need first near their end: rounds of cold takes."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from tests.requests.test_requests import Asked, wide_table
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
+
+ROWS = 60_000
+
+
+def rows() -> pa.Table:
+    """Mini-blocks with dictionaries and lists, nulls, one constant."""
+    table = wide_table(ROWS, 5)
+    return (
+        table.append_column("list", pa.array([[n, n + 1][: n % 3] for n in range(ROWS)]))
+        .append_column("constant", pa.array([7] * ROWS))
+        .append_column("some", pa.array([n if n % 3 else None for n in range(ROWS)]))
+    )
+
+
+async def cold_and_warm(lab: Lab, uri: str, wanted: list[int]) -> tuple[Asked, Asked, pa.Table]:
+    async with alance.Session() as session:
+        with lab.recording() as seen, alance.trace() as recorder:
+            dataset = await alance.dataset(
+                uri, storage_options=lab.lance_options(), session=session
+            )
+            found = await dataset.take(wanted)
+        cold = Asked([one for one in seen.records if "op" in one], recorder)
+        with lab.recording() as seen, alance.trace() as recorder:
+            assert (await dataset.take(wanted)).equals(found)
+        warm = Asked([one for one in seen.records if "op" in one], recorder)
+    return cold, warm, found
+
+
+def spans(asked: Asked) -> set[tuple[str, int, int]]:
+    return {(event.location, event.start, event.stop) for event in asked.recorder.events}
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+async def test_a_cold_take_guesses_nothing(lineitem_lab: Lab, version: str) -> None:
+    """LIST, manifest, file ends, and then the very ranges that a warm take asks for."""
+    lab = lineitem_lab
+    lab.config(latency_ms=40)
+    table, uri = rows(), f"s3://lab/searched-{version}"
+    options = lab.lance_options()
+    await alance.write_dataset(
+        table,
+        uri,
+        storage_options=options,
+        data_storage_version=version,
+        max_rows_per_file=ROWS // 3,
+    )
+    wanted = sorted(random.Random(3).sample(range(ROWS), 25))
+    cold, warm, found = await cold_and_warm(lab, uri, wanted)
+    assert found.equals(table.take(wanted))
+    assert cold.recorder.rounds == 4
+    assert warm.recorder.rounds == 1
+    assert spans(warm) < spans(cold)
+    assert cold.operations.count("list") == 1
+    assert len(cold) == 1 + 1 + 3 + len(warm)
+    theirs = lance.dataset(uri, storage_options=options)
+    theirs.validate()
+    assert theirs.take(wanted).equals(found)
+    assert theirs.to_table().equals(table)
