@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from alance.ops import opening, refs_write
 from alance.ops.clone import shallow_clone
 from alance.ops.commits import CommitOptions
+from alance.ops.delta import DatasetDelta, delta, recent_transactions
 from alance.ops.refs import Branches, Tags
 from alance.ops.restore import restore
 from alance.verbs.base import Handle
@@ -77,6 +78,32 @@ class VersionVerbs(Handle):
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """The transaction that made a version (this one by default); None where none was kept."""
         return await opening.read_transaction(self._snapshot, version)
+
+    async def get_transactions(self, recent: int = 10) -> list[Transaction | None]:
+        """The transactions of this version and those before it, newest first.
+
+        Cost: one LIST, and all manifests at once; None where a version kept none.
+        """
+        return await recent_transactions(self._snapshot, recent)
+
+    def delta(
+        self,
+        compared_against: int | None = None,
+        *,
+        begin_version: int | None = None,
+        end_version: int | None = None,
+    ) -> DatasetDelta:
+        """What changed between two versions: rows inserted, updated and deleted, transactions.
+
+        Args:
+            compared_against: the changes after this version up to that of the dataset; or
+            begin_version, end_version: after the one, up to the other.
+
+        Raises:
+            InvalidInputError: neither or both of these; versions that do not ascend, or later
+                ones than this dataset is.
+        """
+        return delta(self._snapshot, compared_against, begin_version, end_version)
 
     async def restore(
         self,

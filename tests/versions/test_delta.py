@@ -1,0 +1,173 @@
+"""What changed between two versions, as pylance tells it; versions and transactions in lists."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from alance.testing.lab import Lab
+from tests.versions.conftest import numbers
+
+META = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Ten versions with row lineage, by inserts, updates, deletes, merges and a compaction."""
+    path = str(tmp_path_factory.mktemp("delta") / "t.lance")
+    dataset = lance.write_dataset(
+        numbers(0, 20), path, enable_stable_row_ids=True, max_rows_per_file=5
+    )
+    dataset.insert(numbers(20, 26))
+    dataset.update({"b": "'changed'"}, where="a % 7 = 0")
+    dataset.delete("a in (1, 2, 22)")
+    dataset.insert(numbers(30, 33))
+    dataset.merge_insert("a").when_matched_update_all().when_not_matched_insert_all().execute(
+        numbers(31, 36)
+    )
+    dataset.optimize.compact_files()
+    dataset.update({"b": "'again'"}, where="a in (7, 21, 35)")
+    dataset.delete("a = 35")
+    assert lance.dataset(path).version == 10
+    return path
+
+
+def by_id(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: row["_rowid"])
+
+
+async def collected(batches: Any, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([one async for one in batches], schema)
+
+
+async def test_rows_as_pylance_tells_them(history: str) -> None:
+    newest = await alance.dataset(history)
+    latest = lance.dataset(history)
+    for begin, end in itertools.combinations_with_replacement(range(11), 2):
+        ours = newest.delta(begin_version=begin, end_version=end)
+        theirs = latest.delta(begin_version=begin, end_version=end)
+        for name in ("get_inserted_rows", "get_updated_rows"):
+            expected = getattr(theirs, name)().read_all()
+            found = await collected(getattr(ours, name)(), expected.schema)
+            assert by_id(found) == by_id(expected), (name, begin, end)
+        expected = theirs.get_deleted_row_ids().read_all()
+        found = await collected(ours.get_deleted_row_ids(), expected.schema)
+        assert by_id(found) == by_id(expected), (begin, end)
+        if begin < end:
+            told = [one.uuid for one in theirs.list_transactions()]
+            kept = await ours.list_transactions()
+            assert [one.uuid for one in kept if one is not None] == told
+            assert len(kept) == end - begin
+
+
+async def test_against_an_older_version(history: str) -> None:
+    old = await alance.dataset(history, version=5)
+    expected = lance.dataset(history, version=5).delta(2).get_inserted_rows().read_all()
+    delta = old.delta(2)
+    assert (delta.begin_version, delta.end_version) == (2, 5)
+    assert repr(delta).endswith("after 2, up to 5)")
+    assert by_id(await collected(delta.get_inserted_rows(), expected.schema)) == by_id(expected)
+    batches = [one async for one in delta.get_inserted_rows(["b"], batch_size=2)]
+    assert all(one.num_rows <= 2 for one in batches)
+    assert batches[0].schema.names == ["b", *META]
+
+
+async def test_fragments_without_changes_are_not_read(history: str) -> None:
+    dataset = await alance.dataset(history, version=5)
+    with alance.trace() as recorder:
+        found = [one async for one in dataset.delta(4).get_inserted_rows(["a"])]
+    assert sum(one.num_rows for one in found) == 3
+    files = {event.location for event in recorder.events if event.location.endswith(".lance")}
+    assert len(files) == 1
+
+
+async def test_wrong_use(history: str, table: str) -> None:
+    dataset = await alance.dataset(history, version=5)
+    for arguments in ({}, {"begin_version": 1}, {"end_version": 2}):
+        with pytest.raises(InvalidInputError, match="expected compared_against"):
+            dataset.delta(**arguments)
+    with pytest.raises(InvalidInputError, match="expected compared_against"):
+        dataset.delta(1, begin_version=1, end_version=2)
+    for begin, end in ((3, 2), (1, 6), (6, 7)):
+        with pytest.raises(InvalidInputError, match="ascends up to version 5"):
+            dataset.delta(begin_version=begin, end_version=end)
+    with pytest.raises(InvalidInputError, match="begin version -1"):
+        dataset.delta(-1)
+    with pytest.raises(InvalidInputError, match="option 'limit'"):
+        await anext(dataset.delta(1).get_inserted_rows(limit=3))
+    plain = (await alance.dataset(table)).delta(1)
+    for rows in (plain.get_inserted_rows(), plain.get_updated_rows(), plain.get_deleted_row_ids()):
+        with pytest.raises(UnsupportedError, match="stable row ids"):
+            await anext(rows)
+    assert len(await plain.list_transactions()) == 2
+
+
+async def test_recent_transactions(history: str) -> None:
+    dataset = await alance.dataset(history)
+    for count in (1, 3, 10, 40):
+        told = [one.uuid for one in lance.dataset(history).get_transactions(count)]
+        kept = await dataset.get_transactions(count)
+        assert [one.uuid for one in kept if one is not None] == told
+    assert await dataset.get_transactions(0) == []
+    old = await dataset.checkout_version(4)
+    assert [one.operation for one in await old.get_transactions(2) if one] == ["Delete", "Update"]
+    with pytest.raises(InvalidInputError, match="recent=-1"):
+        await dataset.get_transactions(-1)
+
+
+async def test_versions_that_are_gone(tmp_path: Path, history: str) -> None:
+    path = str(tmp_path / "t.lance")
+    shutil.copytree(history, path)
+    dataset = await alance.dataset(path)
+    names = sorted(one.name for one in (tmp_path / "t.lance/_versions").glob("*.manifest"))
+    (tmp_path / "t.lance/_versions" / names[-3]).unlink()
+    with pytest.raises(NotFoundError, match="no version 3"):
+        await dataset.delta(1).list_transactions()
+    with pytest.raises(NotFoundError, match="no version 3"):
+        _ = [one async for one in dataset.delta(3).get_deleted_row_ids()]
+    assert len(await dataset.get_transactions(40)) == 9
+    assert len(await dataset.versions()) == 9
+
+
+@pytest.fixture(scope="module")
+def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 100 versions."""
+    path = tmp_path_factory.mktemp("hundred") / "t.lance"
+    dataset = lance.write_dataset(numbers(0, 3), path)
+    for number in range(99):
+        dataset.update_config({"n": str(number)})
+    return path
+
+
+async def test_a_hundred_versions_cost_two_rounds(hundred: Path) -> None:
+    with Lab() as lab:
+        shutil.copytree(hundred, Path(lab.root) / "lab" / "t.lance")
+        lab.rescan()
+        async with alance.Session() as session:
+            dataset = await alance.dataset(
+                "s3://lab/t.lance", storage_options=lab.lance_options(), session=session
+            )
+            lab.config(latency_ms=60)
+            with lab.recording() as recording, alance.trace() as recorder:
+                found = await dataset.versions()
+            asked = [str(one["op"]) for one in recording.records if "op" in one]
+            assert sorted(set(asked)) == ["GET", "LIST"]
+            assert (asked.count("GET"), asked.count("LIST")) == (99, 1)  # the latest is known
+            assert recorder.rounds == 2
+            assert [one.version for one in found] == list(range(1, 101))
+            theirs = lance.dataset(str(hundred)).versions()
+            for one, other in zip(found, theirs, strict=True):
+                assert one.metadata == other["metadata"]
+            lab.calm()
+            with lab.recording() as recording, alance.trace() as recorder:
+                assert len(await dataset.get_transactions(100)) == 100
+            assert len(recording.records) <= 100
+            lab.calm()
