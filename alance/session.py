@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from alance.io.cache import CacheStats
+    from alance.versioning.commit_queue import CommitQueue
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
@@ -86,6 +87,7 @@ class Session:
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self.commit_queues: dict[str, CommitQueue] = {}  # by a table's location
 
     @property
     def decode_threads(self) -> int:

@@ -13,10 +13,12 @@ from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme
-from alance.format.table.operations import Append, Overwrite
+from alance.format.table.operations import Overwrite
 from alance.format.table.transaction import Transaction
+from alance.ops.appends import append_by_uri, append_to, summary_of
 from alance.ops.commits import CommitOptions, commit_on
-from alance.ops.data_files import DataFiles, Limits, rows_of
+from alance.ops.data_files import DataFiles, Limits
+from alance.ops.snapshot import Snapshot
 from alance.ops.sources import open_source
 from alance.session import Session
 from alance.versioning import load
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
     from alance.ops.data_files import Progress
-    from alance.ops.snapshot import Snapshot
     from alance.ops.sources import Data, Source
     from alance.versioning.table import Table
 
@@ -87,8 +88,14 @@ async def write(
     engine = session.engine
     table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
     base: Manifest | None = None
-    with suppress(NotFoundError):
-        base = await load.load_latest(engine, table)
+    if mode == "append":
+        found = await append_by_uri(session, table, data, options)
+        if isinstance(found, Snapshot):
+            return found
+        base = found
+    else:
+        with suppress(NotFoundError):
+            base = await load.load_latest(engine, table)
     if base is not None and mode == "create":
         raise AlreadyExistsError(
             f"dataset {table.uri!r}: exists already, its latest version is {base.version}; "
@@ -184,38 +191,29 @@ async def write_on(
         InvalidInputError: rows that do not fit the table's schema.
         CommitConflictError: another committer has ruled this one out.
     """
-    appends = mode == "append" and base is not None
-    noted = options.commit.noted()
-    if appends and base is not None:
-        schema = table_schema(base)
+    if mode == "append" and base is not None:
+        return await append_to(session, table, base, data, options)
     source = await open_source(data, schema, session.engine.pool)
-    fields = base.schema if appends and base is not None else Schema.from_arrow(source.schema)
+    fields = Schema.from_arrow(source.schema)
     files = DataFiles(
-        session,
-        table,
-        fields,
-        options.version_for(base),
-        options.limits,
-        options.on_progress,
+        session, table, fields, options.version_for(base), options.limits, options.on_progress
     )
     try:
         fragments = tuple(await _write_all(files, source))
     except BaseException:
         await files.discard()
         raise
-    change: Operation
-    if appends:
-        change = Append(fragments)
-    else:
-        change = Overwrite(
-            new_schema=messages_of(fields),
-            fragments=fragments,
-            schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
-        )
-    transaction = Transaction.of(
-        change, read_version=0 if base is None else base.version, properties=noted
+    change = Overwrite(
+        new_schema=messages_of(fields),
+        fragments=fragments,
+        schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
     )
-    summary = {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
+    transaction = Transaction.of(
+        change,
+        read_version=0 if base is None else base.version,
+        properties=options.commit.noted(),
+    )
+    summary = summary_of(fragments)
     return await _commit(session, table, base, transaction, options, files=files, summary=summary)
 
 

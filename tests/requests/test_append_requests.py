@@ -1,0 +1,127 @@
+"""What appends ask of an object store, and in how many rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.testing.lab import Lab
+from benchmarks.measure import waves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS = pa.table({"a": list(range(50)), "b": ["text"] * 50})
+LATENCY_MS = 30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Lab]:
+    with Lab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def place(server: Lab, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
+    """A lab with a table that pylance has written, and its URI."""
+    server.calm()
+    uri = f"s3://lab/{request.node.name}.lance"
+    lance.write_dataset(ROWS, uri, storage_options=server.lance_options())
+    server.config(latency_ms=LATENCY_MS)
+    yield server, uri
+    server.calm()
+
+
+async def probe(lab: Lab, uri: str) -> None:
+    """The first commit to a store probes it; that is not what is counted here."""
+    await alance.write_dataset(ROWS, f"{uri}.probe", storage_options=lab.lance_options())
+
+
+async def test_an_append_by_handle_takes_two_rounds(place: tuple[Lab, str]) -> None:
+    lab, uri = place
+    await probe(lab, uri)
+    dataset = await alance.dataset(uri, storage_options=lab.lance_options())
+    for _ in range(2):
+        with lab.recording() as seen:
+            dataset = await dataset.insert(ROWS)
+        assert sorted(one["op"] for one in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
+        assert waves(seen.records) == 2
+    assert lance.dataset(uri, storage_options=lab.lance_options()).count_rows() == 150
+
+
+async def test_an_append_by_uri_takes_three_rounds(place: tuple[Lab, str]) -> None:
+    lab, uri = place
+    options = lab.lance_options()
+    await probe(lab, uri)
+    async with alance.Session() as session:
+        with lab.recording() as seen:
+            await alance.write_dataset(
+                ROWS, uri, mode="append", storage_options=options, session=session
+            )
+        assert sorted(one["op"] for one in seen.records) == ["GET", "LIST", "PUT", "PUT", "PUT"]
+        assert waves(seen.records) == 3
+        with lab.recording() as seen:
+            await alance.write_dataset(
+                ROWS, uri, mode="append", storage_options=options, session=session
+            )
+        assert waves(seen.records) == 2
+    theirs = lance.dataset(uri, storage_options=options)
+    theirs.validate()
+    assert (theirs.count_rows(), theirs.version) == (150, 3)
+
+
+async def test_a_wrong_guess_of_the_columns_is_put_right(place: tuple[Lab, str]) -> None:
+    lab, uri = place
+    options = lab.lance_options()
+    await probe(lab, uri)
+    theirs = lance.dataset(uri, storage_options=options)
+    theirs.add_columns({"c": "a * 2"})
+    theirs.drop_columns(["a"])
+    rows = pa.table({"b": ["x"], "c": [7]})
+    async with alance.Session() as session:
+        with lab.recording() as seen:
+            made = await alance.write_dataset(
+                rows, uri, mode="append", storage_options=options, session=session
+            )
+    assert made.version == 4
+    assert waves(seen.records) <= 6  # two remove what was written by the guess
+    theirs = lance.dataset(uri, storage_options=options)
+    theirs.validate()
+    assert theirs.to_table().slice(50).to_pylist() == [{"b": "x", "c": 7}]
+    data = Path(lab.root, "lab", uri.rpartition("/")[2], "data")
+    assert len(os.listdir(data)) == 3  # two of pylance, and one
+
+
+async def test_concurrent_appends_share_versions(place: tuple[Lab, str]) -> None:
+    lab, uri = place
+    options = lab.lance_options()
+    await probe(lab, uri)
+    first = await alance.dataset(uri, storage_options=options)
+
+    async def append(number: int) -> int:
+        dataset = first
+        for _ in range(3):
+            if number % 2:
+                dataset = await dataset.insert(ROWS)
+            else:
+                dataset = await alance.write_dataset(
+                    ROWS, uri, mode="append", storage_options=options
+                )
+        return dataset.version
+
+    with lab.recording() as seen:
+        versions = await asyncio.gather(*(append(number) for number in range(12)))
+    assert max(versions) <= 12
+    puts = [one["key"] for one in seen.records if one["op"] == "PUT"]
+    assert sum("/data/" in key for key in puts) == 36
+    assert sum("/_versions/" in key for key in puts) <= 13
+    theirs = lance.dataset(uri, storage_options=options)
+    theirs.validate()
+    assert theirs.count_rows() == 37 * 50
