@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.file.writer import FileWriter
+from alance.file.writer import BUFFER_BYTES, FileWriter
 from alance.format.encode.container import FOOTER_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
@@ -77,6 +77,7 @@ class DataFiles:
     version: FileVersion
     limits: Limits = field(default_factory=Limits)
     on_progress: Callable[[Progress], object] | None = None
+    buffer_bytes: int = BUFFER_BYTES
     _files: list[_File] = field(default_factory=list, init=False)
     _current: _File | None = field(default=None, init=False)
 
@@ -84,6 +85,11 @@ class DataFiles:
     def num_rows(self) -> int:
         """Rows written so far."""
         return sum(file.writer.num_rows for file in self._files)
+
+    @property
+    def num_files(self) -> int:
+        """Files begun so far."""
+        return len(self._files)
 
     @property
     def num_bytes(self) -> int:
@@ -112,13 +118,17 @@ class DataFiles:
                 await self._seal(file)
         self._tell()
 
+    async def cut(self) -> None:
+        """End the file that is being written; further rows begin another. Errors as of `write`."""
+        if self._current is not None:
+            await self._seal(self._current)
+
     async def seal(self) -> list[table_pb2.DataFragment]:
         """The fragments of all rows, one a file; their last bytes may still be on their way.
 
         Errors as of `write`.
         """
-        if self._current is not None:
-            await self._seal(self._current)
+        await self.cut()
         self._tell()
         return [self._fragment(file) for file in self._files]
 
@@ -147,6 +157,7 @@ class DataFiles:
             self.version,
             session.engine.pool,
             threads=session.decode_threads,
+            buffer_bytes=self.buffer_bytes,
         )
         self._current = _File(writer, name, location)
         self._files.append(self._current)
