@@ -165,7 +165,11 @@ def _rounded(values: pa.Array, type_: pa.DataType) -> pa.Array:
         wide = pa.decimal256(MAX_PRECISION, type_.scale) if type_.scale >= 0 else type_
         return pc.cast(pc.cast(values, wide), type_)
     if pa.types.is_floating(source):
-        return pc.cast(values, type_)
+        scaled = pc.multiply(pc.cast(values, pa.float64()), as_scalar(10.0**type_.scale))
+        digits = pc.round(scaled, round_mode="half_towards_infinity")
+        wide = pa.decimal128 if pa.types.is_decimal128(type_) else pa.decimal256
+        whole = pc.cast(digits, wide(type_.precision, 0))
+        return pa.Array.from_buffers(type_, len(whole), whole.buffers(), -1, whole.offset)
     if pa.types.is_decimal(source) and source.scale > type_.scale:
         values = pc.round(values, ndigits=type_.scale, round_mode="half_towards_infinity")
     return pc.cast(values, type_)

@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 from alance.expr import arithmetic, letters, lists, logic, moments, regex, text
 from alance.expr.compare import extreme
 from alance.expr.problem import Problem, unknown
+from alance.expr.tree import Literal, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.expr.tree import Node
+    import pyarrow as pa
+
+    from alance.expr.tree import Node, Value
 
 MANY: Final = 1000
 
@@ -29,7 +32,7 @@ _ELSEWHERE: Final = """
     first_value flatten from_unixtime gcd generate_series get_field json_array_contains
     json_exists json_extract json_get json_get_bool json_get_float json_get_int json_get_string
     last_value lcm levenshtein make_date make_time map map_keys map_values max md5 median min
-    named_struct nvl2 overlay pi random range row_number sha224 sha256 sha384 sha512 stddev
+    nvl2 overlay pi random range row_number sha224 sha256 sha384 sha512 stddev
     string_agg string_to_array strings struct substr_index substring_index sum to_char to_hex
     to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
     to_timestamp_seconds to_unixtime translate union_extract unnest uuid var version
@@ -65,6 +68,18 @@ def apply(name: str, args: list[Node]) -> Node:
 
 def _named(*ends: str) -> list[str]:
     return [f"{kind}_{end}" for end in ends for kind in ("array", "list")]
+
+
+def _named_struct(name: str, args: list[Node]) -> Node:
+    """`named_struct('a', x, 'b', y)`: a struct of values, each after its name."""
+    names = [arg.value.as_py() if isinstance(arg, Literal) else None for arg in args[::2]]
+    if len(args) % 2 or not all(isinstance(one, str) for one in names):
+        raise Problem(f"{name}: expected text for a name before each value")
+
+    def build(*values: Value) -> pa.Array:
+        return pc.make_struct(*values, field_names=names)
+
+    return call(name, build, *args[1::2])
 
 
 _REAL: Final = {
@@ -150,6 +165,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **dict.fromkeys(("today", "current_date"), Function(0, 0, moments.today)),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
+    "named_struct": Function(2, MANY, _named_struct),
     "make_array": Function(0, MANY, lists.made_list),
     **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, lists.length)),
     **dict.fromkeys(("empty", "array_empty"), Function(1, 1, lists.is_empty)),
