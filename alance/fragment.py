@@ -1,4 +1,4 @@
-"""DatasetFragment: reads of one fragment of a dataset."""
+"""DatasetFragment: reads of one fragment of a dataset, and new columns of it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alance.errors import InvalidInputError
+from alance.ops import columns_fragment, columns_replace
 from alance.ops.options import ScanOptions
 from alance.ops.take import as_positions, take_located
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from alance.format.proto import file_pb2
+    from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
+    from alance.operations import DataReplacementGroup
+    from alance.ops.columns_sources import Transforms
     from alance.ops.projection import Columns
     from alance.ops.snapshot import FragmentHandle, Snapshot
+    from alance.ops.sources import Data
 
 
 class DatasetFragment:
@@ -88,3 +94,78 @@ class DatasetFragment:
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""
         return await self.to_table(columns, limit=num_rows)
+
+    async def add_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+        """Write new columns of this fragment, without a commit.
+
+        For backfills that many processes share: each gives the fragments that it did, and one
+        commits `operations.Merge(fragments, schema)` with those of all, in their order, on the
+        version that they were made from. Both parts can be pickled. What is given is done: after
+        a crash only the other fragments need to be made, as long as they are of the same version.
+        A `checkpoint_file` of a `batch_udf` stays.
+
+        Args: as of `Dataset.add_columns`; rows are those of this fragment.
+
+        Returns:
+            The fragment with one more file, and the fields of the table with the new columns;
+            protobuf messages.
+
+        Raises:
+            InvalidInputError: as of `Dataset.add_columns`.
+        """
+        return await columns_fragment.add_to_fragment(
+            self._snapshot,
+            self._handle,
+            transforms,
+            read_columns=read_columns,
+            batch_size=batch_size,
+        )
+
+    async def merge_columns(
+        self,
+        value_func: Transforms,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+        """`add_columns` by the name that it has elsewhere."""
+        return await self.add_columns(value_func, read_columns=columns, batch_size=batch_size)
+
+    async def merge(
+        self, data: Data, left_on: str, right_on: str | None = None
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+        """Write the columns of other data, joined by a key, without a commit.
+
+        Args and errors: as of `Dataset.merge`; result: as of `add_columns`.
+        """
+        return await columns_fragment.merge_into_fragment(
+            self._snapshot, self._handle, data, left_on, right_on
+        )
+
+    async def replace_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+    ) -> DataReplacementGroup:
+        """Write other values of columns that exist, without a commit.
+
+        `operations.DataReplacement` takes what this gives, of any fragments; in all of them the
+        same columns must be replaced.
+
+        Args and errors: as of `Dataset.replace_columns`.
+        """
+        return await columns_replace.replace_in_fragment(
+            self._snapshot,
+            self._handle,
+            transforms,
+            read_columns=read_columns,
+            batch_size=batch_size,
+        )

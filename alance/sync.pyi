@@ -5,7 +5,7 @@ Made by `python -m alance.testing.stubs`.
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -17,12 +17,14 @@ from alance import operations as operations
 from alance import trace as trace
 from alance.file_version import FileVersion
 from alance.format.field import Field
+from alance.format.proto import file_pb2
 from alance.format.proto.table_pb2 import DataFragment
 from alance.format.table.fragment import Fragment
 from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
-from alance.operations import Operation
+from alance.operations import DataReplacementGroup, Operation
 from alance.ops.assign import Updates
+from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
 from alance.ops.columns_alter import Alteration
 from alance.ops.columns_sources import Transforms
 from alance.ops.compact import RewriteResult
@@ -34,11 +36,38 @@ from alance.ops.projection import Columns
 from alance.ops.sources import Data
 from alance.ops.write import Mode
 from alance.session import Session
+from alance.versioning.external_store import ExternalStore
 from alance.versioning.load import VersionInfo
+from alance.versioning.lock import CommitLock
 
 class Dataset:
     @property
     def optimize(self) -> Optimize: ...
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = ...,
+        retain_versions: int | None = ...,
+        *,
+        older_than_version: int | None = ...,
+        versions: Collection[int] | None = ...,
+        delete_unverified: bool = ...,
+        error_if_tagged_old_versions: bool = ...,
+        delete_rate_limit: int | None = ...,
+        delete_concurrency: int | None = ...,
+        dry_run: bool = ...,
+    ) -> CleanupStats: ...
+    def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = ...,
+        retain_versions: int | None = ...,
+        *,
+        older_than_version: int | None = ...,
+        versions: Collection[int] | None = ...,
+        delete_unverified: bool = ...,
+        error_if_tagged_old_versions: bool = ...,
+        include_files: bool = ...,
+        max_files: int = ...,
+    ) -> CleanupExplanation: ...
     @property
     def tags(self) -> Tags: ...
     @property
@@ -140,6 +169,26 @@ class Dataset:
         self,
         columns: Sequence[str],
         *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def merge(
+        self,
+        data: Data,
+        left_on: str,
+        right_on: str | None = ...,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def replace_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = ...,
+        batch_size: int | None = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
@@ -258,6 +307,33 @@ class DatasetFragment:
     def to_batches(self, columns: Columns = ..., **options: Any) -> Iterator[pa.RecordBatch]: ...
     def to_table(self, columns: Columns = ..., **options: Any) -> pa.Table: ...
     def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
+    def add_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = ...,
+        batch_size: int | None = ...,
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    def merge_columns(
+        self,
+        value_func: Transforms,
+        columns: Sequence[str] | None = ...,
+        *,
+        batch_size: int | None = ...,
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    def merge(
+        self,
+        data: Data,
+        left_on: str,
+        right_on: str | None = ...,
+    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    def replace_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = ...,
+        batch_size: int | None = ...,
+    ) -> DataReplacementGroup: ...
     def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
@@ -414,6 +490,8 @@ def commit(
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
+    manifest_store: ExternalStore | None = ...,
+    commit_lock: CommitLock | None = ...,
 ) -> Dataset: ...
 def dataset(
     uri: str | os.PathLike[str],
@@ -423,6 +501,8 @@ def dataset(
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
+    manifest_store: ExternalStore | None = ...,
+    commit_lock: CommitLock | None = ...,
 ) -> Dataset: ...
 def drop(
     uri: str | os.PathLike[str],
@@ -431,6 +511,7 @@ def drop(
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
+    manifest_store: ExternalStore | None = ...,
 ) -> None: ...
 def write_dataset(
     data: Data,
@@ -450,6 +531,8 @@ def write_dataset(
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
+    manifest_store: ExternalStore | None = ...,
+    commit_lock: CommitLock | None = ...,
 ) -> Dataset: ...
 def write_fragments(
     data: Data,

@@ -263,6 +263,15 @@ def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
     return "|".join([str(handle.num_physical_rows), *files])
 
 
+def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what the values of the n-th live rows were computed from: as `source_of`, and the
+    deletion file.
+    """
+    file = handle.fragment.deletion_file
+    deleted = "" if file is None else file.name(handle.id)
+    return f"{source_of(handle, reads)}|{deleted}"
+
+
 def owned_ids(schema: Schema) -> list[int]:
     """The ids of the fields that have a column, in the order of a file's columns."""
     return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]

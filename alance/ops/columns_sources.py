@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.format.schema import Schema
-    from alance.ops.backfill import Finished, Values
+    from alance.ops.backfill import Values
+    from alance.ops.columns_checkpoint import Checkpoint
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
     from alance.ops.sources import Data
@@ -49,7 +50,7 @@ class NewColumns:
 
     values: Values
     fixed: pa.Schema | None = None
-    checkpoint: Finished | None = None
+    checkpoint: Checkpoint | None = None
 
     async def schema(self, snapshot: Snapshot) -> pa.Schema:
         """The new columns, on top of a version."""
@@ -61,6 +62,8 @@ class NewColumns:
 
     async def finish(self) -> None:
         """The version is there: what was kept for the case that it is not can go."""
+        if self.checkpoint is not None:
+            await self.checkpoint.remove()
 
 
 async def opened(
@@ -84,7 +87,7 @@ async def opened(
     if callable(transforms):
         udf = transforms if isinstance(transforms, BatchUdf) else BatchUdf(transforms)
         values = await Computed.of(snapshot, udf, read_columns, batch_size)
-        return NewColumns(values, values.output)
+        return NewColumns(values, values.output, values.checkpoint)
     source = await open_source(transforms, None, snapshot.engine.pool)
     return NewColumns(Stream(source.batches), source.schema)
 
@@ -143,9 +146,9 @@ class Stream:
             if batch is None:
                 batch = await anext(self.source, None)
             if batch is None:
-                total = int((await snapshot.live_counts()).sum())
                 raise InvalidInputError(
-                    f"new columns: the data ends after {self.num_rows} rows, the table has {total}"
+                    f"new columns: the data ends after {self.num_rows} rows, fragment {handle.id} "
+                    f"has {left} more"
                 )
             part = batch.slice(0, left)
             if part.num_rows < batch.num_rows:
@@ -162,7 +165,7 @@ class Stream:
                 batch = await anext(self.source, None)
             if batch is not None and batch.num_rows:
                 raise InvalidInputError(
-                    f"new columns: the data goes on after {self.num_rows} rows, which are all of "
-                    f"the table"
+                    f"new columns: the data goes on after {self.num_rows} rows, which are all "
+                    f"that there are"
                 )
             self._rest, self._is_ended = None, batch is None

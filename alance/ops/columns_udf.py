@@ -7,11 +7,14 @@ import inspect
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError
+from alance.ops.backfill import rows_source
+from alance.ops.columns_checkpoint import Checkpoint
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.scan import scan
@@ -39,6 +42,7 @@ class Computed:
     columns: Sequence[str] | None
     batch_size: int | None
     output: pa.Schema
+    checkpoint: Checkpoint | None = None
     _limit: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,10 @@ class Computed:
             if sample is None:
                 raise InvalidInputError("new columns: the table has no rows, give output_schema")
             made.output = (await made._called(snapshot, sample)).schema
+        if udf.checkpoint_file is not None:
+            made.checkpoint = await Checkpoint.open(
+                udf.checkpoint_file, snapshot, made.output, columns
+            )
         return made
 
     @property
@@ -83,10 +91,13 @@ class Computed:
         options = ScanOptions(batch_size=self.batch_size, fragments=[handle.id])
         plan = await plan_scan(snapshot, self.columns, options)
         pending: deque[asyncio.Task[pa.RecordBatch]] = deque()
+        start = 0
         try:
             async with aclosing(scan(snapshot, plan)) as batches:
                 async for batch in batches:
-                    pending.append(asyncio.ensure_future(self._values(snapshot, handle, batch)))
+                    work = self._values(snapshot, handle, start, batch)
+                    pending.append(asyncio.ensure_future(work))
+                    start += batch.num_rows
                     if len(pending) >= self.udf.concurrency:
                         yield await pending.popleft()
             while pending:
@@ -100,12 +111,20 @@ class Computed:
         pass
 
     async def _values(
-        self, snapshot: Snapshot, handle: FragmentHandle, batch: pa.RecordBatch
+        self, snapshot: Snapshot, handle: FragmentHandle, start: int, batch: pa.RecordBatch
     ) -> pa.RecordBatch:
+        source = rows_source(handle, self.reads(snapshot.schema))
+        if self.checkpoint is not None:
+            known = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
+            if known is not None:
+                return known
         try:
             async with self._limit:
                 made = await self._called(snapshot, batch)
-            return await snapshot.engine.pool.run(lambda: self._checked(made, batch.num_rows))
+            made = await snapshot.engine.pool.run(partial(self._checked, made, batch.num_rows))
+            if self.checkpoint is not None:
+                await self.checkpoint.add_batch(handle.id, source, start, made)
+            return made
         except AlanceError as error:
             error.add_note(f"in fragment {handle.id}")
             raise

@@ -37,10 +37,15 @@ STANDARD: Final[dict[str, str]] = {
 OURS: Final[dict[str, str]] = {
     "Alteration": "alance.ops.columns_alter",
     "BranchContents": "alance.format.table.refs",
+    "CleanupExplanation": "alance.ops.cleanup_policy",
+    "CleanupStats": "alance.ops.cleanup_policy",
     "Columns": "alance.ops.projection",
+    "CommitLock": "alance.versioning.lock",
     "Data": "alance.ops.sources",
     "DataFragment": "alance.format.proto.table_pb2",
+    "DataReplacementGroup": "alance.operations",
     "Explanation": "alance.ops.explain",
+    "ExternalStore": "alance.versioning.external_store",
     "Field": "alance.format.field",
     "FileVersion": "alance.file_version",
     "Fragment": "alance.format.table.fragment",
@@ -55,6 +60,7 @@ OURS: Final[dict[str, str]] = {
     "Transforms": "alance.ops.columns_sources",
     "Transaction": "alance.format.table.transaction",
     "Updates": "alance.ops.assign",
+    "file_pb2": "alance.format.proto",
     "VersionInfo": "alance.versioning.load",
 }
 SHOWN_AGAIN: Final = ("ScanOptions", "batch_udf", "operations", "trace")

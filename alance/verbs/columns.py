@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import columns, columns_alter, columns_drop
+from alance.ops import columns, columns_alter, columns_drop, columns_join, columns_replace
 from alance.ops.commits import CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.commit import MAX_RETRIES
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from alance.ops.columns_alter import Alteration
     from alance.ops.columns_sources import Transforms
+    from alance.ops.sources import Data
 
 
 class ColumnVerbs(Handle):
@@ -112,3 +113,65 @@ class ColumnVerbs(Handle):
         """
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
+
+    async def merge(
+        self,
+        data: Data,
+        left_on: str,
+        right_on: str | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Add the columns of other data, joined by a key: a left join.
+
+        A row gets the values of the last row of the data that has its key, or nulls; a null key is
+        equal to a null key. Cost: as of `add_columns`, reading the key column; the data is held in
+        memory.
+
+        Args:
+            data: kinds as of `write_dataset`; all its columns but the key are added.
+            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
+            right_on: that of the data; None: the same name.
+
+        Raises:
+            InvalidInputError: a column that exists, a key that is not there or of another type,
+                rows without a match for a column that is not nullable. The table is as it was.
+            CommitConflictError: a concurrent commit rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        made = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
+        return type(self)(made)
+
+    async def replace_columns(
+        self,
+        transforms: Transforms,
+        *,
+        read_columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Self:
+        """Give columns that exist other values, in all rows.
+
+        New files take the place of the old values; the other columns are not touched. Indices of
+        the columns no longer cover the fragments. Cost: as of `add_columns`.
+
+        Args: as of `add_columns`; values are cast to the columns' types.
+
+        Raises:
+            InvalidInputError: a column that does not exist, values that its type cannot hold, rows
+                too many or too few. The table is as it was.
+            CommitConflictError: a concurrent commit rules this one out.
+        """
+        options = CommitOptions(properties, message, max_retries)
+        made = await columns_replace.replace_columns(
+            self._snapshot,
+            transforms,
+            read_columns=read_columns,
+            batch_size=batch_size,
+            options=options,
+        )
+        return type(self)(made)
