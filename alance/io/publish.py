@@ -142,6 +142,15 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
                     yield _meta(key, about)
 
 
+def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
+    """The files under a folder, at any depth, that have not got their name; args as of `walk`."""
+    for folder, _, names in os.walk(top):
+        for name in filter(_UNFINISHED.search, names):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                yield _meta(prefix + os.path.relpath(path, top), os.stat(path))
+
+
 def folders(top: str) -> list[str]:
     """Names of the folders in a folder, sorted; none where it is missing."""
     try:

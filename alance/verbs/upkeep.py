@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from alance.ops import cleanup
+from alance.ops.cleanup_policy import CleanupPolicy
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import timedelta
+
     from alance.datasets import Dataset
+    from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
 
 
 class UpkeepVerbs(Handle):
@@ -20,3 +26,100 @@ class UpkeepVerbs(Handle):
     def optimize(self) -> Optimize:
         """Compaction: `await dataset.optimize.compact_files()`."""
         return Optimize(cast("Dataset", self))
+
+    async def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        older_than_version: int | None = None,
+        versions: Collection[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        delete_concurrency: int | None = None,
+        dry_run: bool = False,
+    ) -> CleanupStats:
+        """Remove old versions, and the files that no version needs any more.
+
+        What is given counts together: a version goes if it matches all of it. The latest version
+        stays, those that are tagged, and those that branches were made from; files stay that any
+        version needs, of branches below and detached ones too. What a shallow clone at another
+        place needs cannot be known: tag the version that it was made from. Files that no version
+        names may belong to a writer at work: they go when they are seven days old. Unfinished
+        multipart uploads are not seen; let a lifecycle rule of the bucket end them.
+
+        Cost: a LIST of each folder; a GET for each version of the table and of the branches
+        below; two more LISTs; the deletions, where the store can a thousand a request.
+
+        Args:
+            older_than: age of versions by the time in their manifest; two weeks where neither
+                this nor another condition is given.
+            retain_versions: the last so many stay.
+            older_than_version: versions before this one.
+            versions: only these numbers.
+            delete_unverified: files of no version go whatever their age. Only where nobody else
+                writes to the table: what others are writing would go, too.
+            error_if_tagged_old_versions: False: tagged versions that match stay without an error.
+            delete_rate_limit: files deleted a second, at most.
+            delete_concurrency: requests for deletion at once; 4 by default.
+            dry_run: count only.
+
+        Raises:
+            InvalidInputError: tags name versions that match, or an argument out of its range.
+            CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
+            StoreError: the store failed. No version is without its files.
+        """
+        policy = CleanupPolicy(
+            older_than=older_than,
+            retain_versions=retain_versions,
+            older_than_version=older_than_version,
+            versions=versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+        )
+        if dry_run:
+            found = await cleanup.explain(
+                self._snapshot, policy, include_files=False, max_files=cleanup.SHOWN_FILES
+            )
+            return found.stats
+        return await cleanup.cleanup(
+            self._snapshot,
+            policy,
+            delete_rate_limit=delete_rate_limit,
+            delete_concurrency=delete_concurrency,
+        )
+
+    async def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        older_than_version: int | None = None,
+        versions: Collection[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        include_files: bool = False,
+        max_files: int = cleanup.SHOWN_FILES,
+    ) -> CleanupExplanation:
+        """What `cleanup_old_versions` would remove, and why other versions stay.
+
+        Cost: as of it, without the deletions.
+
+        Args: as of it, and
+            include_files: list the files, too.
+            max_files: so many of them.
+
+        Raises: as of it.
+        """
+        policy = CleanupPolicy(
+            older_than=older_than,
+            retain_versions=retain_versions,
+            older_than_version=older_than_version,
+            versions=versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+        )
+        return await cleanup.explain(
+            self._snapshot, policy, include_files=include_files, max_files=max_files
+        )

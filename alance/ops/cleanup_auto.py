@@ -1,0 +1,32 @@
+"""Cleanup after a commit, where the table's configuration asks for it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.ops.cleanup import cleanup
+from alance.ops.cleanup_policy import AutoCleanup
+
+if TYPE_CHECKING:
+    from alance.ops.snapshot import Snapshot
+
+_log: Final = logging.getLogger(__name__)
+
+
+async def clean_after(made: Snapshot) -> None:
+    """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
+
+    The version before it stays, whatever its age, so that who has it open can go on. Tagged
+    versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
+
+    Cost: nothing, unless a cleanup is due; then as of `cleanup`.
+    """
+    try:
+        auto = AutoCleanup.of(made.manifest.config)
+        if auto is not None and auto.is_due(made.version):
+            policy = replace(auto.policy, seen_from=made.version - 1)
+            await cleanup(made, policy, delete_rate_limit=auto.rate)
+    except Exception:
+        _log.warning("cleanup after version %d of %s", made.version, made.uri, exc_info=True)

@@ -1,0 +1,113 @@
+"""Which files of a table belong to which version, by their names below its folder. Pure.
+
+A name stands for the same file wherever its folder is: names of files are random, so that files
+that branches read from the folder of their parent are known by name alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
+from alance.ops.cleanup_policy import CleanupCandidateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Set
+
+    from alance.format.table.manifest import Manifest
+    from alance.ops.cleanup_policy import Kind
+
+UNVERIFIED_AGE: Final = timedelta(days=7)
+FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
+TEMPORARY: Final = ".tmp"
+PROBE: Final = ".probe-"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of a table: its path below the table's folder."""
+
+    path: str
+    num_bytes: int
+    last_modified: datetime | None
+
+
+def names_of(manifest: Manifest) -> Iterator[str]:
+    """The names of all that a version needs; of an index that of its folder."""
+    for fragment in manifest.fragments:
+        message = fragment.message
+        for file in message.files:
+            yield f"{DATA}/{file.path}"
+            if file.HasField("base_id"):
+                yield file.path
+        for overlay in message.overlays:
+            if overlay.HasField("data_file"):
+                yield f"{DATA}/{overlay.data_file.path}"
+        for external in (
+            message.external_row_ids,
+            message.external_last_updated_at_versions,
+            message.external_created_at_versions,
+        ):
+            if external.path:
+                yield external.path
+        if fragment.deletion_file is not None:
+            yield f"{DELETIONS}/{fragment.deletion_file.name(fragment.id)}"
+    if manifest.message.transaction_file:
+        yield f"{TRANSACTIONS}/{manifest.message.transaction_file}"
+    for index in manifest.indices:
+        yield index_folder(index.uuid.uuid)
+
+
+def index_folder(content: bytes) -> str:
+    """The folder of an index segment, from its UUID's bytes."""
+    return f"{INDICES}/{uuid.UUID(bytes=content) if len(content) == 16 else content.hex()}"
+
+
+def owner_of(path: str) -> tuple[Kind, str] | None:
+    """The kind of a file and the name that versions know it by; None: no file of the format."""
+    folder, _, name = path.partition("/")
+    base = posixpath.basename(path)
+    if base.startswith((TEMPORARY, PROBE)) or "#" in base:
+        return ("temporary_manifest" if folder == VERSIONS else "temporary"), path
+    if folder == DATA and name.endswith(".lance"):
+        return "data", path
+    if folder == DATA and name.endswith(".blob"):
+        return "data", f"{posixpath.dirname(path)}.lance"
+    if folder == DELETIONS and name.endswith((".arrow", ".bin")):
+        return "deletion", path
+    if folder == TRANSACTIONS and name.endswith(".txn"):
+        return "transaction", path
+    if folder == INDICES and "/" in name:
+        return "index", f"{INDICES}/{name.partition('/')[0]}"
+    return None
+
+
+def candidate(
+    file: Listed,
+    kept: Set[str],
+    expired: Set[str],
+    unverified_before: datetime | None,
+) -> CleanupCandidateFile | None:
+    """A file that goes; None: it stays.
+
+    Args:
+        kept: names of what versions that stay need.
+        expired: names of what versions that go need.
+        unverified_before: files of no version go if they are older; None: all of them.
+    """
+    found = owner_of(file.path)
+    if found is None:
+        return None
+    kind, name = found
+    if name in kept:
+        return None
+    verified = name in expired
+    if not verified and unverified_before is not None:
+        modified = file.last_modified
+        if modified is None or modified >= unverified_before:
+            return None
+    return CleanupCandidateFile(file.path, kind, not verified, file.num_bytes)

@@ -1,0 +1,259 @@
+"""Which versions go, and what is left of a cleanup: counts and explanations. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from alance.format.table.refs import TagContents
+
+DEFAULT_AGE: Final = timedelta(days=14)
+AUTO: Final = "lance.auto_cleanup."
+Kind: TypeAlias = Literal[
+    "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
+]
+_UNITS: Final = {
+    **dict.fromkeys(("ms", "msec", "millis"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800),
+}
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupStats:
+    """What a cleanup removed, or would remove.
+
+    Attributes:
+        bytes_removed: of all files, as the store lists them.
+        old_versions: manifests of versions.
+        failed_deletes: files that the store did not delete; the next cleanup finds them.
+    """
+
+    bytes_removed: int = 0
+    old_versions: int = 0
+    data_files_removed: int = 0
+    transaction_files_removed: int = 0
+    index_files_removed: int = 0
+    deletion_files_removed: int = 0
+    failed_deletes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupCandidateFile:
+    """A file that a cleanup removes.
+
+    Attributes:
+        path: relative to the folder of the table or branch.
+        unverified: no version names it: what a failed writer left, or one that is still at work.
+    """
+
+    path: str
+    kind: Kind
+    unverified: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReferencedBranch:
+    """A branch that was made from a version of the table, which therefore stays."""
+
+    name: str
+    referenced_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupExplanation:
+    """What a cleanup would do.
+
+    Attributes:
+        read_version: the latest version, which stays.
+        versions: those that go, oldest first.
+        candidate_files: some of the files, see `candidate_files_truncated`; `stats` has all.
+        warnings: versions that stay although they match, with the reason.
+    """
+
+    read_version: int
+    versions: tuple[int, ...]
+    stats: CleanupStats
+    candidate_files: tuple[CleanupCandidateFile, ...] = ()
+    candidate_files_truncated: bool = False
+    referenced_branches: tuple[CleanupReferencedBranch, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupPolicy:
+    """Which versions go: those that match all that is given; nothing given: older than two weeks.
+
+    Attributes:
+        older_than: age of versions, by the time in their manifest.
+        older_than_version: versions before this one.
+        retain_versions: the last so many stay.
+        versions: only these numbers, detached versions too.
+        delete_unverified: remove files of no version whatever their age.
+        error_if_tagged_old_versions: False: tagged versions that match stay without an error.
+        seen_from: this version and later ones stay, and are not counted; None: the latest.
+    """
+
+    older_than: timedelta | None = None
+    older_than_version: int | None = None
+    retain_versions: int | None = None
+    versions: Collection[int] | None = None
+    delete_unverified: bool = False
+    error_if_tagged_old_versions: bool = True
+    seen_from: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.older_than is not None and not isinstance(self.older_than, timedelta):
+            raise InvalidInputError(f"older_than={self.older_than!r}: expected a timedelta")
+        if self.retain_versions is not None and not _is_count(self.retain_versions, 1):
+            raise InvalidInputError(
+                f"retain_versions={self.retain_versions!r}: expected a positive integer"
+            )
+        if self.older_than_version is not None and not _is_count(self.older_than_version, 0):
+            raise InvalidInputError(
+                f"older_than_version={self.older_than_version!r}: expected a version's number"
+            )
+        for one in self.versions or ():
+            if not _is_count(one, 1):
+                raise InvalidInputError(f"versions: {one!r}, expected numbers of versions")
+
+    def matching(self, times: Mapping[int, datetime | None], now: datetime) -> set[int]:
+        """The versions that match, but for the latest one.
+
+        Args:
+            times: when each attached version was made; None: not told, then it is old.
+        """
+        last = self.seen_from
+        numbers = sorted(one for one in times if last is None or one <= last)
+        if not numbers:
+            return set()
+        found = set(numbers[:-1])
+        age = self.older_than
+        if age is None and self.versions is None and self.retain_versions is None:
+            age = DEFAULT_AGE if self.older_than_version is None else None
+        if age is not None:
+            before = now - age
+            found = {
+                one for one in found if (times[one] or datetime.min.replace(tzinfo=UTC)) < before
+            }
+        if self.retain_versions is not None:
+            found -= set(numbers[-self.retain_versions :])
+        if self.older_than_version is not None:
+            found = {one for one in found if one < self.older_than_version}
+        if self.versions is not None:
+            found &= set(self.versions)
+        return found
+
+
+def without_tagged(
+    matching: set[int],
+    tags: Mapping[str, TagContents],
+    branch: str | None,
+    *,
+    is_error: bool,
+) -> tuple[set[int], list[str]]:
+    """The versions that no tag of the branch names, and a warning for each tag that does.
+
+    Raises:
+        InvalidInputError: `is_error`, and there is such a tag.
+    """
+    tagged = {
+        name: tag.version
+        for name, tag in tags.items()
+        if tag.branch == branch and tag.version in matching
+    }
+    if tagged and is_error:
+        listed = ", ".join(f"{name!r} (version {version})" for name, version in tagged.items())
+        raise InvalidInputError(
+            f"cleanup: {len(tagged)} tags name versions that would be removed: {listed}; delete "
+            "them, or let the versions stay by error_if_tagged_old_versions=False"
+        )
+    warnings = [f"version {version} stays: tag {name!r}" for name, version in tagged.items()]
+    return matching - set(tagged.values()), warnings
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration of the table's configuration: `14d`, `1h 30m`, `0s`.
+
+    Raises:
+        InvalidInputError: no such text.
+    """
+    seconds, place = 0.0, 0
+    while match := _DURATION.match(text, place):
+        if match[2] not in _UNITS:
+            break
+        seconds += int(match[1]) * _UNITS[match[2]]
+        place = match.end()
+    if not place or place < len(text):
+        raise InvalidInputError(f"duration {text!r}: expected numbers with units, like `14d`")
+    return timedelta(seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoCleanup:
+    """Cleanup after commits, as the table's configuration asks for it.
+
+    Attributes:
+        interval: after each version that is a multiple of it.
+        rate: deletions a second; None: as fast as the store does them.
+    """
+
+    interval: int
+    policy: CleanupPolicy = field(default_factory=CleanupPolicy)
+    rate: int | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> AutoCleanup | None:
+        """From the configuration; None: none is asked for.
+
+        Raises:
+            InvalidInputError: a value that is no such value.
+        """
+        interval = config.get(f"{AUTO}interval")
+        if interval is None:
+            return None
+        older_than = config.get(f"{AUTO}older_than")
+        retained = config.get(f"{AUTO}retain_versions")
+        rate = config.get(f"{AUTO}delete_rate_limit")
+        try:
+            policy = CleanupPolicy(
+                older_than=None if older_than is None else parse_duration(older_than),
+                retain_versions=None if retained is None else int(retained),
+                error_if_tagged_old_versions=False,
+            )
+            return cls(int(interval), policy, None if rate is None else int(rate))
+        except ValueError as error:
+            raise InvalidInputError(f"config {AUTO}*: {error}") from error
+
+    def is_due(self, version: int) -> bool:
+        """Whether a version is followed by a cleanup."""
+        return self.interval > 0 and version % self.interval == 0
+
+
+def counted(files: Sequence[CleanupCandidateFile]) -> CleanupStats:
+    """The counts of files that are removed."""
+    kinds = [one.kind for one in files]
+    return CleanupStats(
+        bytes_removed=sum(one.size_bytes for one in files),
+        old_versions=kinds.count("manifest"),
+        data_files_removed=kinds.count("data"),
+        transaction_files_removed=kinds.count("transaction"),
+        index_files_removed=kinds.count("index"),
+        deletion_files_removed=kinds.count("deletion"),
+    )
