@@ -1,0 +1,88 @@
+"""A process that writes to a table and is killed at the n-th turn of its tasks.
+
+    python killed.py URI STORAGE_OPTIONS VERB
+
+Each line of the input is a number n. A child is forked that runs the verb and kills itself, as
+the kernel would, before the n-th turn of any of its tasks; the answer is a line: `killed`, or
+`done` where there were fewer turns. Nothing is opened before the fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import pyarrow as pa
+
+import alance
+
+ROWS = pa.table({"x": [100, 101, 102]})
+
+
+class Turns(Coroutine[Any, Any, Any]):
+    """A coroutine that counts down each time it goes on, together with all others."""
+
+    left = 0
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self.inner = inner
+
+    def send(self, value: Any) -> Any:
+        Turns.left -= 1
+        if Turns.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self.inner.throw(*error)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def __await__(self) -> Any:
+        return self.inner.__await__()
+
+
+async def write(uri: str, options: dict[str, str], verb: str) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(
+        lambda on, coroutine, **more: asyncio.Task(Turns(coroutine), loop=on, **more)  # type: ignore[arg-type]
+    )
+    await loop.create_task(_write(uri, options, verb))
+
+
+async def _write(uri: str, options: dict[str, str], verb: str) -> None:
+    async with alance.Session() as session:
+        if verb == "create":
+            await alance.write_dataset(ROWS, uri, storage_options=options, session=session)
+            return
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        if verb == "insert":
+            await dataset.insert(ROWS)
+        elif verb == "overwrite":
+            await dataset.insert(ROWS, mode="overwrite")
+        elif verb == "delete":
+            await dataset.delete("x < 10")
+        else:
+            await dataset.update({"x": "x + 1000"}, where="x < 10")
+
+
+def main(uri: str, options: dict[str, str], verb: str) -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            Turns.left = int(line)
+            asyncio.run(write(uri, options, verb))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        print("killed" if killed else f"done {os.waitstatus_to_exitcode(status)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,117 @@
+"""The process killed at every turn of a change: the table is at the old or the new version."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from alance.testing.lab import Lab
+
+SCRIPT = Path(__file__).with_name("killed.py")
+BEFORE = list(range(50))
+AFTER = {
+    "insert": [*BEFORE, 100, 101, 102],
+    "overwrite": [100, 101, 102],
+    "delete": BEFORE[10:],
+    "update": [*BEFORE[10:], *(one + 1000 for one in BEFORE[:10])],
+}
+
+
+@contextmanager
+def killer(uri: str, options: dict[str, str], verb: str) -> Iterator[Callable[[int], bool]]:
+    """Gives a function: run the verb, killed at a turn; whether it was killed."""
+    command = [sys.executable, str(SCRIPT), uri, json.dumps(options), verb]
+    python_path = {"PYTHONPATH": str(SCRIPT.parents[2])}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | python_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def run(turn: int) -> bool:
+            print(turn, file=process.stdin, flush=True)
+            answer = process.stdout.readline().strip()
+            assert answer in ("killed", "done 0"), answer
+            return answer == "killed"
+
+        yield run
+        process.stdin.close()
+
+
+def check(uri: str, options: dict[str, str], verb: str, version: int) -> int:
+    """That pylance reads the old or the new rows, and can go on; gives the version."""
+    table = lance.dataset(uri, storage_options=options or None)
+    table.validate()
+    found = table.to_table()["x"].to_pylist()
+    assert found == (BEFORE if table.version == version else AFTER[verb])
+    return int(table.version)
+
+
+@pytest.mark.parametrize("verb", ["insert", "overwrite", "delete", "update"])
+def test_on_local_disk(tmp_path: Path, verb: str) -> None:
+    first, uri = tmp_path / "first", tmp_path / "table"
+    lance.write_dataset(pa.table({"x": BEFORE}), first, max_rows_per_file=20)
+    versions = set()
+    with killer(str(uri), {}, verb) as run:
+        for turn in range(1, 1000):
+            shutil.rmtree(uri, ignore_errors=True)
+            shutil.copytree(first, uri)
+            was_killed = run(turn)
+            versions.add(check(str(uri), {}, verb, 1))
+            if not was_killed:
+                break
+    assert 20 < turn < 999
+    assert versions == {1, 2}
+    # What the killed ones left harms nobody who goes on.
+    lance.write_dataset(pa.table({"x": [1]}), uri, mode="append").validate()
+
+
+def test_creating_a_table(tmp_path: Path) -> None:
+    uri = tmp_path / "table"
+    with killer(str(uri), {}, "create") as run:
+        for turn in range(1, 1000):
+            shutil.rmtree(uri, ignore_errors=True)
+            was_killed = run(turn)
+            if list(uri.glob("_versions/*.manifest")):
+                assert lance.dataset(uri).to_table()["x"].to_pylist() == [100, 101, 102]
+            else:
+                assert was_killed
+                lance.write_dataset(pa.table({"x": [1]}), uri).validate()
+            if not was_killed:
+                break
+    assert 10 < turn < 999
+
+
+@pytest.mark.parametrize("verb", ["insert", "delete"])
+def test_on_a_store(lab: Lab, verb: str) -> None:
+    options = lab.lance_options()
+    uri = f"s3://lab/killed-{verb}"
+    versions = []
+    with killer(uri, options, verb) as run:
+        for turn in range(1, 1000):
+            table = lance.write_dataset(
+                pa.table({"x": BEFORE}), uri, storage_options=options, mode="overwrite"
+            )
+            was_killed = run(turn)
+            versions.append(check(uri, options, verb, table.version) - table.version)
+            if not was_killed:
+                break
+    assert 20 < turn < 999
+    assert set(versions) == {0, 1}
