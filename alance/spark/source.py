@@ -8,11 +8,13 @@ from pyspark.sql.datasource import DataSource
 
 from alance.ops.options import ScanOptions
 from alance.scanner import Scanner
-from alance.spark.options import ReadOptions, StreamOptions
+from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
+from alance.spark.stream_writer import AlanceStreamWriter
 from alance.spark.types import spark_schema
 from alance.spark.versions import open_for_read, pinned
 from alance.spark.worker import run
+from alance.spark.writer import AlanceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +64,16 @@ class AlanceSource(DataSource):
         options = self._read_options()
         kind = PushingReader if options.pushdown else AlanceReader
         return kind(schema, options, run(open_for_read(options)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
+        """Writes rows of a schema. Cost: one LIST and one GET."""
+        options = WriteOptions.parse(self.options, self.defaults)
+        return AlanceWriter(schema, options, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> AlanceStreamWriter:
+        """The sink of a streaming query. Cost: one LIST and one GET."""
+        options = WriteOptions.parse(self.options, self.defaults)
+        return AlanceStreamWriter(schema, options, overwrite=overwrite)
 
 
 STREAM_ONLY = frozenset(
