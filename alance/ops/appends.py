@@ -21,6 +21,7 @@ from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
+from alance.ops.cleanup_auto import clean_after
 from alance.ops.commits import commit_on, manifests_of
 from alance.ops.data_files import DataFiles, rows_of
 from alance.ops.snapshot import Snapshot
@@ -67,6 +68,7 @@ class TableQueue(CommitQueue):
                 data=data,
             )
             self._told = asyncio.get_running_loop().time()
+            await clean_after(engine, table, made)
             return made
 
         super().__init__(run, manifests, rules)
@@ -216,6 +218,7 @@ class Guess:
             max_retries=self._options.commit.max_retries,
         )
         queue_of(session, table).learn(made)
+        await clean_after(session.engine, table, made)
         return Snapshot(session, table, made, summary_of(fragments))
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
-    from alance.ops.snapshot import Snapshot
     from alance.versioning.table import Table
 
 MANIFESTS_AT_ONCE: Final = 16
@@ -76,7 +75,8 @@ class _Plan:
 
 
 async def cleanup(
-    snapshot: Snapshot,
+    engine: Engine,
+    table: Table,
     policy: CleanupPolicy,
     *,
     delete_rate_limit: int | None = None,
@@ -96,7 +96,6 @@ async def cleanup(
         CorruptFileError, UnsupportedError: a manifest that cannot be read; nothing is deleted.
         StoreError: the store failed; what was deleted stays so, no version is without its files.
     """
-    engine, table = snapshot.engine, snapshot.table
     deleter = Deleter(engine, table, delete_rate_limit, delete_concurrency)
     found = await _look(engine, table)
     plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
@@ -109,7 +108,7 @@ async def cleanup(
 
 
 async def explain(
-    snapshot: Snapshot, policy: CleanupPolicy, *, include_files: bool, max_files: int
+    engine: Engine, table: Table, policy: CleanupPolicy, *, include_files: bool, max_files: int
 ) -> CleanupExplanation:
     """What `cleanup` would do. Cost: as of it, without the deletions.
 
@@ -117,7 +116,6 @@ async def explain(
     """
     if max_files < 1:
         raise InvalidInputError(f"max_files={max_files!r}: expected a positive integer")
-    engine, table = snapshot.engine, snapshot.table
     found = await _look(engine, table)
     plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
     gone = [*plan.manifests, *plan.others]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from alance.errors import InvalidInputError, RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import MESSAGE_PROPERTY, Transaction
+from alance.ops.cleanup_auto import clean_after
 from alance.ops.snapshot import Snapshot
 from alance.versioning import load
 from alance.versioning.commit import MAX_RETRIES, commit
@@ -143,6 +144,8 @@ async def commit_on(
         if discard is not None and not may_be_visible(error):
             await discard()
         raise
+    if not detached:
+        await clean_after(engine, table, manifest)
     return Snapshot(session, table, manifest, summary)
 
 
@@ -150,6 +153,8 @@ def manifests_of(
     session: Session, table: Table, scheme: NamingScheme = NamingScheme.V2
 ) -> ManifestStore:
     """How versions of a table are found and created: its own way, or by conditional puts."""
+    if table.keeper is not None:
+        return table.keeper.manifests(session.engine, table, scheme)
     return ConditionalManifests(session.engine, table, scheme=scheme)
 
 

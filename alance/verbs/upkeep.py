@@ -80,11 +80,16 @@ class UpkeepVerbs(Handle):
         )
         if dry_run:
             found = await cleanup.explain(
-                self._snapshot, policy, include_files=False, max_files=cleanup.SHOWN_FILES
+                self._snapshot.engine,
+                self._snapshot.table,
+                policy,
+                include_files=False,
+                max_files=cleanup.SHOWN_FILES,
             )
             return found.stats
         return await cleanup.cleanup(
-            self._snapshot,
+            self._snapshot.engine,
+            self._snapshot.table,
             policy,
             delete_rate_limit=delete_rate_limit,
             delete_concurrency=delete_concurrency,
@@ -121,5 +126,9 @@ class UpkeepVerbs(Handle):
             error_if_tagged_old_versions=error_if_tagged_old_versions,
         )
         return await cleanup.explain(
-            self._snapshot, policy, include_files=include_files, max_files=max_files
+            self._snapshot.engine,
+            self._snapshot.table,
+            policy,
+            include_files=include_files,
+            max_files=max_files,
         )
