@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from alance.ops.explain import Explanation
     from alance.ops.projection import Columns
     from alance.session import Session
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.lock import CommitLock
 
 
 async def dataset(
@@ -35,6 +37,8 @@ async def dataset(
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset:
     """Open a dataset at its latest version, or the one asked for.
 
@@ -43,13 +47,19 @@ async def dataset(
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside it.
+            `store`, a path inside it; or `s3+ddb://bucket/path?ddbTableName=table`, where
+            DynamoDB keeps the versions.
         version: a number or a tag.
         asof: the latest version made strictly before this time (ISO 8601 text or datetime;
             without zone: UTC).
         store: an obstore store to use instead of opening one.
         storage_options: as Lance and object_store know them (`aws_access_key_id`, `endpoint`, ...).
         session: shared scheduler, cache and limits; by default the event loop's own.
+        manifest_store: keeps the versions, where the store of objects cannot create one only if
+            it is absent: an `ExternalStore`, such as `SqliteStore` and `DynamoDbStore`. All
+            writers of the table must use it.
+        commit_lock: for the same purpose: called with the version to be made, it gives a context
+            manager, async or not, that is held meanwhile.
 
     Raises:
         NotFoundError: no dataset there, or no such version or tag.
@@ -64,6 +74,8 @@ async def dataset(
             store=store,
             storage_options=storage_options,
             session=session,
+            manifest_store=manifest_store,
+            commit_lock=commit_lock,
         )
     )
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from alance.operations import Operation
     from alance.ops.data_files import Progress
     from alance.ops.sources import Data
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
@@ -49,6 +51,8 @@ async def write_dataset(
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset:
     """Write rows as a new table, behind those of a table, or in their place.
 
@@ -75,6 +79,7 @@ async def write_dataset(
         message: a commit message.
         progress: called with a `Progress` after each batch.
         max_retries: attempts of the commit after the first, where others were first.
+        manifest_store, commit_lock: what keeps the versions, as of `dataset`.
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
@@ -105,6 +110,8 @@ async def write_dataset(
             store=store,
             storage_options=storage_options,
             session=session,
+            manifest_store=manifest_store,
+            commit_lock=commit_lock,
         )
     )
 
@@ -154,6 +161,8 @@ async def commit(
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Dataset:
     """Make an operation (see `alance.operations`) the next version of a table.
 
@@ -179,7 +188,9 @@ async def commit(
         message=message,
         max_retries=max_retries,
     )
-    session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    session, table, base = _place(
+        dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
+    )
     if read_version is None and base is not None:
         read_version = base.version
     return Dataset(
@@ -199,16 +210,27 @@ def _place(
     store: object | None,
     storage_options: Mapping[str, str] | None,
     session: Session | None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> tuple[Session, Table, Manifest | None]:
     """Where a table is, and the version in hand."""
     if isinstance(dataset_or_uri, Dataset):
-        if store is not None or storage_options is not None or session is not None:
-            raise InvalidInputError("store, storage_options, session: a dataset has its own")
+        given = (store, storage_options, session, manifest_store, commit_lock)
+        if any(one is not None for one in given):
+            raise InvalidInputError(
+                "store, storage_options, session, manifest_store, commit_lock: a dataset has its "
+                "own"
+            )
         snapshot = dataset_or_uri._snapshot
         return snapshot.session, snapshot.table, snapshot.manifest
     session = session or Session.of_loop()
     table = open_table(
-        session.engine.registry, dataset_or_uri, store=store, storage_options=storage_options
+        session.engine.registry,
+        dataset_or_uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
     )
     return session, table, None
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import InvalidInputError, NotFoundError
 from alance.io.tasks import all_of
 from alance.session import Session
-from alance.versioning import load
+from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from alance.io.engine import Engine
+    from alance.versioning.external_store import ExternalStore
     from alance.versioning.table import Table
 
 DELETED_TOGETHER: Final = 1000  # what one request to S3 takes
@@ -30,6 +31,7 @@ async def drop(
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
 ) -> None:
     """Delete a table: all versions, branches and tags, and whatever else is in its folder.
 
@@ -42,15 +44,23 @@ async def drop(
     Args:
         uri: as of `dataset`.
         ignore_missing: it is no error where nothing is there.
+        manifest_store: what keeps the versions, as of `dataset`; it forgets them.
 
     Raises:
         NotFoundError: nothing is there.
         InvalidInputError: what is there is no table, or is the folder of a branch: nothing is
             deleted.
+        UnsupportedError: the manifest store cannot forget.
     """
     session = session or Session.of_loop()
     engine = session.engine
-    table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
+    table = open_table(
+        engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+    )
     if not table.path:
         raise InvalidInputError(f"drop: {table.uri!r} is a whole store, expected a table in it")
     try:
@@ -65,7 +75,13 @@ async def drop(
             f"drop: {table.uri!r} is branch {latest.branch!r} of a table; delete it by "
             f"branches.delete"
         )
+    if table.keeper is not None:
+        table.keeper.check_forgets()
+    branches = [] if table.keeper is None else list(await refs.list_branches(engine, table))
     await _delete_all(engine, table)
+    for branch in [None, *branches]:
+        if table.keeper is not None:
+            await table.keeper.forget(table.on_branch(branch).key)
     if table.store.profile.kind == "local":
         await engine.pool.run(lambda: _remove_folders("/" + table.path))
 

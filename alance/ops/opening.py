@@ -9,7 +9,7 @@ from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.refs import branch_folder
 from alance.ops.snapshot import Snapshot
 from alance.session import Session
-from alance.versioning import load, refs
+from alance.versioning import history, load, refs
 from alance.versioning.sidecars import load_transaction
 from alance.versioning.table import open_table
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
+    from alance.versioning.external_store import ExternalStore
     from alance.versioning.load import VersionInfo
+    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 # A number on the branch in hand, a tag, or a branch (None: main) and a number (None: the latest).
@@ -34,6 +36,8 @@ async def open_snapshot(
     store: object | None = None,
     storage_options: Mapping[str, object] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Snapshot:
     """A version of the dataset at a URI; the latest where none is named.
 
@@ -47,6 +51,7 @@ async def open_snapshot(
         store: a store object of obstore, or a `Store`.
         storage_options: configuration of store, client and retries.
         session: shared scheduler, cache and limits; by default the event loop's own.
+        manifest_store, commit_lock: what keeps the versions; see `open_table`.
 
     Raises:
         NotFoundError: no dataset there, or no such version or tag.
@@ -58,9 +63,16 @@ async def open_snapshot(
         raise InvalidInputError("version and asof: expected one of them")
     session = session or Session.of_loop()
     engine = session.engine
-    table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
+    table = open_table(
+        engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
+    )
     if time is not None:
-        manifest = await load.load_asof(engine, table, time)
+        manifest = await history.load_asof(engine, table, time)
     elif version is None:
         manifest = await load.load_latest(engine, table)
     else:
@@ -74,7 +86,7 @@ async def versions(snapshot: Snapshot) -> list[VersionInfo]:
     Raises:
         NotFoundError: the dataset is gone.
     """
-    return await load.versions(snapshot.engine, snapshot.table)
+    return await history.versions(snapshot.engine, snapshot.table)
 
 
 async def latest_version(snapshot: Snapshot) -> int:

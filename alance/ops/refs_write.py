@@ -14,6 +14,7 @@ from alance.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     NotFoundError,
+    UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
 from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
@@ -70,6 +71,8 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
         version = reference
     if version is None:
         version = (await load.latest(engine, table)).version
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
+        await load.load_version(engine, table, version)  # it may be staged still
     for scheme in (NamingScheme.V2, NamingScheme.V1):
         with suppress(NotFoundError):
             where = table.manifest(manifest_name(version, scheme))
@@ -193,6 +196,8 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
                 f"branch {name!r}: branch {other!r} was made from it (version "
                 f"{one.parent_version} of {one.parent_branch!r}), delete that one first"
             )
+    if table.keeper is not None:
+        table.keeper.check_forgets()
     named = sorted(tag for tag, one in tags.items() if one.branch == name)
     if named:
         raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
@@ -205,6 +210,8 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
         listing = engine.scheduler.list(own[:-1], reason="branch")
         found.extend([one.path async for one in listing if not one.path.startswith(kept)])
     await _delete(snapshot, found)
+    if table.keeper is not None:
+        await table.keeper.forget(table.on_branch(name).key)
 
 
 def checked_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
@@ -250,8 +257,19 @@ async def _put_new(snapshot: Snapshot, location: str, content: bytes, what: str)
         found = await engine.scheduler.read_all(location, reason="whose ref")
         return Settled.OURS if bytes(found) == content else Settled.THEIRS
 
+    async def put() -> None:
+        try:
+            await store.put(path, content, if_absent=True)
+        except UnsupportedError:
+            if table.keeper is None:
+                raise
+            with suppress(NotFoundError):
+                await whose()
+                raise AlreadyExistsError(f"{what} is there already") from None
+            await store.put(path, content)
+
     settled = await put_settled(
-        lambda: store.put(path, content, if_absent=True),
+        put,
         whose,
         what,
         Patience(),

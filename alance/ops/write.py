@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from alance.format.table.operations import Operation
     from alance.ops.data_files import Progress
     from alance.ops.sources import Data, Source
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
@@ -81,12 +83,21 @@ async def write(
     store: object | None = None,
     storage_options: Mapping[str, object] | None = None,
     session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Snapshot:
     """Create, append to, or overwrite the table at a URI. See `alance.write_dataset`."""
     checked_mode(mode, *get_args(Mode))
     session = session or Session.of_loop()
     engine = session.engine
-    table = open_table(engine.registry, uri, store=store, storage_options=storage_options)
+    table = open_table(
+        engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
+    )
     base: Manifest | None = None
     if mode == "append":
         found = await append_by_uri(session, table, data, options)

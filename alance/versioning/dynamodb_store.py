@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SCHEME: Final = "s3+ddb://"
 COMMITTER: Final = "lancedb"
 _PARAMETER: Final = "ddbTableName"
-_ENDPOINT: Final = "dynamodb_endpoint"
+ENDPOINT: Final = "dynamodb_endpoint"
 _KEYS: Final = [("base_uri", "HASH", "S"), ("version", "RANGE", "N")]
 _NEW: Final = "attribute_not_exists(base_uri) AND attribute_not_exists(version)"
 _OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"
@@ -108,6 +108,27 @@ class DynamoDbStore:
                 f"DynamoDB table {self._table!r}: no version {entry.version} of {table!r}"
             ) from error
 
+    async def delete_table(self, table: str) -> None:
+        """Forget all versions of a table. Cost: a Query for each MiB of them, a DeleteItem each."""
+        while True:
+            found = await self._call(
+                "query",
+                KeyConditionExpression="base_uri = :base_uri",
+                ExpressionAttributeValues={":base_uri": {"S": table}},
+                ProjectionExpression="version",
+                ConsistentRead=True,
+            )
+            if not found["Items"]:
+                return
+            for item in found["Items"]:
+                await self._call("delete_item", Key=_key(table, int(item["version"]["N"])))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"table": self._table, "client": self._arguments}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["table"], state["client"])  # type: ignore[misc]  # a new client
+
     async def _call(self, name: str, **arguments: object) -> dict[str, Any]:
         return await asyncio.to_thread(self._send, name, arguments)
 
@@ -163,7 +184,7 @@ def parse_dynamodb_uri(
     """The `s3://` URI of a table, the options of its store, and its external store.
 
     Args:
-        storage_options: those of S3; and `dynamodb_endpoint`, else `DYNAMODB_ENDPOINT` of the
+        storage_options: those of S3; and `dynamodb_endpoint`, else `DYNAMODBENDPOINT` of the
             environment, for a DynamoDB elsewhere than at AWS.
 
     Raises:
@@ -176,7 +197,7 @@ def parse_dynamodb_uri(
     if not parameters[0][1]:
         raise InvalidInputError(f"uri {uri!r}: the name of the DynamoDB table is empty")
     left = dict(storage_options or {})
-    endpoint = left.pop(_ENDPOINT, None) or os.environ.get("DYNAMODB_ENDPOINT")
+    endpoint = left.pop(ENDPOINT, None) or os.environ.get("DYNAMODBENDPOINT")
     client: dict[str, str] = {}
     for name, value in left.items():
         argument = _CLIENT.get(name.lower().removeprefix("aws_"))

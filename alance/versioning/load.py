@@ -14,7 +14,6 @@ from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
-from alance.io.tasks import all_of
 from alance.versioning.kept import TRUSTED, keep_object, read_tagged, recall_object
 
 if TYPE_CHECKING:
@@ -106,6 +105,23 @@ async def read_object(
 async def latest(engine: Engine, table: Table) -> ManifestLocation:
     """The manifest of the latest version. Cost: one LIST, whole for V1 names.
 
+    Where an external store keeps the versions, one call to it.
+
+    Raises:
+        NotFoundError: no dataset there.
+        CorruptFileError: manifests of both naming schemes.
+    """
+    if table.keeper is None or not table.keeper.is_asked_by_readers:
+        return await latest_listed(engine, table)
+    found = await table.keeper.manifests(engine, table).latest()
+    if found is None:
+        raise table.not_found("there are no versions")
+    return found
+
+
+async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
+    """The latest version in the listing, whoever keeps the versions.
+
     Raises:
         NotFoundError: no dataset there.
         CorruptFileError: manifests of both naming schemes.
@@ -122,6 +138,8 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
         NotFoundError: no dataset there.
         CorruptFileError: manifests of both naming schemes.
     """
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
+        await latest(engine, table)  # from then on it is listed
     found = await _list(engine, table, stop_at_first=False)
     return sorted(found, key=lambda one: one.version)
 
@@ -223,6 +241,10 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidInputError(f"version {version!r}: expected a number")
     names = dict.fromkeys(manifest_name(version, scheme) for scheme in _SCHEMES)
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
+        kept = await table.keeper.manifests(engine, table).version(version)
+        if kept is not None:
+            return kept
     is_trusted = engine.cache.kept is not None and engine.cache.kept.trusts_versions
     places = [
         ManifestLocation(version, table.manifest(name), None, scheme, is_trusted=is_trusted)
@@ -240,48 +262,3 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
 
 
 _SCHEMES = (NamingScheme.V2, NamingScheme.V1)
-
-
-async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
-    """All versions, oldest first. Cost: one LIST, and all manifests at once.
-
-    Raises:
-        NotFoundError: no dataset there.
-    """
-
-    async def info(where: ManifestLocation) -> VersionInfo | None:
-        try:
-            return VersionInfo.of(await load_manifest(engine, where, keep=False))
-        except NotFoundError:
-            return None  # cleaned up meanwhile
-
-    found = await all_of(info(where) for where in await list_manifests(engine, table))
-    return [one for one in found if one is not None]
-
-
-async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
-    """The manifest of the latest version committed strictly before a time (with zone).
-
-    Commit times come from the committers' clocks and need not ascend: all are compared.
-    Cost: one LIST, and all manifests at once.
-
-    Raises:
-        NotFoundError: no dataset there, or none of its versions is as old.
-    """
-    best: Manifest | None = None
-
-    async def compare(where: ManifestLocation) -> None:
-        nonlocal best
-        try:
-            manifest = await load_manifest(engine, where, keep=False)
-        except NotFoundError:
-            return  # cleaned up meanwhile
-        if manifest.timestamp is None or manifest.timestamp >= time:
-            return
-        if best is None or manifest.version > best.version:
-            best = manifest
-
-    await all_of(compare(where) for where in await list_manifests(engine, table))
-    if best is None:
-        raise table.not_found(f"no version from before {time.isoformat()}")
-    return best

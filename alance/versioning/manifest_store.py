@@ -158,7 +158,7 @@ class ConditionalManifests:
     async def latest(self) -> ManifestLocation | None:
         """The latest version. Cost: one LIST, whole for V1 names and stores without order."""
         try:
-            found = await load.latest(self._engine, self._table)
+            found = await load.latest_listed(self._engine, self._table)
         except NotFoundError:
             return None
         self._scheme = found.scheme

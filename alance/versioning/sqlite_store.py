@@ -93,6 +93,16 @@ class SqliteStore:
         if not await self._run(put):
             raise NotFoundError(f"{self._path}: no version {entry.version} of {table!r}")
 
+    async def delete_table(self, table: str) -> None:
+        """Forget all versions of a table.
+
+        Raises:
+            StoreError: SQLite failed.
+        """
+        await self._run(
+            lambda database: database.execute("DELETE FROM manifests WHERE base_uri = ?", (table,))
+        )
+
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def job() -> T:
             # Without isolation level each statement is a transaction of its own.

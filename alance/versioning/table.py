@@ -14,6 +14,7 @@ from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
 from alance.io.uri import clean_path, join, parse_uri
+from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.keepers import Keeper
+    from alance.versioning.lock import CommitLock
 
 # What the registry adds to the root of a second store at the same place.
 _NUMBER: Final = re.compile(r"#\d+/$")
@@ -36,6 +40,8 @@ class Table:
         uri: of the main branch's folder, as the user gave it; holds no credentials.
         path: of the main branch's folder inside the store.
         branch: None: main.
+        storage_options: as the user gave them.
+        keeper: of the versions, branches' too; None: conditional puts.
     """
 
     uri: str
@@ -44,6 +50,7 @@ class Table:
     branch: str | None
     registry: StoreRegistry
     storage_options: Mapping[str, object] | None
+    keeper: Keeper | None = None
     _bases: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -62,6 +69,11 @@ class Table:
         if self.branch is None:
             return self.main_root
         return self._in_main(branch_folder(self.branch))
+
+    @property
+    def key(self) -> str:
+        """Path of this branch's folder inside the store: what an external store knows it by."""
+        return self.root.removeprefix(self.store.root)
 
     @property
     def versions_folder(self) -> str:
@@ -205,7 +217,9 @@ class Table:
         if address.root == own:
             return self.store.root + address.path
         # Credentials are for the kind of store that they were given for.
-        options = self.storage_options if address.kind == self.store.profile.kind else None
+        options = None
+        if address.kind == self.store.profile.kind:
+            options = without_endpoint(self.storage_options)
         store, path = self.registry.open(uri, storage_options=options)
         return store.root + path
 
@@ -216,15 +230,31 @@ def open_table(
     *,
     store: object | None = None,
     storage_options: Mapping[str, object] | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> Table:
     """The table at a URI. Sends no request.
+
+    Args:
+        uri: also `s3+ddb://bucket/path?ddbTableName=table`: DynamoDB keeps the versions.
+        manifest_store: keeps the versions.
+        commit_lock: is held while a version is made.
 
     Raises:
         InvalidInputError: a wrong URI, option or store.
         UnsupportedError: a scheme that is not supported.
     """
-    opened, path = registry.open(uri, storage_options=storage_options, store=store)
-    return Table(str(uri), opened, clean_path(path), None, registry, storage_options)
+    keeper = keeper_of(manifest_store, commit_lock)
+    place, options = uri, storage_options
+    if isinstance(uri, str) and is_dynamodb(uri):
+        if keeper is not None or store is not None:
+            raise InvalidInputError(
+                f"uri {uri!r}: names its own store; expected no store, manifest_store, commit_lock"
+            )
+        place, keeper = open_dynamodb(uri, storage_options)
+        options = without_endpoint(storage_options)
+    opened, path = registry.open(place, storage_options=options, store=store)
+    return Table(str(uri), opened, clean_path(path), None, registry, storage_options, keeper)
 
 
 def _base(manifest: Manifest, base_id: int | None, what: str) -> BasePath | None:
