@@ -26,10 +26,12 @@ from alance.file_version import FileVersion
 from alance.file_writing import FileWriter
 from alance.files import FileReader
 from alance.fragment import DatasetFragment
+from alance.ingesting import Sink, ingest
 from alance.ops.blobs import BlobFile
 from alance.ops.data_files import Progress
 from alance.ops.delta import DatasetDelta
 from alance.ops.drop import drop
+from alance.ops.ingest_options import IngestMetrics
 from alance.ops.options import ScanOptions
 from alance.ops.refs import Branches, Tags
 from alance.optimize import Compaction
@@ -59,6 +61,7 @@ __all__ = [
     "FileVersion",
     "FileWriter",
     "ForkedError",
+    "IngestMetrics",
     "InvalidInputError",
     "NotFoundError",
     "Progress",
@@ -67,6 +70,7 @@ __all__ = [
     "ScanOptions",
     "Scanner",
     "Session",
+    "Sink",
     "StoreError",
     "Tags",
     "UnsupportedError",
@@ -75,6 +79,7 @@ __all__ = [
     "commit",
     "dataset",
     "drop",
+    "ingest",
     "operations",
     "optimize",
     "trace",

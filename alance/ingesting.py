@@ -1,0 +1,250 @@
+"""`ingest`: a stream of batches into a table, committed now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.datasets import Dataset
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
+from alance.ops.ingest_open import open_ingest
+from alance.ops.ingest_options import (
+    BUFFER_BYTES,
+    COMMIT_INTERVAL,
+    HISTORY,
+    IngestMetrics,
+    IngestOptions,
+)
+from alance.ops.sources import conform, open_source
+from alance.session import Session
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from alance.ops.ingest import Ingest
+    from alance.ops.sources import Data
+    from alance.versioning.table import Table
+
+
+def ingest(
+    uri: str | os.PathLike[str],
+    schema: pa.Schema | None = None,
+    *,
+    max_buffer_bytes: int = BUFFER_BYTES,
+    max_rows_per_file: int = MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
+    max_file_age: float | None = None,
+    commit_interval: float | None = COMMIT_INTERVAL,
+    commit_rows: int | None = None,
+    commit_bytes: int | None = None,
+    producer: str | None = None,
+    history: int = HISTORY,
+    data_storage_version: str | FileVersion | None = None,
+    stable_row_ids: bool = False,
+    properties: Mapping[str, str] | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> Sink:
+    """A sink that appends batches to a table, and commits them by time or size.
+
+        async with alance.ingest("s3://bucket/events", schema) as sink:
+            async for batch in source:
+                await sink.write(batch)
+
+    Sends no request before its block begins. The sinks and inserts of one session on one table
+    share versions; any number of tasks may write to one sink.
+
+    Args:
+        uri: as of `write_dataset`.
+        schema: of the table, where it is to be created; None: that of the first batch.
+        max_buffer_bytes: rows in memory that are not encoded yet; `write` waits for room.
+        max_rows_per_file: a file is cut there.
+        max_bytes_per_file: a file ends behind the batch that reaches it.
+        max_file_age: seconds from a file's first row to its end; None: up to the commit.
+        commit_interval: seconds from the first row to the commit; None: only by size, by `flush`
+            and at the end.
+        commit_rows, commit_bytes: so many rows, or bytes of files, are committed at once.
+        producer: a name for who writes. Its batches are numbered from 1 on, and the number of the
+            last one is noted in each version: after a crash, a new sink of the same name tells it
+            as `last_sequence`. There should be one sink of a name at a time: of two that write
+            the same numbers, one fails.
+        history: versions that are looked through for what a producer has committed, and for
+            tokens.
+        data_storage_version, stable_row_ids: of a new table.
+        properties: noted in each transaction.
+
+    Raises:
+        InvalidInputError: a bad URI or option.
+    """
+    if isinstance(data_storage_version, str):
+        data_storage_version = FileVersion.parse(data_storage_version)
+    options = IngestOptions(
+        max_buffer_bytes=max_buffer_bytes,
+        limits=Limits(max_rows_per_file, max_bytes_per_file),
+        max_file_age=max_file_age,
+        commit_interval=commit_interval,
+        commit_rows=commit_rows,
+        commit_bytes=commit_bytes,
+        producer=producer,
+        history=history,
+        data_storage_version=data_storage_version,
+        stable_row_ids=stable_row_ids,
+        properties=dict(properties or {}),
+    )
+    session = session or Session.of_loop()
+    table = open_table(session.engine.registry, uri, store=store, storage_options=storage_options)
+    return Sink(session, table, schema, options)
+
+
+class Sink:
+    """Accepts batches and commits them; see `ingest`. For any number of tasks of its loop.
+
+    What `write` has accepted is committed later: by interval or size, by `flush`, and at the end
+    of the block. An error in the block, or a cancellation, drops what is not committed: it never
+    becomes visible, and its files are removed. So does an error of the store; all later calls
+    raise it.
+    """
+
+    def __init__(
+        self, session: Session, table: Table, schema: pa.Schema | None, options: IngestOptions
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._schema = schema
+        self._options = options
+        self._ingest: Ingest | None = None
+        self._is_open = False
+        self._opening = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"Sink({self._table.uri!r}, {self.metrics.num_rows} rows)"
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """What batches are cast to; None: the first one will tell."""
+        if self._ingest is None:
+            return self._schema
+        return self._ingest.schema
+
+    @property
+    def metrics(self) -> IngestMetrics:
+        """What was done so far, as a snapshot."""
+        return IngestMetrics() if self._ingest is None else self._ingest.metrics
+
+    @property
+    def last_sequence(self) -> int:
+        """Number of the producer's last batch that is committed; 0: none."""
+        return 0 if self._ingest is None else self._ingest.last_sequence
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The last version that this sink has seen or made; None: there is no table yet."""
+        return None if self._ingest is None else Dataset(self._ingest.last)
+
+    async def write(
+        self, data: Data, *, token: str | None = None, sequence: int | None = None
+    ) -> bool:
+        """Accept rows; waits while the buffer is full. Not visible before the next commit.
+
+        A call that is cancelled while it waits accepts nothing of a batch.
+
+        Args:
+            data: a RecordBatch or Table, or what else `write_dataset` takes. With a token, or a
+                producer, all of it is committed in one version, and held in memory until then;
+                else each of its batches is accepted by itself.
+            token: a name for these rows that no others have: they are skipped if rows of this
+                name were accepted before, or are in one of the table's last versions.
+            sequence: number of this write among those of the producer, ascending; skipped if it
+                is not above those accepted or committed. None: the next one.
+
+        Returns:
+            False: skipped.
+
+        Raises:
+            InvalidInputError: rows that do not fit the table, or the sink is not open.
+            CommitConflictError: others have committed the same batches, or changed the columns.
+            AlanceError: what has failed before.
+        """
+        self._check()
+        pool = self._session.engine.pool
+        if isinstance(data, pa.RecordBatch) and self._ingest is not None:
+            schema = self._ingest.schema
+            if not data.schema.equals(schema):
+                batch = data
+                data = await pool.run(lambda: conform(batch, schema))
+            return await self._ingest.write((data,), token, sequence)
+        source = await open_source(data, self.schema, pool)
+        inner = self._ingest or await self._open(source.schema)
+        if self.schema is not None and not source.schema.equals(self.schema):
+            source = await open_source(source.batches, self.schema, pool)
+        if token is not None or self._options.producer is not None:
+            batches = tuple([batch async for batch in source.batches])
+            return await inner.write(batches, token, sequence)
+        async for batch in source.batches:
+            await inner.write((batch,), None, sequence)
+        return True
+
+    async def flush(self) -> int:
+        """Commit all that was accepted; gives a version in which it is visible.
+
+        Raises:
+            CommitConflictError: others have committed the same batches, or changed the columns.
+            AlanceError: what has failed.
+        """
+        self._check()
+        if self._ingest is None:
+            raise InvalidInputError(f"dataset {self._table.uri!r}: nothing was written yet")
+        return (await self._ingest.flush()).version
+
+    async def close(self) -> None:
+        """Commit all that was accepted, and end. May be called twice. Errors as of `flush`."""
+        is_open, self._is_open = self._is_open, False
+        if is_open and self._ingest is not None:
+            await self._ingest.close()
+
+    async def abort(self) -> None:
+        """Drop all that is not committed, and end. May be called twice."""
+        self._is_open = False
+        if self._ingest is not None:
+            await self._ingest.abort()
+
+    async def __aenter__(self) -> Self:
+        if self._is_open or self._ingest is not None:
+            raise InvalidInputError(f"dataset {self._table.uri!r}: a sink has one block")
+        self._ingest = await open_ingest(self._session, self._table, self._schema, self._options)
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self.abort()
+
+    async def _open(self, schema: pa.Schema) -> Ingest:
+        """Create the table with the columns of the first batch."""
+        async with self._opening:
+            if self._ingest is None:
+                self._ingest = await open_ingest(self._session, self._table, schema, self._options)
+            assert self._ingest is not None
+            return self._ingest
+
+    def _check(self) -> None:
+        if not self._is_open:
+            raise InvalidInputError(
+                f"dataset {self._table.uri!r}: expected a sink inside of its `async with` block"
+            )

@@ -1,0 +1,77 @@
+"""Which batches of producers a table has already, from the transactions of its last versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import NotFoundError
+from alance.format.table.naming import manifest_name
+from alance.io.tasks import all_of
+from alance.versioning.load import ManifestLocation, load_manifest
+from alance.versioning.outcome import notes_of
+
+if TYPE_CHECKING:
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.naming import NamingScheme
+    from alance.io.engine import Engine
+    from alance.versioning.table import Table
+
+AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the last versions note.
+
+    Attributes:
+        last: number of the last batch of the producer asked for; 0: none is known.
+    """
+
+    tokens: frozenset[str]
+    last: int = 0
+
+
+async def read_history(
+    engine: Engine,
+    table: Table,
+    newest: Manifest,
+    scheme: NamingScheme,
+    limit: int,
+    producer: str | None,
+) -> History:
+    """Read the notes of a version and those before it, as many as `limit`.
+
+    Cost: a GET a version, 16 at once; of a producer no more than up to its last version.
+
+    Args:
+        producer: whose last batch is looked for; None: the tokens of all versions are wanted.
+    """
+    tokens: set[str] = set()
+    stop = max(0, newest.version - limit)
+    version = newest.version
+    while version > stop:
+        group = range(version, max(stop, version - AT_ONCE), -1)
+        for manifest in await all_of(
+            _version(engine, table, number, newest, scheme) for number in group
+        ):
+            if manifest is None:  # cleaned up, and all before it
+                return History(frozenset(tokens))
+            notes = notes_of(manifest)
+            tokens |= notes.tokens
+            if producer is not None and producer in notes.producers:
+                return History(frozenset(tokens), notes.producers[producer][1])
+        version -= AT_ONCE
+    return History(frozenset(tokens))
+
+
+async def _version(
+    engine: Engine, table: Table, number: int, newest: Manifest, scheme: NamingScheme
+) -> Manifest | None:
+    if number == newest.version:
+        return newest
+    name = table.manifest(manifest_name(number, scheme))
+    try:
+        return await load_manifest(engine, ManifestLocation(number, name, None, scheme), keep=False)
+    except NotFoundError:
+        return None
