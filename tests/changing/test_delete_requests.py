@@ -1,0 +1,205 @@
+"""Deletes and updates on a server: how much they ask of it, and what a cancelled one leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import shutil
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pytest
+
+import alance
+from alance.testing.lab import Lab
+from tests.changing.both_ways import Twins, files_of, latest, read
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def _server() -> Iterator[Lab]:
+    with Lab() as made:
+        yield made
+
+
+@pytest.fixture
+def lab(_server: Lab) -> Iterator[Lab]:
+    _server.calm()
+    yield _server
+    _server.calm()
+
+
+class Remote:
+    """Tables on the server, as they are on its disk."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.master = Twins.make(folder, enable_stable_row_ids=True).ours
+        self.session = alance.Session()
+
+    def fresh(self) -> tuple[str, Path]:
+        """A new copy: its URI, and its folder."""
+        name = f"t{next(_numbers)}.lance"
+        path = Path(self.lab.root) / "lab" / name
+        shutil.copytree(self.master, path)
+        self.lab.rescan()
+        return f"s3://lab/{name}", path
+
+    async def open(self, uri: str, session: alance.Session | None = None) -> alance.Dataset:
+        return await alance.dataset(
+            uri, storage_options=self.lab.lance_options(), session=session or self.session
+        )
+
+
+@pytest.fixture
+async def remote(lab: Lab, tmp_path: Path) -> AsyncIterator[Remote]:
+    made = Remote(lab, tmp_path)
+    uri, _ = made.fresh()
+    await (await made.open(uri)).delete("id = 0")  # the store is probed
+    yield made
+    await made.session.aclose()
+
+
+CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[alance.Dataset]]] = {
+    "delete": lambda dataset: dataset.delete("id in (1, 7, 8)"),
+    "update": lambda dataset: dataset.update({"v": "v + 1"}, "id in (1, 7, 8)"),
+}
+
+
+def by_kind(records: list[dict[str, Any]]) -> dict[str, int]:
+    """Requests by operation and folder."""
+    found: dict[str, int] = {}
+    for one in records:
+        folder = one["key"].split("/")[1] if "/" in one["key"] else ""
+        name = f"{one['op']} {folder}".strip()
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+async def test_what_a_delete_asks_for(lab: Lab, remote: Remote) -> None:
+    uri, _ = remote.fresh()
+    dataset = await remote.open(uri)
+    with lab.recording() as seen:
+        dataset = await dataset.delete("id in (1, 7, 8)")
+    found = by_kind(seen.records)
+    reads = found.pop("GET data")
+    assert reads <= 3 * 4  # of each fragment: its end, its page table, a column
+    assert found == {
+        "PUT _deletions": 2,
+        "PUT _transactions": 1,
+        "LIST": 1,
+        "PUT _versions": 1,
+    }
+    with lab.recording() as seen:
+        dataset = await dataset.delete("true")
+    assert by_kind(seen.records) == {"PUT _transactions": 1, "LIST": 1, "PUT _versions": 1}
+    assert dataset.summary == {"num_deleted_rows": 17}
+
+
+async def test_the_writes_of_an_update_are_two_rounds(lab: Lab, remote: Remote) -> None:
+    uri, _ = remote.fresh()
+    dataset = await remote.open(uri)
+    await dataset.to_table()
+    lab.config(latency_ms=30)
+    with lab.recording() as seen:
+        await dataset.update({"v": "v + 1"}, "id in (1, 7, 8)")
+    writes = [one for one in seen.records if one["op"] in ("PUT", "LIST")]
+    assert by_kind(writes) == {
+        "PUT data": 1,
+        "PUT _deletions": 2,
+        "PUT _transactions": 1,
+        "LIST": 1,
+        "PUT _versions": 1,
+    }
+    first = [one for one in writes if "_versions/" not in one["key"]]
+    last = [one for one in writes if "_versions/" in one["key"] and one["op"] == "PUT"]
+    assert max(one["t0"] for one in first) < min(one["t2"] for one in first)
+    assert max(one["t2"] for one in first) <= last[0]["t0"]
+
+
+async def test_fewer_requests_than_pylance(lab: Lab, remote: Remote) -> None:
+    for name, change in CHANGES.items():
+        uri, _ = remote.fresh()
+        async with alance.Session() as session:
+            with lab.recording() as ours:
+                await change(await remote.open(uri, session))
+        uri, _ = remote.fresh()
+        with lab.recording() as theirs:
+            dataset = lance.dataset(uri, storage_options=lab.lance_options())
+            if name == "delete":
+                dataset.delete("id in (1, 7, 8)")
+            else:
+                dataset.update({"v": "v + 1"}, "id in (1, 7, 8)")
+        assert len(ours.records) <= len(theirs.records), name
+
+
+@pytest.mark.parametrize("name", list(CHANGES))
+async def test_cancelled_after_any_number_of_turns(lab: Lab, remote: Remote, name: str) -> None:
+    """The old version or the new one, whole; and where it is the old one, no file more."""
+    lab.config(latency_ms=2)
+    finished, turns, outcomes = False, 0, set()
+    while not finished and turns < 300:
+        uri, path = remote.fresh()
+        before = files_of(path)
+        others = asyncio.all_tasks()
+        async with alance.Session() as session:
+            dataset = await remote.open(uri, session)
+            task = asyncio.ensure_future(CHANGES[name](dataset))
+            for _ in range(turns % 4):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.0015 * (turns // 4))
+            finished = task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert asyncio.all_tasks() == others, asyncio.all_tasks() - others
+            await asyncio.sleep(0.02)  # what was on its way to the server arrives
+            version = latest(path).version
+            outcomes.add(version)
+            found = read(path)
+            if name == "delete":
+                assert found.num_rows == (20 if version == 1 else 17)
+            else:
+                assert found.num_rows == 20
+                changed = [r["id"] for r in found.to_pylist() if r["v"] != r["id"] * 1.5]
+                assert changed == ([] if version == 1 else [1, 7, 8])
+            left = {one.partition("/")[0] for one in files_of(path) - before}
+            if version == 1 and "_transactions" not in left:
+                assert not left, "nothing was near its end"
+            again = await (await remote.open(uri, session)).delete("id = 19")
+            assert again.version == version + 1
+        turns += 1 if turns < 8 else 3
+    assert finished
+    assert outcomes == {1, 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+
+
+@pytest.mark.parametrize("name", list(CHANGES))
+@pytest.mark.parametrize("where", [r"/data/", r"/_deletions/", r"\.txn$", r"\.manifest$"])
+async def test_a_write_that_is_refused(lab: Lab, remote: Remote, name: str, where: str) -> None:
+    if name == "delete" and where == "/data/":
+        where = "/_deletions/"
+    uri, path = remote.fresh()
+    before = files_of(path)
+    dataset = await remote.open(uri)
+    lab.config(
+        faults=[{"op": "PUT", "key": where, "action": "status", "status": 403, "times": 100}]
+    )
+    with pytest.raises(alance.errors.AccessError):
+        await CHANGES[name](dataset)
+    lab.calm()
+    left = {one for one in files_of(path) if not one.startswith("_transactions/")}
+    assert left == {one for one in before if not one.startswith("_transactions/")}
+    changed = await CHANGES[name](dataset)
+    assert changed.version == 2
+    read(path)
