@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from alance.ops import cleanup
+from alance.ops import cleanup, migrate, validate
 from alance.ops.cleanup_policy import CleanupPolicy
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
@@ -132,3 +132,35 @@ class UpkeepVerbs(Handle):
             include_files=include_files,
             max_files=max_files,
         )
+
+    async def validate(self) -> None:
+        """Check that this version is what the format says.
+
+        Looked at are: fields, fragments and their ids; of each data file that it is there, its
+        size, footer and version, and the rows of its columns; deletion files, their rows and
+        counts; row ids and versions of rows, their numbers and that no two live rows share an id;
+        indices, what they cover, and the sizes of their files. Values are not read.
+
+        Cost: one GET a data file (two where a footer is larger than 64 KiB), one a deletion file,
+        a HEAD an index file. Nothing is taken from caches.
+
+        Raises:
+            CorruptFileError: with all findings, one a line.
+            StoreError: the store failed.
+        """
+        await validate.validate(self._snapshot)
+
+    async def migrate_manifest_paths_v2(self) -> None:
+        """Rename the manifests of this branch to names by which one LIST finds the latest.
+
+        Not while others use the table: until it is done, the table has names of both kinds, and
+        opening its latest version fails. An interrupted call is finished by calling again, on
+        this dataset or one opened by the number of a version. Without V1 names nothing is done.
+
+        Cost: a LIST, and two requests for each version.
+
+        Raises:
+            UnsupportedError: a table whose versions an external store keeps.
+            StoreError: the store failed; call again.
+        """
+        await migrate.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)
