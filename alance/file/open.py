@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.file.columns import OpenColumn, States
 from alance.file.recall import kept_by, noted, recalled
-from alance.format.container import TAIL_BYTES, Container, open_container
+from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
 from alance.format.plans import cut
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
         if tail is not None:
             container = recalled(lambda: open_container(path, file_bytes, tail), path, kept)
         if container is None:
-            container = _trimmed((yield from open_container(path, file_bytes)))
+            tail = yield from read_tail(path, file_bytes)
+            # Of callers that waited for the same bytes, one parses them.
+            parsed: Container | None = states.peek(("file", path))
+            if parsed is not None:
+                return parsed
+            container = _trimmed((yield from open_container(path, file_bytes, tail)))
             if kept is not None:
                 kept.put(path, container.content_start, file_bytes, container.content)
         states.put(("file", path), container, container.num_bytes)

@@ -176,11 +176,8 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
         CorruptFileError: no 2.x file, or tables outside of it.
         UnsupportedError: a later version.
     """
-    if file_bytes < FOOTER.size:
-        raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
     if tail is None:
-        start = max(0, file_bytes - TAIL_BYTES)
-        (tail,) = yield [ByteRange(path, start, file_bytes)]
+        tail = yield from read_tail(path, file_bytes)
     tail_start = file_bytes - len(tail)
     metadata, cmo, gbo, num_buffers, num_columns, major, minor, magic = FOOTER.unpack(
         tail[-FOOTER.size :]
@@ -210,6 +207,18 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     _check_spans(path, "global buffer", buffers, footer_start, 64)
     search = parse_search_buffer(path, tail, tail_start, buffers)
     return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
+
+
+def read_tail(path: str, file_bytes: int) -> Plan[memoryview]:
+    """Plan the read that opening a file begins with: its last 64 KiB.
+
+    Raises:
+        CorruptFileError: it is shorter than a footer.
+    """
+    if file_bytes < FOOTER.size:
+        raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
+    (tail,) = yield [ByteRange(path, max(0, file_bytes - TAIL_BYTES), file_bytes)]
+    return tail
 
 
 def parse_column(index: int, content: bytes, container: Container) -> Column:

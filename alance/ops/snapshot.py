@@ -39,13 +39,15 @@ class Wanted:
     projection: Projection
     schema: Schema
     key: tuple[int, ...]  # ids of all fields to read
+    ids: frozenset[int]  # the same
 
     @classmethod
     def of(cls, schema: Schema, columns: Columns) -> Wanted:
         """What `columns` asks for; errors as of `project`."""
         projection = project(schema, columns, flat=False)
         fields = schema.project(projection.fields)
-        return cls(projection, fields, tuple(f.id for one in fields.fields for f in one.walk()))
+        key = tuple(f.id for one in fields.fields for f in one.walk())
+        return cls(projection, fields, key, frozenset(key))
 
 
 class Snapshot:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, NotFoundError
 from alance.file.batches import empty_batch, empty_columns, side_by_side
 from alance.file.fragment import open_fragment
+from alance.file.open import open_file
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe, note_rows
 from alance.format.numbers import as_numbers, to_arrow
@@ -213,6 +214,11 @@ def _take_fragment(
     cache = snapshot.engine.cache
     key = ("fragment", handle, wanted.key)
     opened: OpenFragment | None = cache.peek(key)
+    if opened is None:
+        # Of callers that waited for the same files, one opens the fragment.
+        sources = [one for one in handle.sources if not wanted.ids.isdisjoint(one.columns)]
+        yield from together([open_file(one.location, one.file_bytes, cache) for one in sources])
+        opened = cache.peek(key)
     if opened is None:
         opened = yield from open_fragment(
             wanted.schema, handle.sources, handle.num_physical_rows, cache
