@@ -517,3 +517,24 @@ def distinct_strings(
     ]
     | None
 ): ...
+
+# --- v2_0.cpp ---
+
+def page_offsets_32(
+    entries: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    from_start: bool,
+    adjustment: int,
+    limit: int,
+) -> tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]
+]: ...
+def page_offsets_64(
+    entries: npt.NDArray[np.uint8],
+    counts: npt.NDArray[np.int64],
+    from_start: bool,
+    adjustment: int,
+    limit: int,
+) -> tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]
+]: ...

@@ -11,6 +11,8 @@ from alance.errors import CorruptFileError, InvalidInputError
 from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import from_tail, open_file
+from alance.file.v2_0 import number_columns
+from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file_version import FileVersion
     from alance.format.container import Container
     from alance.format.plans import Plan
 
@@ -30,7 +32,7 @@ BATCH_ROWS = 64 << 10  # rows of a batch at most, where the caller asks for no s
 
 
 class FileReader:
-    """A Lance data file of version 2.1 or later. Immutable; safe to share among tasks."""
+    """A Lance data file of version 2.0 or later. Immutable; safe to share among tasks."""
 
     __slots__ = ("_container", "_num_rows", "_schema", "_session", "_source")
 
@@ -74,21 +76,16 @@ class FileReader:
             location, TAIL_BYTES, reason="open file"
         )
 
-        def plan() -> Plan[tuple[Container, Schema, int]]:
+        def plan() -> Plan[tuple[Container, Schema, int, dict[int, int]]]:
             container = yield from open_file(location, file_bytes, engine.cache)
             descriptor = yield from container.read_descriptor()
             schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
-            return container, schema, descriptor.length
+            columns = yield from _columns_of(container, schema, engine.cache)
+            return container, schema, descriptor.length, columns
 
-        container, schema, num_rows = await engine.drive(
+        container, schema, num_rows, columns = await engine.drive(
             from_tail(plan(), location, tail, file_bytes - len(tail)), "open file"
         )
-        leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-        if len(leaves) != container.num_columns:
-            raise CorruptFileError(
-                f"{location}: {container.num_columns} columns, its schema has {len(leaves)} leaves"
-            )
-        columns = {leaf.field.id: index for index, leaf in enumerate(leaves)}
         source = FileSource(location, file_bytes, columns)
         return cls(session, source, container, schema, num_rows)
 
@@ -182,3 +179,16 @@ class FileReader:
         return open_fragment(
             self._projected(columns), [self._source], self.num_rows, self._session.engine.cache
         )
+
+
+def _columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
+    """Plan which field is in which column; no round for files of 2.1 and later."""
+    if container.version is FileVersion.V2_0:
+        return (yield from number_columns(schema.fields, container, states))
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    if len(leaves) != container.num_columns:
+        raise CorruptFileError(
+            f"{container.path}: {container.num_columns} columns, "
+            f"its schema has {len(leaves)} leaves"
+        )
+    return {leaf.field.id: index for index, leaf in enumerate(leaves)}

@@ -6,9 +6,11 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from alance.file.columns import OpenColumn
+from alance.file_version import FileVersion
 from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.v2_0.buffers import value_buffers
 from alance.io.trace_places import merged
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class _Buffer(NamedTuple):
     @property
     def has_values(self) -> bool:
         """Whether it is what a read is for; others say where in it the rows are."""
+        if self.column.container.version is FileVersion.V2_0:
+            return self.number in value_buffers(self.column.column.pages[self.page].encoding)
         return self.number == _values_of(self.column.layout(self.page))
 
 

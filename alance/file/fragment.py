@@ -16,6 +16,8 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns
 from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
+from alance.file.v2_0 import FieldRows, merged, open_fields
+from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
 from alance.format.plans import T, together
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
+    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows
     PagesAndRows: TypeAlias = Sequence[tuple[RowPage, npt.NDArray[np.int64]]]
 
 NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
@@ -53,7 +56,7 @@ class FragmentTask:
 
     schema: Schema
     num_rows: int
-    leaves: dict[int, list[DecodeTask] | PagedRows]  # by field id of the leaf
+    leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
 
     @property
     def num_bytes(self) -> int:
@@ -76,7 +79,7 @@ class FragmentTask:
         """The values of one field of the schema; errors as of `decode`."""
         try:
             found = self.leaves.get(field.id)
-            if isinstance(found, PagedRows) and found.is_array:
+            if isinstance(found, PagedRows | FieldRows) and found.is_array:
                 return found.decode()
             pages = {
                 leaf.field.id: _pages(self.leaves[leaf.field.id])
@@ -89,19 +92,20 @@ class FragmentTask:
             raise
 
 
-def _pages(found: list[DecodeTask] | PagedRows) -> list[PageValues]:
-    if not isinstance(found, PagedRows):
+def _pages(found: Found) -> list[PageValues]:
+    if isinstance(found, list):
         return [task.decode() for task in found]
+    assert isinstance(found, PagedRows)
     pages = found.decode_pages()
     assert pages is not None
     return pages
 
 
-def encoded_bytes(found: list[DecodeTask] | PagedRows) -> int:
+def encoded_bytes(found: Found) -> int:
     """Bytes to decode for a leaf."""
-    if isinstance(found, PagedRows):
-        return found.num_bytes
-    return sum(task.num_bytes for task in found)
+    if isinstance(found, list):
+        return sum(task.num_bytes for task in found)
+    return found.num_bytes
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:
@@ -159,7 +163,9 @@ class OpenFragment:
             guess: as of `OpenColumn.take`.
             files: open local files by location: rows are read from them when they are decoded.
         """
-        plans = [self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves]
+        plans: list[Plan[Found]] = [
+            self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves
+        ]
         tasks = yield from together(plans)
         return FragmentTask(self.schema, len(rows), self._by_field(tasks))
 
@@ -167,7 +173,7 @@ class OpenFragment:
         self, rows: npt.NDArray[np.int64], states: States, files: Mapping[str, LocalFile]
     ) -> FragmentTask | None:
         """Single rows of local files whose pages are known, without a plan; else None."""
-        leaves: dict[int, list[DecodeTask] | PagedRows] = {}
+        leaves: dict[int, Found] = {}
         for one in self.leaves:
             field = one.leaf.field
             file = files.get(one.column.container.path)
@@ -181,7 +187,7 @@ class OpenFragment:
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
         """Plan the physical rows from `start` to `stop`."""
-        plans = [
+        plans: list[Plan[Found]] = [
             from_content(
                 one.column.read(start * one.leaf.multiplier, stop * one.leaf.multiplier, states),
                 one.column.container,
@@ -215,7 +221,7 @@ class OpenFragment:
         states: States,
         guess: bool,
         files: Mapping[str, LocalFile],
-    ) -> Plan[list[DecodeTask] | PagedRows]:
+    ) -> Plan[Found]:
         column, rows = one.column, one.rows(rows)
         if len(rows) and takes_rows(one.leaf.field):
             if not guess:
@@ -227,7 +233,8 @@ class OpenFragment:
                     return in_file(one, found, file)
                 plan = fetched(one, found)
                 return (yield from from_content(plan, column.container))
-        return (yield from from_content(column.take(rows, states, guess=guess), column.container))
+        taking: Plan[Found] = column.take(rows, states, guess=guess)
+        return (yield from from_content(taking, column.container))
 
 
 def open_fragment(
@@ -246,24 +253,34 @@ def open_fragment(
         if mine:
             wanted.append((source, mine))
     opened = yield from together(
-        [_open_leaves(source, mine, top, states) for source, mine in wanted]
+        [_open_leaves(schema, source, mine, top, states) for source, mine in wanted]
     )
-    found = {one.leaf.field.id: one for group in opened for one in group}
+    found: dict[int, OpenLeaf] = {}
+    for one in (leaf for group in opened for leaf in group):
+        twin = found.get(one.leaf.field.id)
+        found[one.leaf.field.id] = one if twin is None else merged(twin, one)
     for one in found.values():
         if one.column.num_rows != num_rows * one.leaf.multiplier:
             raise CorruptFileError(
                 f"field {one.leaf.field.name!r} in {one.column.container.path}: "
                 f"{one.column.num_rows} rows, the fragment has {num_rows}"
             )
-    return OpenFragment(
-        schema, num_rows, tuple(found[leaf.field.id] for leaf in leaves if leaf.field.id in found)
-    )
+    order = [*(leaf.field.id for leaf in leaves), *top]
+    ids = dict.fromkeys(one for one in order if one in found)
+    return OpenFragment(schema, num_rows, tuple(found[one] for one in ids))
 
 
 def _open_leaves(
-    source: FileSource, leaves: Sequence[LeafColumn], top: Container[int], states: States
+    schema: Schema,
+    source: FileSource,
+    leaves: Sequence[LeafColumn],
+    top: Container[int],
+    states: States,
 ) -> Plan[list[OpenLeaf]]:
     container = yield from open_file(source.location, source.file_bytes, states)
+    if container.version is FileVersion.V2_0:
+        fields = yield from open_fields(schema.fields, source.columns, container, states)
+        return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in fields]
     indices = [source.columns[leaf.field.id] for leaf in leaves]
     columns = yield from open_columns(container, indices, states)
     return [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.columns import OpenColumn
+    from alance.file.v2_0 import FieldColumn
     from alance.format.layouts.fields import LeafColumn
     from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
@@ -29,7 +30,7 @@ class OpenLeaf:
     """A leaf field and its column; `rows` of the table are `rows * multiplier` of the column."""
 
     leaf: LeafColumn
-    column: OpenColumn
+    column: OpenColumn | FieldColumn
     is_top: bool  # a field of the schema itself, not of a nested one
 
     def rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -45,10 +45,10 @@ class TakenRows:
             return [self]
         sizes = [
             sum(
-                encoded_bytes(task.leaves[leaf.field.id])
-                for leaf in leaf_columns(field)
+                encoded_bytes(task.leaves[one])
+                for one in {field.id, *(leaf.field.id for leaf in leaf_columns(field))}
                 for task in self.tasks
-                if leaf.field.id in task.leaves
+                if one in task.leaves
             )
             for field in self.schema.fields
         ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from alance.file.columns import OpenColumn
     from alance.file.fragment import OpenFragment
     from alance.file.taken import TakenRows
+    from alance.file.v2_0 import FieldColumn
     from alance.format.field import Field
 
 
@@ -58,5 +59,5 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
         yield from _names(field.children, f"{prefix}{field.name}.")
 
 
-def _spans(column: OpenColumn) -> list[tuple[int, int]]:
+def _spans(column: OpenColumn | FieldColumn) -> list[tuple[int, int]]:
     return [(start, start + size) for page in column.column.pages for start, size in page.buffers]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.repdef import Structure
@@ -197,16 +198,25 @@ def _layer(leaf: LeafColumn, leaves: Mapping[int, _Leaf], depth: int) -> Items |
 def _item_mask(
     below: Sequence[LeafColumn], leaves: Mapping[int, _Leaf], depth: int, num_slots: int
 ) -> Mask | None:
-    """The validity of a struct or structural fixed-size list, from the first leaf below."""
-    layer = _layer(below[0], leaves, depth)
-    if not isinstance(layer, Items):
-        raise CorruptFileError(f"field {below[0].field.name!r}: a list where the schema has none")
-    stride, rest = divmod(layer.num_slots, num_slots) if num_slots else (1, layer.num_slots)
-    if rest or below[0].multiplier % stride:
-        raise CorruptFileError(
-            f"field {below[0].field.name!r}: {layer.num_slots} slots, expected {num_slots}"
-        )
-    return None if layer.valid is None else layer.valid[::stride]
+    """The validity of a struct or structural fixed-size list: null where all leaves say so.
+
+    Leaves of one file agree; the file of a member that was added later knows of that one alone.
+    """
+    valid: Mask | None = None
+    for leaf in below:
+        layer = _layer(leaf, leaves, depth)
+        if not isinstance(layer, Items):
+            raise CorruptFileError(f"field {leaf.field.name!r}: a list where the schema has none")
+        stride, rest = divmod(layer.num_slots, num_slots) if num_slots else (1, layer.num_slots)
+        if rest or leaf.multiplier % stride:
+            raise CorruptFileError(
+                f"field {leaf.field.name!r}: {layer.num_slots} slots, expected {num_slots}"
+            )
+        if layer.valid is None:
+            return None
+        mine = layer.valid[::stride]
+        valid = mine if valid is None else valid | mine
+    return valid
 
 
 def _lists(
@@ -248,7 +258,7 @@ def _leaf_array(
             raise CorruptFileError(
                 f"field {field.name!r}: {page.values.num_values} values for {own.num_slots} slots"
             )
-        pieces.append(_page_array(field, arrow, page, own.valid))
+        pieces.append(values_array(field, arrow, page.values, own.valid))
     if len(pieces) == 1:
         return pieces[0]
     try:
@@ -257,8 +267,8 @@ def _leaf_array(
         raise UnsupportedError(f"field {field.name!r}: {error}; read fewer rows at once") from error
 
 
-def _page_array(field: Field, arrow: pa.DataType, page: PageValues, valid: Mask | None) -> pa.Array:
-    values = page.values
+def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
+    """The array of a leaf's values; errors as of `assemble`."""
     if isinstance(values, ConstantBlock) and values.value is None and arrow != EMPTY_STRUCT:
         return pa.nulls(values.num_values, arrow)
     if field.is_json:

@@ -1,0 +1,296 @@
+"""Pages of 2.0: a description becomes a tree of encodings, checked against the page's buffers.
+
+Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each encoding".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
+from alance.format.codecs.compression import Scheme
+from alance.format.codecs.describe import MAX_BITS_PER_VALUE
+from alance.format.codecs.fsst import SymbolTable
+from alance.format.layouts.place import PagePlace
+from alance.format.proto import encodings_v2_0_pb2 as pb
+from alance.format.v2_0.base import AllNulls, ArrayEncoding, unsupported
+from alance.format.v2_0.bitpacked import PackedBits
+from alance.format.v2_0.dictionary import Dictionary
+from alance.format.v2_0.fixed import Child, FixedSizeList, Flat, PackedStruct, SomeNulls
+from alance.format.v2_0.strings import Binary, Fsst, Indices, SameLength
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.plans import Plan
+    from alance.format.v2_0.base import Piece
+    from alance.format.v2_0.spans import Spans
+
+ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
+MAX_ROWS: Final = 1 << 62
+SCHEMES: Final = {"zstd": Scheme.ZSTD, "lz4": Scheme.LZ4}
+DICTIONARY: Final = "dict:"  # how the logical types of dictionaries begin
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The page of a list: where the items of each row end."""
+
+    indices: Indices
+    num_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The page of a struct: rows without values."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPage:
+    """A page of a column of 2.0."""
+
+    place: PagePlace
+    root: ArrayEncoding | Offsets | Header
+
+    def values(self, spans: Spans) -> Plan[Piece]:
+        """Plan the values of rows.
+
+        Raises:
+            CorruptFileError: the page has offsets of lists, or is the header of a struct.
+        """
+        if isinstance(self.root, Offsets | Header):
+            kind = type(self.root).__name__.lower()
+            raise self.place.corrupt(f"{kind} where its column has values")
+        return (yield from self.root.plan(self.place, spans))
+
+
+def array_page(
+    encoding: bytes,
+    *,
+    path: str,
+    buffers: Sequence[tuple[int, int]],
+    num_rows: int,
+    logical_type: str,
+) -> ArrayPage:
+    """The page of a description.
+
+    Args:
+        encoding: a serialized google.protobuf.Any.
+        path: location of the file.
+        buffers: (absolute offset, size) of each buffer, inside the file.
+        num_rows: rows of the page.
+        logical_type: of the field, which tells the two meanings of dictionaries apart.
+
+    Raises:
+        CorruptFileError: the description contradicts itself or the buffers.
+        UnsupportedError: an encoding that pages of 2.0 do not have.
+    """
+    place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
+    try:
+        if num_rows >= MAX_ROWS:
+            raise CorruptFileError(f"a page of {num_rows} rows")
+        message = AnyMessage.FromString(encoding)
+        if not message.type_url.endswith(ARRAY_ENCODING):
+            raise UnsupportedError(f"page encoding {message.type_url!r} in a file of version 2.0")
+        parser = _Parser(place, logical_type.startswith(DICTIONARY))
+        return ArrayPage(place, parser.root(pb.ArrayEncoding.FromString(message.value)))
+    except DecodeError as error:
+        raise place.corrupt(f"its description: {error}") from error
+    except AlanceError as error:
+        error.add_note(str(place.corrupt("its description")))
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    place: PagePlace
+    is_dictionary: bool
+
+    def root(self, message: pb.ArrayEncoding) -> ArrayEncoding | Offsets | Header:
+        match _kind(message):
+            case "struct":
+                return Header()
+            case "list":
+                indices = self._indices(
+                    message.list.offsets,
+                    self.place.num_rows,
+                    message.list.null_offset_adjustment,
+                    "list",
+                )
+                if message.list.num_items >= MAX_ROWS:
+                    raise CorruptFileError(f"a page of {message.list.num_items} items")
+                return Offsets(indices, message.list.num_items)
+        return self.encoding(message, self.place.num_rows)
+
+    def encoding(self, message: pb.ArrayEncoding, count: int) -> ArrayEncoding:
+        """The tree of a message that describes `count` values."""
+        match kind := _kind(message):
+            case "flat":
+                return self._flat(message.flat, count)
+            case "nullable":
+                return self._nullable(message.nullable, count)
+            case "fixed_size_list":
+                return self._fixed_size_list(message.fixed_size_list, count)
+            case "binary":
+                return self._binary(message.binary, count)
+            case "fsst":
+                table = SymbolTable.parse(message.fsst.symbol_table)
+                if _kind(message.fsst.binary) != "binary":
+                    raise unsupported(f"fsst of {_kind(message.fsst.binary)}")
+                return Fsst(table, self._binary(message.fsst.binary.binary, count))
+            case "dictionary":
+                found = message.dictionary
+                items = found.num_dictionary_items
+                return Dictionary(
+                    self.encoding(found.indices, count),
+                    self.encoding(found.items, items),
+                    items,
+                    not self.is_dictionary,
+                )
+            case "packed_struct":
+                return self._packed_struct(message.packed_struct, count)
+            case "bitpacked":
+                one = message.bitpacked
+                return self._packed_bits(one, count, is_signed=one.signed, lanes=False)
+            case "bitpacked_for_non_neg":
+                other = message.bitpacked_for_non_neg
+                return self._packed_bits(other, count, is_signed=False, lanes=True)
+            case "fixed_size_binary":
+                return self._same_length(message.fixed_size_binary, count)
+        raise unsupported(kind)
+
+    def _buffer(self, message: pb.Buffer, num_bytes: int, what: str) -> int:
+        if message.buffer_type != pb.Buffer.page:
+            raise UnsupportedError(f"{what}: a buffer of the column or file")
+        number = message.buffer_index
+        self.place.need_buffers(number + 1, what)
+        if self.place.size(number) < num_bytes:
+            raise CorruptFileError(
+                f"{what}: {num_bytes} bytes in a buffer of {self.place.size(number)}"
+            )
+        return number
+
+    def _flat(self, message: pb.Flat, count: int) -> Flat:
+        if _scheme(message) is not None:
+            raise unsupported("flat, compressed, outside of binary")
+        return self._plain(message, count)
+
+    def _plain(self, message: pb.Flat, count: int) -> Flat:
+        bits = message.bits_per_value
+        if bits != 1 and (bits % 8 or bits > MAX_BITS_PER_VALUE):
+            raise CorruptFileError(f"flat: values of {bits} bits")
+        return Flat(bits, self._buffer(message.buffer, (count * bits + 7) // 8, "flat"))
+
+    def _nullable(self, message: pb.Nullable, count: int) -> ArrayEncoding:
+        match message.WhichOneof("nullability"):
+            case "no_nulls":
+                return self.encoding(message.no_nulls.values, count)
+            case "all_nulls":
+                return AllNulls()
+            case "some_nulls":
+                validity = self.encoding(message.some_nulls.validity, count)
+                if not isinstance(validity, Flat) or validity.bits_per_value != 1:
+                    raise CorruptFileError("nullable: a validity that is no bitmap")
+                return SomeNulls(validity, self.encoding(message.some_nulls.values, count))
+        raise CorruptFileError("nullable: none of its three kinds")
+
+    def _fixed_size_list(self, message: pb.FixedSizeList, count: int) -> FixedSizeList:
+        if message.has_validity:
+            raise unsupported("fixed-size list with a validity of its own")
+        dimension = message.dimension
+        if dimension == 0 or count * dimension >= MAX_ROWS:
+            raise CorruptFileError(f"fixed-size list of {dimension} items, {count} rows")
+        return FixedSizeList(dimension, self.encoding(message.items, count * dimension))
+
+    def _indices(
+        self, message: pb.ArrayEncoding, count: int, adjustment: int, what: str
+    ) -> Indices:
+        found = self.encoding(message, count)
+        if not isinstance(found, Flat) or found.bits_per_value != 64:
+            raise CorruptFileError(f"{what}: indices that are not plain, of 64 bits")
+        return Indices(found.buffer, adjustment)
+
+    def _binary(self, message: pb.Binary, count: int) -> Binary:
+        indices = self._indices(message.indices, count, message.null_adjustment, "binary")
+        content = message.bytes
+        if _kind(content) == "nullable" and content.nullable.HasField("no_nulls"):
+            content = content.nullable.no_nulls.values
+        if _kind(content) != "flat" or content.flat.bits_per_value != 8:
+            raise CorruptFileError("binary: bytes that are not flat")
+        flat = self._plain(content.flat, 0)
+        return Binary(indices, flat.buffer, count, _scheme(content.flat))
+
+    def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStruct:
+        children = tuple(_child(inner) for inner in message.inner)
+        row_bytes = sum(child.num_bytes for child in children)
+        if not children or row_bytes * count >= MAX_ROWS or row_bytes == 0:
+            raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
+        buffer = self._buffer(message.buffer, row_bytes * count, "packed struct")
+        return PackedStruct(children, buffer)
+
+    def _packed_bits(
+        self,
+        message: pb.Bitpacked | pb.BitpackedForNonNeg,
+        count: int,
+        *,
+        is_signed: bool,
+        lanes: bool,
+    ) -> PackedBits:
+        bits, width = message.uncompressed_bits_per_value, message.compressed_bits_per_value
+        if bits not in (8, 16, 32, 64) or width > bits:
+            raise CorruptFileError(f"bit-packing of {bits} bits to {width}")
+        found = PackedBits(bits, width, message.buffer.buffer_index, count, is_signed, lanes)
+        self._buffer(message.buffer, found.buffer_bytes, "bit-packing")
+        return found
+
+    def _same_length(self, message: pb.FixedSizeBinary, count: int) -> SameLength:
+        width, content = message.byte_width, message.bytes
+        while _kind(content) == "nullable" and content.nullable.HasField("no_nulls"):
+            content = content.nullable.no_nulls.values
+        per_row = width
+        if _kind(content) == "flat" and content.flat.bits_per_value == 8 * width:
+            per_row = 1
+        if count * per_row >= MAX_ROWS or per_row == 0:
+            raise CorruptFileError(f"fixed-size binary of {width} bytes, {count} rows")
+        return SameLength(width, per_row, self.encoding(content, count * per_row))
+
+
+def _kind(message: pb.ArrayEncoding) -> str:
+    kind: str | None = message.WhichOneof("array_encoding")
+    if kind is None:
+        raise UnsupportedError("array encoding: none that pages of 2.0 have")
+    return kind
+
+
+def _scheme(message: pb.Flat) -> Scheme | None:
+    name = message.compression.scheme
+    if not message.HasField("compression") or name in ("none", ""):
+        return None
+    if name not in SCHEMES:
+        raise UnsupportedError(f"compression scheme {name!r}")
+    return SCHEMES[name]
+
+
+def _child(message: pb.ArrayEncoding) -> Child:
+    """A child of a packed struct from the encoding that tells its width."""
+    dimensions: list[int] = []
+    while True:
+        match kind := _kind(message):
+            case "flat":
+                bits = message.flat.bits_per_value
+                if bits == 0 or bits % 8 or bits > MAX_BITS_PER_VALUE:
+                    raise CorruptFileError(f"packed struct: values of {bits} bits")
+                return Child(bits, tuple(dimensions))
+            case "nullable" if message.nullable.HasField("no_nulls"):
+                message = message.nullable.no_nulls.values
+            case "fixed_size_list":
+                dimensions.append(message.fixed_size_list.dimension)
+                if not dimensions[-1] or len(dimensions) > 8:
+                    raise CorruptFileError("packed struct: lists of no items, or too deep")
+                message = message.fixed_size_list.items
+            case _:
+                raise CorruptFileError(f"packed struct: a child of {kind}")

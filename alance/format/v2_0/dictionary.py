@@ -1,0 +1,129 @@
+"""Dictionaries: indices into distinct items of a page.
+
+Of a field of a dictionary type, nulls are indices of a null item. Of a string field, where the
+dictionary is only a compression, index 0 is null and k stands for item k - 1.
+
+Source: encodings_v2_0.proto, Dictionary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth
+from alance.format.codecs.gather import gather
+from alance.format.plans import together
+from alance.format.v2_0.base import Piece, Values
+from alance.format.v2_0.spans import Spans
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block
+    from alance.format.layouts.place import PagePlace
+    from alance.format.plans import Plan
+    from alance.format.v2_0.base import ArrayEncoding
+
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryPiece:
+    """Indices of rows, and all items."""
+
+    indices: Piece
+    items: Piece
+    of_strings: bool  # the field has another type: 0 is null
+
+    @property
+    def num_bytes(self) -> int:
+        return self.indices.num_bytes + self.items.num_bytes
+
+    def decode(self) -> Values:
+        indices, items = self.indices.decode(), self.items.decode()
+        if isinstance(indices.block, ConstantBlock):
+            return Values(indices.block, indices.valid)
+        raw = _unsigned(indices.block)
+        if self.of_strings:
+            valid = raw > 0
+            raw = raw - raw.dtype.type(1)
+            return Values(_block(raw, items.block), _both(valid, indices.valid))
+        valid_items = items.valid
+        if valid_items is None or valid_items.all():
+            return Values(_block(raw, items.block), indices.valid)
+        places = np.minimum(raw, len(valid_items) - 1)
+        valid = valid_items[places] | (raw >= len(valid_items))
+        kept = np.flatnonzero(valid_items)
+        if not len(kept):
+            return Values(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
+        block = items.block
+        if int(kept[-1]) < items.num_values - 1:
+            # The null item is the last one, as writers append it.
+            block = gather(block, np.arange(int(kept[-1]) + 1))
+        return Values(_block(raw, block), _both(valid, indices.valid))
+
+
+def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
+    data = np.ascontiguousarray(raw).view(np.uint8)
+    return DictionaryBlock(FixedWidth(8 * raw.itemsize, len(raw), data), items)
+
+
+def _both(one: Mask, other: Mask | None) -> Mask:
+    return one if other is None else one & other
+
+
+def _unsigned(block: Block) -> npt.NDArray[Any]:
+    if not isinstance(block, FixedWidth) or block.bits_per_value not in (8, 16, 32, 64):
+        raise CorruptFileError("dictionary: indices that are no integers")
+    return block.data.view(f"<u{block.bits_per_value // 8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Indices like values of their own; the items are read whole beside them."""
+
+    indices: ArrayEncoding
+    items: ArrayEncoding
+    num_items: int
+    of_strings: bool
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        everything = Spans.of_range(0, self.num_items)
+        indices, items = yield from together(
+            [self.indices.plan(place, spans), self.items.plan(place, everything)]
+        )
+        return DictionaryPiece(indices, items, self.of_strings)
+
+
+def narrowed(values: Values, arrow: pa.DataType) -> Values:
+    """Values of a dictionary with no more items than the type's indices can say.
+
+    Releases up to 0.33 wrote wider indices where the items outgrew the declared type.
+    """
+    block = values.block
+    if not isinstance(block, DictionaryBlock) or not pa.types.is_dictionary(arrow):
+        return values
+    bits = arrow.index_type.bit_width
+    most = 1 << (bits - pa.types.is_signed_integer(arrow.index_type))
+    if block.items.num_values <= most:
+        return values
+    raw = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
+    used, places = np.unique(
+        raw if values.valid is None else raw[values.valid], return_inverse=True
+    )
+    if len(used) > most or (len(used) and int(used[-1]) >= block.items.num_values):
+        raise UnsupportedError(f"{len(used)} distinct values for {arrow}: read fewer rows at once")
+    indices = np.zeros(len(raw), np.uint64)
+    indices[slice(None) if values.valid is None else values.valid] = places.reshape(-1)
+    items = gather(block.items, used.astype(np.int64))
+
+    return Values(
+        DictionaryBlock(FixedWidth(64, len(raw), indices.view(np.uint8)), items), values.valid
+    )

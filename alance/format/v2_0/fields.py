@@ -1,0 +1,296 @@
+"""Fields of 2.0 files: trees of columns, and Arrow arrays from the rows that were read of them.
+
+A list has a column of offsets and the columns of its items, which have a row an item. A struct has
+a header without values; its children have a row each of its own rows. Null structs do not exist.
+
+Source: file format 2.0, "From schema to columns", "Finding bytes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.layouts.arrays import bitmap, narrow, wrapped
+from alance.format.layouts.fields import values_array
+from alance.format.plans import together
+from alance.format.v2_0.arrays import ArrayPage, Offsets
+from alance.format.v2_0.dictionary import narrowed
+from alance.format.v2_0.spans import Spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.v2_0.base import Piece
+    from alance.format.v2_0.strings import Ends
+
+    Int64s = npt.NDArray[np.int64]
+
+
+class PagedColumn(Protocol):
+    """A column of an open file."""
+
+    @property
+    def first_rows(self) -> Int64s:
+        """The first row of each page, and the number of rows; shape (pages + 1,)."""
+        ...
+
+    def array_page(self, number: int) -> ArrayPage:
+        """A page by its number."""
+        ...
+
+
+class Rows(Protocol):
+    """Rows of a field that were read."""
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        """The rows as an array of the field's type; errors as of `Piece.decode`."""
+        ...
+
+
+class Node(Protocol):
+    """A field and its columns."""
+
+    def columns(self) -> Iterator[PagedColumn]:
+        """All columns at or below."""
+        ...
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """Plan rows, all below the number that the columns have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NullRows:
+    """Rows of a field that no file has."""
+
+    num_rows: int
+
+    @property
+    def num_bytes(self) -> int:
+        return 0
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        return pa.nulls(self.num_rows, arrow)
+
+
+@dataclass(frozen=True, slots=True)
+class NullNode:
+    """A field without columns."""
+
+    def columns(self) -> Iterator[PagedColumn]:
+        return iter(())
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        return NullRows(spans.num_rows)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRows:
+    """Values of a leaf, page by page."""
+
+    field: Field
+    pages: Sequence[tuple[ArrayPage, Piece]]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(piece.num_bytes for _, piece in self.pages)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        arrays = []
+        for page, piece in self.pages:
+            with page.place.checking():
+                values = narrowed(piece.decode(), arrow)
+                arrays.append(values_array(self.field, arrow, values.block, values.valid))
+        if not arrays:
+            return pa.nulls(0, arrow)
+        if len(arrays) == 1:
+            return arrays[0]
+        try:
+            return pa.concat_arrays(arrays)
+        except pa.ArrowException as error:
+            raise UnsupportedError(
+                f"field {self.field.name!r}: {error}; read fewer rows at once"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNode:
+    """A field whose values are in one column."""
+
+    field: Field
+    column: PagedColumn
+
+    def columns(self) -> Iterator[PagedColumn]:
+        yield self.column
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        parts = [(self.column.array_page(n), mine) for n, mine in overlaps(self.column, spans)]
+        pieces = yield from together([page.values(mine) for page, mine in parts])
+        pages = [page for page, _ in parts]
+        return LeafRows(self.field, list(zip(pages, pieces, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class StructRows:
+    """Rows of each child."""
+
+    children: Sequence[Rows]
+    num_rows: int
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(child.num_bytes for child in self.children)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        children = [
+            child.decode(arrow.field(number).type) for number, child in enumerate(self.children)
+        ]
+        return pa.Array.from_buffers(arrow, self.num_rows, [None], children=children)
+
+
+@dataclass(frozen=True, slots=True)
+class StructNode:
+    """A struct: its children side by side."""
+
+    header: PagedColumn
+    children: Sequence[Node]
+
+    def columns(self) -> Iterator[PagedColumn]:
+        yield self.header
+        for child in self.children:
+            yield from child.columns()
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        children = yield from together([child.plan(spans) for child in self.children])
+        return StructRows(children, spans.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRows:
+    """Offsets of lists, page by page, and all their items."""
+
+    pages: Sequence[Ends]
+    items: Rows
+
+    @property
+    def num_bytes(self) -> int:
+        return self.items.num_bytes + sum(8 * len(page.offsets) for page in self.pages)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        offsets, valid = _joined(self.pages)
+        is_text = not pa.types.is_nested(arrow)
+        large = pa.types.is_large_list(arrow) or (
+            pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
+        )
+        items = self.items.decode(pa.uint8() if is_text else arrow.value_type)
+        if int(offsets[-1]) != len(items):
+            raise CorruptFileError(f"lists of {offsets[-1]} items, of which {len(items)} are there")
+        buffers = [bitmap(valid), narrow(offsets, large=large)]
+        if not is_text:
+            return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
+        content = items.buffers()[1] if len(items) else pa.py_buffer(b"")
+        found = pa.Array.from_buffers(arrow, len(offsets) - 1, [*buffers, content])
+        try:
+            found.validate(full=True)
+        except pa.ArrowException as error:
+            raise CorruptFileError(str(error)) from error
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ListNode:
+    """A list: where the items of each row end, and the items; also strings, in old files."""
+
+    field: Field
+    column: PagedColumn
+    items: Node
+
+    def columns(self) -> Iterator[PagedColumn]:
+        yield self.column
+        yield from self.items.columns()
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """One round for the offsets, and those of the items."""
+        hit = list(overlaps(self.column, spans))
+        last = hit[-1][0] if hit else -1
+        bases, base = [], 0
+        for number in range(last + 1):
+            bases.append(base)
+            base += self._offsets(number).num_items
+        ends = yield from together([self._fetch(number, mine) for number, mine in hit])
+        starts = [
+            one.spans.starts + bases[number] for (number, _), one in zip(hit, ends, strict=True)
+        ]
+        stops = [
+            one.spans.stops + bases[number] for (number, _), one in zip(hit, ends, strict=True)
+        ]
+        none = np.empty(0, np.int64)
+        wanted = Spans.of(np.concatenate([none, *starts]), np.concatenate([none, *stops]))
+        return ListRows(ends, (yield from self.items.plan(wanted)))
+
+    def _offsets(self, number: int) -> Offsets:
+        page = self.column.array_page(number)
+        if not isinstance(page.root, Offsets):
+            raise page.place.corrupt("values where its column has the offsets of lists")
+        return page.root
+
+    def _fetch(self, number: int, spans: Spans) -> Plan[Ends]:
+        page, root = self.column.array_page(number), self._offsets(number)
+        content = yield from root.indices.fetch(page.place, spans)
+        with page.place.checking():
+            return root.indices.decode(content, spans, root.num_items, wide=True)
+
+
+def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
+    """The pages that hold rows, and the rows counted from the first of each page.
+
+    Raises:
+        CorruptFileError: rows behind the last.
+    """
+    first_rows = column.first_rows
+    if not len(spans.starts):
+        return
+    if spans.stops[-1] > first_rows[-1]:
+        raise CorruptFileError(
+            f"row {spans.stops[-1] - 1} of a column that has {first_rows[-1]} rows"
+        )
+    begin = int(np.searchsorted(first_rows, spans.starts[0], "right")) - 1
+    end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
+    for number in range(begin, end):
+        start, stop = int(first_rows[number]), int(first_rows[number + 1])
+        mine = spans.within(start, stop) if stop > start else None
+        if mine is not None and len(mine.starts):
+            yield number, mine
+
+
+def _joined(pages: Sequence[Ends]) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
+    """Offsets and validity of all pages."""
+    if len(pages) == 1:
+        return pages[0].offsets.astype(np.int64, copy=False), pages[0].mask()
+    offsets = [np.zeros(1, np.int64)]
+    masks, has_nulls = [], False
+    for page in pages:
+        offsets.append(page.offsets[1:] + offsets[-1][-1])
+        mask = page.mask()
+        has_nulls |= mask is not None
+        masks.append(np.ones(len(page.offsets) - 1, np.bool_) if mask is None else mask)
+    return np.concatenate(offsets), np.concatenate(masks) if has_nulls else None

@@ -1,0 +1,206 @@
+"""Values of equal width: flat, nullable, fixed-size lists, packed structs.
+
+    flat              n values back to back; of 1 bit each: LSB first
+    nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
+    fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
+    packed_struct     rows back to back, each the values of its children, without padding
+
+Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock
+from alance.format.layouts.place import unpinned
+from alance.format.plans import together
+from alance.format.v2_0.base import Piece, Values
+from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
+
+if TYPE_CHECKING:
+    from alance.format.blocks import Block
+    from alance.format.layouts.place import PagePlace
+    from alance.format.plans import Plan
+    from alance.format.v2_0.base import ArrayEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPiece:
+    """Values of whole bytes, in order."""
+
+    bits_per_value: int
+    num_rows: int
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content)
+
+    def decode(self) -> Values:
+        data = np.frombuffer(self.content, np.uint8)
+        return Values(FixedWidth(self.bits_per_value, self.num_rows, data), None)
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanPiece:
+    """Values of one bit."""
+
+    piece: BitPiece
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.piece.content)
+
+    def decode(self) -> Values:
+        return Values(FixedWidth(1, self.piece.num_rows, self.piece.bits()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Values of one buffer, uncompressed."""
+
+    bits_per_value: int  # 1, or a multiple of 8
+    buffer: int
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        if self.bits_per_value == 1:
+            return BooleanPiece((yield from fetch_bits(place, self.buffer, spans)))
+        width = self.bits_per_value // 8
+        content = yield from fetch_values(place, self.buffer, spans, width)
+        return FlatPiece(self.bits_per_value, spans.num_rows, content)
+
+
+@dataclass(frozen=True, slots=True)
+class NullablePiece:
+    """Values and the validity of them."""
+
+    validity: BitPiece
+    values: Piece
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.validity.content) + self.values.num_bytes
+
+    def decode(self) -> Values:
+        found = self.values.decode()
+        valid = self.validity.mask()
+        if found.valid is not None:
+            valid = valid & found.valid
+        return Values(found.block, valid)
+
+
+@dataclass(frozen=True, slots=True)
+class SomeNulls:
+    """Values and a bitmap; one round together."""
+
+    validity: Flat
+    values: ArrayEncoding
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        bits = self._bits(place, spans)
+        validity, values = yield from together([bits, self.values.plan(place, spans)])
+        assert isinstance(validity, BooleanPiece)
+        return NullablePiece(validity.piece, values)
+
+    def _bits(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        return BooleanPiece((yield from fetch_bits(place, self.validity.buffer, spans)))
+
+
+@dataclass(frozen=True, slots=True)
+class ListPiece:
+    """The items of rows."""
+
+    dimension: int
+    items: Piece
+
+    @property
+    def num_bytes(self) -> int:
+        return self.items.num_bytes
+
+    def decode(self) -> Values:
+        items = self.items.decode()
+        block, bits = items.block, None
+        if isinstance(block, ConstantBlock):
+            raise CorruptFileError("fixed-size list: its items are null and have no width")
+        if items.valid is not None:
+            bits = np.packbits(items.valid, bitorder="little")
+        return Values(FixedSizeListBlock(self.dimension, block, bits), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeList:
+    """`dimension` items a row."""
+
+    dimension: int
+    items: ArrayEncoding
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        items = yield from self.items.plan(place, spans.times(self.dimension))
+        return ListPiece(self.dimension, items)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child of a packed struct."""
+
+    bits_per_value: int
+    dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; none: plain values
+
+    @property
+    def num_bytes(self) -> int:
+        total = self.bits_per_value // 8
+        for dimension in self.dimensions:
+            total *= dimension
+        return total
+
+    def block(self, data: np.ndarray[tuple[int], np.dtype[np.uint8]], num_rows: int) -> Block:
+        """The child's values from its bytes of all rows."""
+        bits = self.bits_per_value
+        found: Block = FixedWidth(bits, len(data) * 8 // bits if bits else num_rows, data)
+        for dimension in reversed(self.dimensions):
+            found = FixedSizeListBlock(dimension, found, None)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPiece:
+    """Rows of a packed struct."""
+
+    children: tuple[Child, ...]
+    num_rows: int
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content)
+
+    def decode(self) -> Values:
+        rows = unpinned(self.content).reshape(self.num_rows, -1)
+        blocks, start = [], 0
+        for child in self.children:
+            stop = start + child.num_bytes
+            data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
+            blocks.append(child.block(data, self.num_rows))
+            start = stop
+        return Values(StructBlock(self.num_rows, tuple(blocks)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedStruct:
+    """Row-major values of children that have no nulls."""
+
+    children: tuple[Child, ...]
+    buffer: int
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(child.num_bytes for child in self.children)
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        content = yield from fetch_values(place, self.buffer, spans, self.row_bytes)
+        return PackedPiece(self.children, spans.num_rows, content)

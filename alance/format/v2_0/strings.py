@@ -1,0 +1,235 @@
+"""Strings: binary, compressed or not, FSST, and strings of one length.
+
+    indices   one u64 a value: where it ends in the bytes, plus `adjustment` if it is null
+    bytes     all values of the page, the first at 0; a null may own some
+
+Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.blocks import VariableWidth
+from alance.format.codecs.base import kernel_errors
+from alance.format.codecs.compression import Scheme, decompress
+from alance.format.layouts.place import fetch, fetch_pieces, unpinned
+from alance.format.plans import together
+from alance.format.v2_0.base import ArrayEncoding, Piece, Values, fixed
+from alance.format.v2_0.spans import Spans
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+    from alance.format.codecs.fsst import SymbolTable
+    from alance.format.layouts.place import PagePlace
+    from alance.format.plans import Plan
+
+    Int64s = npt.NDArray[np.int64]
+
+# Bytes up to this many are read beside the indices, whichever are wanted: at 100 MB/s they take
+# 2.5 ms, another round 30 ms.
+MAX_WHOLE_BYTES: Final = 256 << 10
+WIDE_BYTES: Final = (1 << 31) - 1  # from here on offsets have 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Ends of rows, decoded."""
+
+    spans: Spans  # of the bytes or items that the rows own: as many as spans of rows
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]  # shape (n + 1,), from 0
+    valid: Bytes | None  # LSB-first bits; None: all valid
+
+    def mask(self) -> npt.NDArray[np.bool_] | None:
+        """The validity as booleans."""
+        if self.valid is None:
+            return None
+        count = len(self.offsets) - 1
+        return np.unpackbits(self.valid, count=count, bitorder="little").view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """One u64 a row: where what it owns ends."""
+
+    buffer: int
+    adjustment: int
+
+    def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
+        """Plan the entries of rows and the one before each span: one round."""
+        starts = np.maximum(spans.starts - 1, 0)
+        return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
+
+    def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
+        """The ends of rows.
+
+        Args:
+            limit: where the last may end.
+            wide: 64-bit offsets also where 32 would do.
+
+        Raises:
+            CorruptFileError: they decrease or go beyond.
+        """
+        entries = np.frombuffer(content, np.uint8)
+        from_start = bool(len(spans.starts)) and int(spans.starts[0]) == 0
+        decode = _kernels.page_offsets_64 if wide else _kernels.page_offsets_32
+        with kernel_errors:
+            starts, stops, offsets, valid = decode(
+                entries, spans.counts, from_start, self.adjustment, limit
+            )
+        return Ends(Spans(starts, stops), offsets, valid if len(valid) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class StringPiece:
+    """Strings whose indices were decoded, and their bytes one behind the other."""
+
+    ends: Ends
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content) + 8 * len(self.ends.offsets)
+
+    def decode(self) -> Values:
+        return Values(VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.mask())
+
+
+@dataclass(frozen=True, slots=True)
+class WholePiece:
+    """Indices of some strings, and the bytes of all of the page."""
+
+    page: Binary
+    spans: Spans
+    entries: memoryview
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.entries) + len(self.content)
+
+    def decode(self) -> Values:
+        data = unpinned(self.content)
+        if self.page.scheme is not None:
+            one = np.zeros(1, np.int64)
+            data = decompress(self.page.scheme, data, one, one + len(data))[1]
+        wide = len(data) > WIDE_BYTES
+        ends = self.page.indices.decode(self.entries, self.spans, len(data), wide=wide)
+        begins, sizes = ends.spans.starts, ends.spans.counts
+        if len(begins) == 1:
+            data = data[int(begins[0]) : int(begins[0] + sizes[0])]
+        elif len(begins):
+            with kernel_errors:
+                data = _kernels.concat_spans_64(data, begins, sizes)[1]
+        return Values(VariableWidth(ends.offsets, data), ends.mask())
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Strings of any length."""
+
+    indices: Indices
+    buffer: int  # of the bytes
+    num_values: int
+    scheme: Scheme | None  # of the compression of all bytes
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        size = place.size(self.buffer)
+        if self.scheme is None and size > MAX_WHOLE_BYTES and not spans.is_all(self.num_values):
+            return (yield from self._plan_parts(place, spans))
+        entries, content = yield from together(
+            [self.indices.fetch(place, spans), _whole(place, self.buffer)]
+        )
+        return WholePiece(self, spans, entries, content)
+
+    def _plan_parts(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        entries = yield from self.indices.fetch(place, spans)
+        size = place.size(self.buffer)
+        with place.checking():
+            ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
+        wanted = Spans.of(ends.spans.starts, ends.spans.stops)
+        content = yield from fetch_pieces(place, self.buffer, wanted.starts, wanted.stops)
+        return StringPiece(ends, content)
+
+
+def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
+    (content,) = yield from fetch([place.whole(buffer)])
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class FsstPiece:
+    """Strings of codes."""
+
+    table: SymbolTable
+    inner: Piece
+
+    @property
+    def num_bytes(self) -> int:
+        return self.inner.num_bytes
+
+    def decode(self) -> Values:
+        found = self.inner.decode()
+        block = found.block
+        assert isinstance(block, VariableWidth)
+        with kernel_errors:
+            expanded = _kernels.decode_fsst(
+                block.offsets, block.data, self.table.symbols, self.table.lengths
+            )
+        return Values(VariableWidth(*expanded), found.valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Fsst:
+    """Strings, each compressed by itself."""
+
+    table: SymbolTable | None  # None: they are stored as they are
+    inner: Binary
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        piece = yield from self.inner.plan(place, spans)
+        return piece if self.table is None else FsstPiece(self.table, piece)
+
+
+@dataclass(frozen=True, slots=True)
+class SameLengthPiece:
+    """Strings of one length."""
+
+    width: int
+    num_rows: int
+    inner: Piece
+
+    @property
+    def num_bytes(self) -> int:
+        return self.inner.num_bytes
+
+    def decode(self) -> Values:
+        block = fixed(self.inner.decode(), "fixed-size binary")
+        total = self.num_rows * self.width
+        if len(block.data) != total:
+            raise CorruptFileError(
+                f"fixed-size binary: {len(block.data)} bytes, expected {total} in "
+                f"{self.num_rows} values of {self.width}"
+            )
+        offsets = np.arange(self.num_rows + 1, dtype=np.int64) * self.width
+        return Values(VariableWidth(offsets, block.data), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SameLength:
+    """Strings of one length: their bytes alone."""
+
+    width: int
+    per_row: int  # values of `inner` a row: 1, or `width` where it counts bytes
+    inner: ArrayEncoding
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        piece = yield from self.inner.plan(place, spans.times(self.per_row))
+        return SameLengthPiece(self.width, spans.num_rows, piece)
