@@ -20,7 +20,6 @@ from alance.scanner import Scanner
 from alance.spark.filters import as_sql
 from alance.spark.planning import Rows, plan
 from alance.spark.types import arrow_schema, converted
-from alance.spark.versions import Version
 from alance.spark.worker import stream
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
     from alance.spark.options import ReadOptions
     from alance.spark.planning import Piece
+    from alance.spark.versions import Version
 
 
 def columns_of(snapshot: Snapshot, options: ReadOptions) -> list[str]:
@@ -62,11 +62,17 @@ def planned(
 class AlanceReader(DataSourceReader):
     """Reads one version. Pickled into each task."""
 
-    def __init__(self, schema: StructType, options: ReadOptions, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        options: ReadOptions,
+        version: Version,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self.schema = schema
         self.options = options
-        self.version = Version.of(snapshot, options)
-        self._snapshot: Snapshot | None = snapshot
+        self.version = version
+        self._snapshot = snapshot
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_snapshot": None}

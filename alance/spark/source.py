@@ -10,9 +10,10 @@ from alance.ops.options import ScanOptions
 from alance.scanner import Scanner
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
+from alance.spark.stream_reader import AlanceStreamReader
 from alance.spark.stream_writer import AlanceStreamWriter
 from alance.spark.types import spark_schema
-from alance.spark.versions import open_for_read, pinned
+from alance.spark.versions import Version, open_for_read, pinned
 from alance.spark.worker import run
 from alance.spark.writer import AlanceWriter
 
@@ -63,7 +64,12 @@ class AlanceSource(DataSource):
         """
         options = self._read_options()
         kind = PushingReader if options.pushdown else AlanceReader
-        return kind(schema, options, run(open_for_read(options)))
+        snapshot = run(open_for_read(options))
+        return kind(schema, options, Version.of(snapshot, options), snapshot)
+
+    def streamReader(self, schema: StructType) -> AlanceStreamReader:
+        """Follows the versions of the table."""
+        return AlanceStreamReader(schema, StreamOptions.parse(self.options, self.defaults))
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
         """Writes rows of a schema. Cost: one LIST and one GET."""
