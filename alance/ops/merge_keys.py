@@ -1,0 +1,214 @@
+"""Keys of rows as values that are equal where the keys are: numbers of 64 bits, or bytes.
+
+Two keys are equal where all bits of their columns are: NaN equals the same NaN, 0.0 is not -0.0.
+A row with a null in a key column has no key, and equals none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import UnsupportedError
+from alance.format.numbers import as_mask, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Mask = npt.NDArray[np.bool_]
+    Bytes = npt.NDArray[np.uint8]
+
+WORD: Final = 8
+WEIGHTS: Final = np.random.default_rng(7).integers(1 << 63, size=4096, dtype=np.uint64) | 1
+MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of some rows.
+
+    Attributes:
+        values: uint64, fixed_size_binary or large_binary; null where a row has no key.
+    """
+
+    values: pa.Array
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> Keys:
+        """The keys that columns make together. CPU.
+
+        Args:
+            columns: at least one, all of the same length.
+
+        Raises:
+            UnsupportedError: a type that makes no key.
+        """
+        count = len(columns[0])
+        valid = np.ones(count, np.bool_)
+        parts: list[_Part] = []
+        for one in columns:
+            if one.null_count:
+                valid &= as_mask(one.is_valid())
+            parts += _parts(one)
+        return cls(_joined(parts, count, None if valid.all() else valid))
+
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """A number for each key, the same for equal ones; shape (n,). CPU."""
+        values = self.values
+        if pa.types.is_uint64(values.type):
+            words = _fixed(values, WORD).view(np.uint64)[:, 0]
+        elif pa.types.is_fixed_size_binary(values.type):
+            content = _fixed(values, values.type.byte_width)
+            words = content.astype(np.uint64) @ WEIGHTS[np.arange(content.shape[1]) % len(WEIGHTS)]
+        else:
+            offsets, content = _variable(values)
+            places = np.arange(len(content)) - np.repeat(offsets[:-1], np.diff(offsets))
+            weighted = (content + np.uint64(1)) * WEIGHTS[places % len(WEIGHTS)]
+            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
+            words = sums[offsets[1:]] - sums[offsets[:-1]]
+        mixed = words * MIX
+        mixed ^= mixed >> np.uint64(32)
+        return np.asarray(mixed * MIX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a column adds to the bytes of a key: so many for each row, or as offsets tell."""
+
+    content: Bytes  # shape (rows, width), or (bytes,) where there are offsets
+    offsets: npt.NDArray[np.int64] | None = None
+
+    def lengths(self, count: int) -> npt.NDArray[np.int64]:
+        if self.offsets is None:
+            return np.full(count, self.content.shape[1], np.int64)
+        return np.diff(self.offsets)
+
+
+def _parts(array: pa.Array) -> list[_Part]:
+    """The bytes of a column's values; what stands in the place of nulls does not matter."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _parts(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _parts(array.dictionary_decode())
+    if pa.types.is_boolean(kind):
+        return [_Part(as_mask(array.fill_null(False)).view(np.uint8).reshape(-1, 1))]
+    if pa.types.is_struct(kind):
+        found = []
+        for index in range(kind.num_fields):
+            child = array.field(index)
+            if child.null_count:
+                # What is under a null must not tell one row from another.
+                valid = as_mask(child.is_valid())
+                found.append(_Part(valid.view(np.uint8).reshape(-1, 1)))
+                found += [_cleared(part, valid) for part in _parts(child)]
+                continue
+            found += [_Part(np.ones((len(array), 1), np.uint8)), *_parts(child)]
+        return found
+    if pa.types.is_fixed_size_list(kind) and not array.values.null_count:
+        width = _width(kind.value_type)
+        if width:
+            values = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
+            return [_Part(_fixed(values, width).reshape(len(array), -1))]
+    if any(
+        check(kind)
+        for check in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    ):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            array = array.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
+        offsets, content = _variable(array.cast(pa.large_binary()))
+        return [_Part(content, offsets)]
+    width = _width(kind)
+    if not width:
+        raise UnsupportedError(f"key column of type {kind}: keys of this type are not compared")
+    return [_Part(_fixed(array, width))]
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value of a type with a fixed number of whole ones; else 0."""
+    try:
+        bits = kind.bit_width
+    except ValueError:
+        return 0
+    nested = pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
+    return 0 if nested or bits % 8 else bits // 8
+
+
+def _fixed(array: pa.Array, width: int) -> Bytes:
+    """The bytes of an array of values of a fixed width; shape (n, width)."""
+    content = array.buffers()[1]
+    if content is None or not len(array):
+        return np.zeros((len(array), width), np.uint8)
+    found = np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
+    return found.reshape(-1, width)
+
+
+def _variable(array: pa.Array) -> tuple[npt.NDArray[np.int64], Bytes]:
+    """Offsets from 0, shape (n + 1,), and content of a large_binary array; nulls are empty."""
+    if array.null_count:
+        array = pc.fill_null(array, b"")
+    _, offsets, content = array.buffers()
+    if not len(array) or offsets is None:
+        return np.zeros(len(array) + 1, np.int64), np.empty(0, np.uint8)
+    found = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * WORD)
+    first, last = int(found[0]), int(found[-1])
+    if content is None or first == last:
+        return found - first, np.empty(0, np.uint8)
+    return found - first, np.frombuffer(content, np.uint8, last - first, first)
+
+
+def _cleared(part: _Part, valid: Mask) -> _Part:
+    """The part with nothing where it is not valid."""
+    if part.offsets is None:
+        return _Part(part.content * valid.view(np.uint8)[:, None])
+    return part  # nulls are empty already
+
+
+def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
+    """One value a row. Parts of a varying length have it before them, so that none runs over."""
+    fixed = [one for one in parts if one.offsets is None]
+    if len(fixed) == len(parts):
+        width = sum(one.content.shape[1] for one in parts)
+        if width <= WORD:
+            padded = np.zeros((count, WORD), np.uint8)
+            np.concatenate([one.content for one in fixed], axis=1, out=padded[:, :width])
+            return to_arrow(padded.view(np.uint64)[:, 0], valid)
+        content = np.concatenate([one.content for one in fixed], axis=1)
+        return _array(pa.binary(width), count, [content], valid)
+    if len(parts) == 1:
+        assert parts[0].offsets is not None
+        return _array(pa.large_binary(), count, [parts[0].offsets, parts[0].content], valid)
+    every: list[_Part] = []
+    for one in parts:
+        if one.offsets is not None:
+            every.append(_Part(np.diff(one.offsets).view(np.uint8).reshape(count, WORD)))
+        every.append(one)
+    lengths = [one.lengths(count) for one in every]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.sum(lengths, axis=0))])
+    content = np.empty(int(offsets[-1]), np.uint8)
+    start = offsets[:-1].copy()
+    for one, length in zip(every, lengths, strict=True):
+        before = np.cumsum(length) - length
+        places = np.arange(int(length.sum())) + np.repeat(start - before, length)
+        content[places] = one.content.reshape(-1)
+        start += length
+    return _array(pa.large_binary(), count, [offsets, content], valid)
+
+
+def _array(
+    kind: pa.DataType, count: int, buffers: Sequence[npt.NDArray[np.generic]], valid: Mask | None
+) -> pa.Array:
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    contents = [pa.py_buffer(np.ascontiguousarray(one)) for one in buffers]
+    return pa.Array.from_buffers(kind, count, [validity, *contents])

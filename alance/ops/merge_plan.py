@@ -1,0 +1,247 @@
+"""What a merge does with rows that match and rows that do not, checked against the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.expr import parse_filter
+from alance.ops.commits import CommitOptions
+from alance.ops.planning import parse_predicate
+from alance.ops.projection import META
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.expr import Predicate
+    from alance.file_version import FileVersion
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+
+WhenMatched: TypeAlias = Literal["nothing", "update", "delete", "fail"]
+WriteMode: TypeAlias = Literal["auto", "rewrite_rows", "rewrite_columns"]
+
+CONFLICT_RETRIES: Final = 10
+RETRY_SECONDS: Final = 30.0
+MEMORY_BYTES: Final = 256 << 20
+SOURCE: Final = "source"
+TARGET: Final = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A merge before it has met a table.
+
+    Attributes:
+        on: the key columns; None: those of the table's primary key.
+        when_matched: what happens to target rows that match.
+        condition: of matched rows that are updated; SQL text with `source.` and `target.`.
+        inserts: source rows that do not match are added.
+        deletes_others: target rows that do not match are deleted.
+        others: of those, the ones for which this SQL text is true; None: all.
+        conflict_retries: times that all is done again where others changed the same rows.
+        retry_seconds: after that long no attempt is begun or gone on with, but for the first.
+        memory_bytes: of keys, and of source rows that are held; beyond it they are on the disk.
+    """
+
+    on: tuple[str, ...] | None = None
+    when_matched: WhenMatched = "nothing"
+    condition: str | None = None
+    inserts: bool = False
+    deletes_others: bool = False
+    others: str | None = None
+    conflict_retries: int = CONFLICT_RETRIES
+    retry_seconds: float = RETRY_SECONDS
+    memory_bytes: int = MEMORY_BYTES
+    write_mode: WriteMode = "auto"
+    data_storage_version: FileVersion | None = None
+    commit: CommitOptions = field(default_factory=CommitOptions)
+
+    def check(self) -> None:
+        """
+        Raises:
+            InvalidInputError: it does nothing.
+        """
+        if self.when_matched == "nothing" and not self.inserts and not self.deletes_others:
+            raise InvalidInputError(
+                "merge_insert: nothing to do; say what happens to rows that match, or do not, by "
+                "when_matched_update_all, when_not_matched_insert_all, ..."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge of a source's columns into a version of a table.
+
+    Attributes:
+        on: the key columns, as the table names them.
+        given: the source's columns as the table has them, in its order.
+        lacking: the table's other columns.
+        condition: over two columns, the structs `SOURCE` and `TARGET`, and columns that only one
+            side has.
+        others: over the table's columns.
+    """
+
+    plan: MergePlan
+    schema: Schema
+    on: tuple[str, ...]
+    given: pa.Schema
+    lacking: tuple[str, ...]
+    condition: Predicate | None
+    others: Predicate | None
+
+    @classmethod
+    def of(cls, plan: MergePlan, schema: Schema, names: Sequence[str]) -> Merge:
+        """
+        Args:
+            names: of the source's columns.
+
+        Raises:
+            InvalidInputError: unknown columns, a source without the key columns or without ones
+                that inserted rows need, bad conditions.
+        """
+        plan.check()
+        on = key_columns(plan, schema)
+        fields = _given(schema, names)
+        given = pa.schema([one.logical_arrow() for one in fields])
+        missing = [one for one in on if given.get_field_index(one) < 0]
+        if missing:
+            raise InvalidInputError(
+                f"key column {missing[0]!r}: the data has no such column, "
+                f"only {', '.join(names) or 'none'}"
+            )
+        lacking = [one for one in schema.fields if given.get_field_index(one.name) < 0]
+        needed = [one.name for one in lacking if not one.logical_arrow().nullable]
+        if plan.inserts and needed:
+            raise InvalidInputError(
+                f"column {needed[0]!r}: missing in the data, and inserted rows cannot be null there"
+            )
+        found = cls(
+            plan,
+            schema,
+            on,
+            given,
+            tuple(one.name for one in lacking),
+            None if plan.condition is None else _condition(plan.condition, schema, given),
+            parse_predicate(schema, plan.others) if plan.deletes_others else None,
+        )
+        found.check_mode()
+        return found
+
+    @property
+    def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of the source, and of the target, that the condition needs."""
+        sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
+        for path in () if self.condition is None else self.condition.columns:
+            side, _, rest = path.partition(".")
+            if side in sides:
+                names = rest.split(".", 1)[:1] if rest else self._all(side)
+                sides[side].update(dict.fromkeys(names))
+            else:
+                sides[TARGET][side] = None
+        return tuple(sides[SOURCE]), tuple(sides[TARGET])
+
+    def _all(self, side: str) -> list[str]:
+        if side == SOURCE:
+            return list(self.given.names)
+        return [one.name for one in self.schema.fields]
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The columns of the target that are scanned."""
+        others = () if self.others is None else self.others.columns
+        tops = [path.split(".", 1)[0] for path in others]
+        return tuple(dict.fromkeys([*self.on, *self.condition_columns[1], *tops]))
+
+    @property
+    def rewrites_columns(self) -> bool:
+        """Matched rows stay where they are, and get new values in new files beside the old."""
+        return self.plan.write_mode == "rewrite_columns"
+
+    def check_mode(self) -> None:
+        """
+        Raises:
+            InvalidInputError: a merge that cannot be done by rewriting columns, which is asked for.
+        """
+        if not self.rewrites_columns:
+            return
+        plan = self.plan
+        why = ""
+        if plan.inserts:
+            why = "rows are inserted"
+        elif plan.when_matched == "delete" or plan.deletes_others:
+            why = "rows are deleted"
+        elif plan.when_matched != "update":
+            why = "no row is updated"
+        elif not self.lacking:
+            why = "the data has all columns"
+        elif len(self.given) == len(self.on):
+            why = "the data has no column but the keys"
+        elif any(f.is_blob_v1 or f.is_blob_v2 for one in self._written for f in one.walk()):
+            why = "the data has blobs"
+        if why:
+            raise InvalidInputError(
+                f"write_mode 'rewrite_columns': not for this merge, {why}; use 'rewrite_rows'"
+            )
+
+    @property
+    def _written(self) -> list[Field]:
+        return [one for one in self.schema.fields if one.name not in self.lacking]
+
+
+def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
+    """The key columns as the table names them; letters' case does not matter where it is clear.
+
+    Raises:
+        InvalidInputError: none, or an unknown one.
+    """
+    names = [one.name for one in schema.fields]
+    if plan.on is None:
+        keys = [one for one in schema.fields if one.message.unenforced_primary_key]
+        keys.sort(key=lambda one: one.message.unenforced_primary_key_position)
+        if not keys:
+            raise InvalidInputError(
+                "merge_insert: no key columns; name them by `on`, the table has no primary key"
+            )
+        return tuple(one.name for one in keys)
+    found = []
+    for name in plan.on:
+        alike = [one for one in names if one.casefold() == str(name).casefold()]
+        if name not in names and len(alike) != 1:
+            raise InvalidInputError(
+                f"key column {name!r}: not among the columns of the table, {', '.join(names)}"
+            )
+        found.append(name if name in names else alike[0])
+    if not found:
+        raise InvalidInputError("merge_insert: no key columns; name them by `on`")
+    return tuple(dict.fromkeys(found))
+
+
+def _given(schema: Schema, names: Sequence[str]) -> list[Field]:
+    known = [one.name for one in schema.fields]
+    for name in names:
+        if name not in known:
+            raise InvalidInputError(
+                f"column {name!r}: not among the columns of the table, {', '.join(known)}"
+            )
+        if list(names).count(name) > 1:
+            raise InvalidInputError(f"column {name!r}: the data has it twice")
+    return [one for one in schema.fields if one.name in names]
+
+
+def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:
+    """The condition of matched rows, over the structs of both sides."""
+    if not isinstance(text, str):
+        raise InvalidInputError(f"condition: expected SQL text, found {type(text).__name__}")
+    target = [one.to_arrow() for one in schema.fields]
+    target += [pa.field(one, pa.uint64()) for one in META if one not in given.names]
+    fields = [pa.field(SOURCE, pa.struct(list(given))), pa.field(TARGET, pa.struct(target))]
+    fields += [
+        one
+        for one in target
+        if given.get_field_index(one.name) < 0 and one.name not in (SOURCE, TARGET)
+    ]
+    return parse_filter(text, pa.schema(fields))
