@@ -14,6 +14,7 @@ import alance
 from alance.errors import CommitConflictError, InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -34,6 +35,15 @@ def ids(path: Path) -> list[int]:
 
 def data_files(path: Path) -> list[str]:
     return os.listdir(path / "data") if (path / "data").exists() else []
+
+
+async def until(check: Callable[[], bool]) -> None:
+    """Wait for something that comes with time."""
+    for _ in range(2000):
+        if check():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it has not come in 10 s")
 
 
 async def test_what_is_written_is_there_in_order(tmp_path: Path) -> None:
@@ -112,15 +122,13 @@ async def test_versions_and_files_by_time(tmp_path: Path) -> None:
     path = tmp_path / "t"
     async with alance.ingest(path, SCHEMA, commit_interval=0.02) as sink:
         await sink.write(batch(0))
-        while sink.metrics.num_commits < 1:
-            await asyncio.sleep(0.005)
+        await until(lambda: sink.metrics.num_commits == 1)
         assert ids(path) == list(range(10))
     path = tmp_path / "u"
     async with alance.ingest(path, SCHEMA, commit_interval=None, max_file_age=0.01) as sink:
         for start in (0, 10):
             await sink.write(batch(start))
-            while len(data_files(path)) < 1 + start // 10:
-                await asyncio.sleep(0.005)
+            await until(lambda number=start // 10: len(data_files(path)) > number)
         assert ids(path) == []
     assert ids(path) == list(range(20))
     assert len(data_files(path)) == 2
@@ -212,13 +220,17 @@ async def test_a_cancelled_block_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_producer_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "t"
     batches = [batch(start) for start in range(0, 200, 10)]
-    with pytest.raises(RuntimeError):
+
+    async def crash() -> None:
         async with alance.ingest(path, SCHEMA, producer="p") as sink:
             for number, one in enumerate(batches[:12], 1):
                 await sink.write(one)
                 if number == 7:
                     await sink.flush()
             raise RuntimeError("a crash")
+
+    with pytest.raises(RuntimeError, match="a crash"):
+        await crash()
     async with alance.ingest(path, producer="p") as sink:
         assert sink.last_sequence == 7
         for number, one in enumerate(batches, 1):
