@@ -79,6 +79,12 @@ async def commit_rows(
         CommitConflictError: a newer version rules this one out.
     """
     vectors = _DeletionFiles(snapshot, [])
+    handles = [snapshot.handle(one) for one in sorted(deleted)]
+
+    def build() -> Delete | Update:
+        gone = sorted({*vectors.build(handles, deleted), *emptied})
+        added = with_row_ids(new_fragments, row_ids)
+        return _operation(snapshot, change, vectors.files, gone, added)
 
     async def discard() -> None:
         await asyncio.gather(
@@ -86,12 +92,8 @@ async def commit_rows(
         )
 
     try:
-        handles = [snapshot.handle(one) for one in sorted(deleted)]
         await snapshot.prepare(handles)
-        gone = await snapshot.engine.pool.run(lambda: vectors.build(handles, deleted))
-        made = _operation(snapshot, change, vectors.files, sorted({*gone, *emptied}))
-        if isinstance(made, Update):
-            made = replace(made, new_fragments=with_row_ids(new_fragments, row_ids))
+        made = await snapshot.engine.pool.run(build)
     except BaseException:
         await discard()
         raise
@@ -138,9 +140,10 @@ def _operation(
     snapshot: Snapshot,
     change: Delete | Update,
     files: Sequence[NewDeletionFile],
-    emptied: Sequence[int],
+    gone: Sequence[int],
+    added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
-    """The operation with the records of fragments that lose rows, and the ids of those gone."""
+    """The operation with its fragments: those that lose rows, those that go, the new ones."""
     records = {one.id: one for one in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
@@ -150,10 +153,12 @@ def _operation(
         )
         record.deletion_file.CopyFrom(file.record)
         records[file.fragment_id] = record
-    kept = tuple(records[key] for key in sorted(records.keys() - set(emptied)))
+    kept = tuple(records[key] for key in sorted(records.keys() - set(gone)))
     if isinstance(change, Delete):
-        return replace(change, updated_fragments=kept, deleted_fragment_ids=tuple(emptied))
-    return replace(change, updated_fragments=kept, removed_fragment_ids=tuple(emptied))
+        return replace(change, updated_fragments=kept, deleted_fragment_ids=tuple(gone))
+    return replace(
+        change, updated_fragments=kept, removed_fragment_ids=tuple(gone), new_fragments=added
+    )
 
 
 class _DeletionFiles:

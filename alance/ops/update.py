@@ -72,6 +72,7 @@ async def _attempt(
                 await files.write(rows)
         fragments = await files.seal()
         deleted = await run(moved.by_fragment)
+        ids = await run(partial(np.concatenate, row_ids)) if row_ids else None
     except BaseException:
         await files.discard()
         raise
@@ -81,7 +82,7 @@ async def _attempt(
         deleted=deleted,
         files=files,
         new_fragments=fragments,
-        row_ids=np.concatenate(row_ids) if row_ids else None,
+        row_ids=ids,
         options=commit,
         summary={"num_rows_updated": moved.num_rows},
     )
