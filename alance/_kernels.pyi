@@ -538,3 +538,11 @@ def page_offsets_64(
 ) -> tuple[
     npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]
 ]: ...
+
+# --- encode_jsonb.cpp ---
+
+def text_to_jsonb(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    valid: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
