@@ -42,9 +42,14 @@ def race(uri: str, options: dict[str, str], processes: int, commits: int) -> Non
         )
         for number in range(processes)
     ]
-    for process in running:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    try:
+        for process in running:
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
     table = lance.dataset(uri, storage_options=options or None)
     table.validate()
     rows = table.to_table()
