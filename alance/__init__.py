@@ -38,6 +38,9 @@ from alance.optimize import Compaction
 from alance.scanner import Scanner
 from alance.session import Session
 from alance.udf import BatchUdf, batch_udf
+from alance.verbs.merging import MergeInsert
+from alance.versioning.dynamodb_store import DynamoDbStore
+from alance.versioning.sqlite_store import SqliteStore
 from alance.viz.recorder import Recorder, trace
 from alance.writing import commit, write_dataset, write_fragments
 
@@ -57,12 +60,14 @@ __all__ = [
     "Dataset",
     "DatasetDelta",
     "DatasetFragment",
+    "DynamoDbStore",
     "FileReader",
     "FileVersion",
     "FileWriter",
     "ForkedError",
     "IngestMetrics",
     "InvalidInputError",
+    "MergeInsert",
     "NotFoundError",
     "Progress",
     "Recorder",
@@ -71,6 +76,7 @@ __all__ = [
     "Scanner",
     "Session",
     "Sink",
+    "SqliteStore",
     "StoreError",
     "Tags",
     "UnsupportedError",

@@ -88,9 +88,9 @@ class TableQueue(CommitQueue):
 
 def queue_of(session: Session, table: Table) -> TableQueue:
     """The queue of a table in a session."""
-    queue = session.commit_queues.get(table.root)
+    queue = session.commit_queues.get(table.queue_key)
     if queue is None:
-        queue = session.commit_queues[table.root] = TableQueue(session, table)
+        queue = session.commit_queues[table.queue_key] = TableQueue(session, table)
     assert isinstance(queue, TableQueue)
     return queue
 

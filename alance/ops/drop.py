@@ -77,13 +77,21 @@ async def drop(
         )
     if table.keeper is not None:
         table.keeper.check_forgets()
-    branches = [] if table.keeper is None else list(await refs.list_branches(engine, table))
+    branches = [None, *await refs.list_branches(engine, table)]
     await _delete_all(engine, table)
-    for branch in [None, *branches]:
-        if table.keeper is not None:
-            await table.keeper.forget(table.on_branch(branch).key)
+    for one in map(table.on_branch, branches):
+        forget_commits(session, one)
+        if one.keeper is not None:
+            await one.keeper.forget(one.key)
     if table.store.profile.kind == "local":
         await engine.pool.run(lambda: _remove_folders("/" + table.path))
+
+
+def forget_commits(session: Session, table: Table) -> None:
+    """Forget what this session's committers know of a table or branch that is deleted."""
+    for key in list(session.commit_queues):
+        if key.partition("\n")[0] == table.root:
+            del session.commit_queues[key]
 
 
 async def _refuse_what_is_no_table(engine: Engine, table: Table) -> None:

@@ -22,6 +22,7 @@ from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, w
 from alance.io.tasks import all_of, to_the_end
 from alance.ops import opening
 from alance.ops.clone import clone_into
+from alance.ops.drop import forget_commits
 from alance.versioning import load, refs
 from alance.versioning.load import read_object
 from alance.versioning.settle import Patience, Settled, put_settled
@@ -210,6 +211,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
         listing = engine.scheduler.list(own[:-1], reason="branch")
         found.extend([one.path async for one in listing if not one.path.startswith(kept)])
     await _delete(snapshot, found)
+    forget_commits(snapshot.session, table.on_branch(name))
     if table.keeper is not None:
         await table.keeper.forget(table.on_branch(name).key)
 
@@ -258,14 +260,16 @@ async def _put_new(snapshot: Snapshot, location: str, content: bytes, what: str)
         return Settled.OURS if bytes(found) == content else Settled.THEIRS
 
     async def put() -> None:
+        if table.keeper is None:
+            await store.put(path, content, if_absent=True)
+            return
+        # The store may ignore the condition, or refuse it.
+        with suppress(NotFoundError):
+            await whose()
+            raise AlreadyExistsError(f"{what} is there already")
         try:
             await store.put(path, content, if_absent=True)
         except UnsupportedError:
-            if table.keeper is None:
-                raise
-            with suppress(NotFoundError):
-                await whose()
-                raise AlreadyExistsError(f"{what} is there already") from None
             await store.put(path, content)
 
     settled = await put_settled(

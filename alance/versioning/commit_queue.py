@@ -206,6 +206,8 @@ class CommitQueue:
         oldest = min(group, key=lambda one: one.base.version).base
         last = max(one.base.version for one in group)
         known = self.known
+        if any(known.contradicts(one.base) for one in group):
+            known.forget()
         newest = known.newest
         if newest is None or not known.covers(oldest.version) or newest.version < last:
             if not looks and last == oldest.version:

@@ -32,6 +32,10 @@ class Keeper(Protocol):
     """How the versions of a table are found and made."""
 
     @property
+    def identity(self) -> int:
+        """Equal for the same store or lock, as long as it is used."""
+
+    @property
     def is_asked_by_readers(self) -> bool:
         """Whether a listing alone may miss the newest version."""
 
@@ -64,6 +68,11 @@ class ExternalKeeper:
     """Versions in an external store; see `external_store`."""
 
     store: ExternalStore
+
+    @property
+    def identity(self) -> int:
+        """See `Keeper`."""
+        return id(self.store)
 
     @property
     def is_asked_by_readers(self) -> bool:
@@ -99,6 +108,11 @@ class LockKeeper:
     """Commits under a user's lock; see `lock`."""
 
     lock: CommitLock
+
+    @property
+    def identity(self) -> int:
+        """See `Keeper`."""
+        return id(self.lock)
 
     @property
     def is_asked_by_readers(self) -> bool:

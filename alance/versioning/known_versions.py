@@ -56,6 +56,17 @@ class KnownVersions:
         first = self._appends[0].version - 1 if self._appends else self._manifests[0].version
         return first <= version <= self._manifests[-1].version
 
+    def contradicts(self, manifest: Manifest) -> bool:
+        """Whether another version is known by this number: the table was deleted and made again."""
+        if not self._manifests:
+            return False
+        place = manifest.version - self._manifests[0].version
+        if 0 <= place < len(self._manifests):
+            return makers_of(self._manifests[place]) != makers_of(manifest)
+        if place < 0 <= place + len(self._appends):
+            return self._appends[place].makers != makers_of(manifest)
+        return False
+
     def forget(self) -> None:
         """Know nothing."""
         self._appends.clear()

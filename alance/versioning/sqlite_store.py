@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -12,6 +11,7 @@ from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, 
 from alance.versioning.external_store import Entry
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
 T = TypeVar("T")
@@ -104,6 +104,8 @@ class SqliteStore:
         )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        import sqlite3  # 15 ms that most users of alance need not wait
+
         def job() -> T:
             # Without isolation level each statement is a transaction of its own.
             opened = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)

@@ -76,6 +76,11 @@ class Table:
         return self.root.removeprefix(self.store.root)
 
     @property
+    def queue_key(self) -> str:
+        """What tells commits of this branch from others': its location, and who keeps versions."""
+        return self.root if self.keeper is None else f"{self.root}\n{self.keeper.identity}"
+
+    @property
     def versions_folder(self) -> str:
         """Location of the manifests."""
         return self._in_root(VERSIONS)
@@ -245,14 +250,13 @@ def open_table(
         UnsupportedError: a scheme that is not supported.
     """
     keeper = keeper_of(manifest_store, commit_lock)
-    place, options = uri, storage_options
+    place, options = uri, without_endpoint(storage_options)
     if isinstance(uri, str) and is_dynamodb(uri):
         if keeper is not None or store is not None:
             raise InvalidInputError(
                 f"uri {uri!r}: names its own store; expected no store, manifest_store, commit_lock"
             )
         place, keeper = open_dynamodb(uri, storage_options)
-        options = without_endpoint(storage_options)
     opened, path = registry.open(place, storage_options=options, store=store)
     return Table(str(uri), opened, clean_path(path), None, registry, storage_options, keeper)
 

@@ -70,3 +70,26 @@ async def test_on_a_server() -> None:
         assert (
             await (await alance.dataset("s3://lab/t2", storage_options=options)).count_rows() == 5
         )
+
+
+async def test_made_again_by_others(table: str) -> None:
+    dataset = await alance.dataset(table)
+    await dataset.insert(numbers(20, 21))
+    lance.LanceDataset.drop(table)
+    lance.write_dataset(numbers(0, 2), table)
+    lance.dataset(table).insert(numbers(2, 3))
+    lance.dataset(table).insert(numbers(3, 4))
+    again = await (await alance.dataset(table)).insert(numbers(4, 5))
+    assert again.version == 4
+    assert rows_by_pylance(table) == list(range(5))
+
+
+async def test_made_again_and_written(table: str) -> None:
+    dataset = await alance.dataset(table)
+    await (await dataset.insert(numbers(20, 21))).insert(numbers(21, 22))
+    await alance.drop(table)
+    first = await alance.write_dataset(numbers(0, 1), table)
+    assert (await first.insert(numbers(1, 2))).version == 2
+    appended = await alance.write_dataset(numbers(2, 3), table, mode="append")
+    assert appended.version == 3
+    assert rows_by_pylance(table) == [0, 1, 2]
