@@ -175,6 +175,8 @@ def _place(
     position, size = _number(description, "position"), _number(description, "size")
     kind = _number(description, "kind") if "kind" in description else INLINE
     if kind == INLINE:
+        if (position, size) == (1, 0):
+            return None  # how files of 2.0 store a null
         if position + size > source.file_bytes:
             raise CorruptFileError(
                 f"blob of {size} bytes at {position} in {source.location}: "
