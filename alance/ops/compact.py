@@ -26,9 +26,9 @@ from alance.versioning import load
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from alance.datasets import Dataset
     from alance.ops.commits import CommitOptions
     from alance.ops.compact_plan import CompactionOptions, Resolved
-    from alance.datasets import Dataset
 
 TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
 

@@ -18,6 +18,7 @@ from alance.file.writer import batch_bytes
 from alance.format.numbers import as_numbers
 from alance.format.table.lineage import joined
 from alance.ops.blob_bytes import blob_columns, with_bytes
+from alance.ops.compact_read import rows_in_order
 from alance.ops.data_files import DataFiles, Limits, rows_of
 from alance.ops.lineage import load_lineage
 from alance.ops.options import ScanOptions
@@ -91,9 +92,11 @@ async def _batches(
         with_row_address=bool(blobs),
     )
     plan = await plan_scan(snapshot, None, chosen)
-    batches = scan(snapshot, plan)
     if blobs:
-        batches = with_bytes(snapshot, _cut(batches, blobs), blobs, keep_address=False)
+        described = _cut(scan(snapshot, plan), blobs)
+        batches = with_bytes(snapshot, described, blobs, keep_address=False)
+    else:
+        batches = rows_in_order(snapshot, plan)
     waiting: list[pa.RecordBatch] = []
     rows = num_bytes = 0
     async with aclosing(batches):

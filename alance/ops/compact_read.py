@@ -1,0 +1,189 @@
+"""Reading many small fragments: whole files, one request each, decoded many to a job.
+
+A scan looks at the end of a file, then at its page tables, then at its pages. Of a small file that
+is read as a whole anyway one request does; its plan is then driven over the bytes by a thread, so
+that neither the store nor the event loop is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from alance.errors import AlanceError
+from alance.file.fragment import fixed_bytes, open_fragment
+from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import ByteRange, cut
+from alance.io.readahead import Job, readahead
+from alance.ops.rows import RowFilter
+from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE, PART_DECODED_BYTES, scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+
+    from alance.format.plans import Plan, T
+    from alance.format.schema import Schema
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.rows import ScanPlan
+    from alance.ops.snapshot import Snapshot
+
+SMALL_BYTES: Final = 1 << 20  # of a fragment's files: bandwidth still hides a request
+SMALL_ROWS: Final = 64 << 10
+GROUP_BYTES: Final = 4 << 20
+GROUP_FRAGMENTS: Final = 64
+
+
+async def rows_in_order(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches of a scan without a filter: runs of small fragments as above, others scanned.
+
+    Args:
+        plan: its handles are prepared.
+    """
+    row_bytes = _fixed_bytes(plan.first_schema)
+    for small, run in groupby(plan.handles, lambda handle: _is_small(handle, row_bytes)):
+        part = replace(plan, handles=list(run))
+        batches = _small(snapshot, part) if small else scan(snapshot, part)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
+
+
+def _fixed_bytes(schema: Schema) -> float:
+    """Memory of a decoded row, of values of fixed width: constant pages have no bytes at all."""
+    return sum(
+        leaf.multiplier * fixed_bytes(leaf.field.arrow_type)
+        for field in schema.fields
+        for leaf in leaf_columns(field)
+    )
+
+
+def _is_small(handle: FragmentHandle, row_bytes: float) -> bool:
+    rows = handle.num_physical_rows
+    return (
+        _file_bytes(handle) <= SMALL_BYTES
+        and rows <= SMALL_ROWS
+        and rows * row_bytes <= PART_DECODED_BYTES
+    )
+
+
+def _file_bytes(handle: FragmentHandle) -> int:
+    return sum(source.file_bytes for source in handle.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Neighbours that are read and decoded together, and the bytes of their files by location."""
+
+    handles: Sequence[FragmentHandle]
+    contents: Mapping[str, memoryview]
+
+
+async def _small(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches of small fragments, fetched ahead by bytes, decoded ahead by number."""
+    engine, options = snapshot.engine, plan.options
+    budget = options.io_buffer_bytes or min(
+        snapshot.session.io_buffer_bytes, AHEAD_REMOTE if snapshot.is_remote else AHEAD_LOCAL
+    )
+    jobs = (
+        Job(sum(map(_file_bytes, handles)), partial(_fetch, snapshot, handles))
+        for handles in _groups(plan.handles)
+    )
+    pending: list[asyncio.Task[pa.RecordBatch | None]] = []
+    try:
+        fetched = readahead(jobs, budget_bytes=budget, max_jobs=64)
+        async with aclosing(fetched):
+            async for group in fetched:
+                work = partial(_decode, plan, group)
+                pending.append(asyncio.ensure_future(engine.pool.run(work)))
+                if len(pending) > snapshot.session.decode_threads:
+                    batch = await pending.pop(0)
+                    if batch is not None:
+                        yield batch
+        while pending:
+            batch = await pending.pop(0)
+            if batch is not None:
+                yield batch
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _groups(handles: Sequence[FragmentHandle]) -> Iterator[Sequence[FragmentHandle]]:
+    """Neighbours of some MiB together."""
+    group: list[FragmentHandle] = []
+    num_bytes = rows = 0
+    for handle in handles:
+        group.append(handle)
+        num_bytes += _file_bytes(handle)
+        rows += handle.num_physical_rows
+        if num_bytes >= GROUP_BYTES or rows >= SMALL_ROWS or len(group) == GROUP_FRAGMENTS:
+            yield group
+            group, num_bytes, rows = [], 0, 0
+    if group:
+        yield group
+
+
+async def _fetch(snapshot: Snapshot, handles: Sequence[FragmentHandle]) -> _Group:
+    sources = [source for handle in handles for source in handle.sources]
+    wanted = [ByteRange(one.location, 0, one.file_bytes) for one in sources]
+    contents = await snapshot.engine.scheduler.read(wanted, reason="compaction", bulk=True)
+    places = [one.location for one in sources]
+    return _Group(handles, dict(zip(places, contents, strict=True)))
+
+
+def _decode(plan: ScanPlan, group: _Group) -> pa.RecordBatch | None:
+    """The live rows of a group; CPU work."""
+    batches = []
+    for handle in group.handles:
+        try:
+            batch = _run(_rows(plan, handle), group.contents)
+        except AlanceError as error:
+            error.add_note(f"in fragment {handle.id}")
+            raise
+        batch, _ = RowFilter(plan, handle, 0).run(batch)
+        if batch is not None:
+            batches.append(batch)
+    if not batches:
+        return None
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _rows(plan: ScanPlan, handle: FragmentHandle) -> Plan[pa.RecordBatch]:
+    states, rows = _Own(), handle.num_physical_rows
+    opened = yield from open_fragment(plan.first_schema, handle.sources, rows, states)
+    yield from opened.load(0, rows, states)
+    task = yield from opened.read(0, rows, states)
+    return task.decode()
+
+
+def _run(plan: Plan[T], contents: Mapping[str, memoryview]) -> T:
+    """The result of a plan over whole files."""
+    try:
+        wanted = next(plan)
+        while True:
+            wanted = plan.send([cut(one, contents[one.path]) for one in wanted])
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        plan.close()
+
+
+class _Own:
+    """What a plan learns of the files of one fragment; the caches are left alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def peek(self, key: Hashable) -> Any | None:
+        return self._known.get(key)
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        self._known[key] = value
