@@ -194,6 +194,7 @@ FileReader = _face(alance.FileReader)
 BlobFile = _face(alance.BlobFile)
 Tags = _face(alance.Tags)
 Branches = _face(alance.Branches)
+MergeInsert = _face(alance.MergeInsert)
 Optimize = _face(alance.optimize.Optimize)
 Compaction = _face(alance.Compaction)
 CompactionPlan = _face(alance.optimize.CompactionPlan)
@@ -219,6 +220,7 @@ __all__ = [
     "DatasetDelta",
     "DatasetFragment",
     "FileReader",
+    "MergeInsert",
     "Optimize",
     "ScanOptions",
     "Scanner",

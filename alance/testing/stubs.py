@@ -25,6 +25,7 @@ Made by `python -m alance.testing.stubs`.
 STANDARD: Final[dict[str, str]] = {
     "Callable": "collections.abc",
     "Collection": "collections.abc",
+    "Iterable": "collections.abc",
     "Iterator": "collections.abc",
     "Mapping": "collections.abc",
     "Sequence": "collections.abc",
@@ -83,6 +84,7 @@ def stub() -> str:
         sync.BlobFile,
         sync.Tags,
         sync.Branches,
+        sync.MergeInsert,
         sync.Optimize,
         sync.Compaction,
         sync.CompactionPlan,
