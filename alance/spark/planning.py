@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_PIECES: Final = 4096  # fragments of one partition: its message stays below a megabyte
 FILE_COST: Final = 64 << 10  # what opening a file costs, in bytes that could be read meanwhile
 UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
-MIN_ROWS: Final = 8192  # a piece of a fragment is not cut smaller
+MIN_ROWS: Final = 4096  # a piece of a fragment is not cut smaller
 
 
 @dataclass(frozen=True, slots=True)
