@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.errors import InvalidInputError
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops import refs_write
 from alance.ops.commits import CommitOptions
 from alance.versioning import refs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
 
     from alance.format.table.refs import BranchContents, TagContents
     from alance.ops.opening import Reference
@@ -35,6 +37,17 @@ class Tags:
             CorruptFileError: a tag's JSON.
         """
         return await refs.list_tags(self._snapshot.engine, self._snapshot.table)
+
+    async def list_ordered(
+        self, order: Literal["asc", "desc"] = "desc"
+    ) -> Sequence[tuple[str, TagContents]]:
+        """All tags with their names, by version; those of one version by name.
+
+        Raises:
+            InvalidInputError: no such order.
+        """
+        found = sorted((await self.list()).items())
+        return sorted(found, key=lambda one: one[1].version, reverse=_is_descending(order))
 
     async def get(self, name: str) -> TagContents:
         """A tag. Cost: one GET.
@@ -127,6 +140,17 @@ class Branches:
         """
         return await refs.list_branches(self._snapshot.engine, self._snapshot.table)
 
+    async def list_ordered(
+        self, order: Literal["asc", "desc"] = "desc"
+    ) -> Sequence[tuple[str, BranchContents]]:
+        """All branches but main with their names, by the version that they begin with, then name.
+
+        Raises:
+            InvalidInputError: no such order.
+        """
+        found = sorted((await self.list()).items())
+        return sorted(found, key=lambda one: one[1].parent_version, reverse=_is_descending(order))
+
     async def get(self, name: str) -> BranchContents | None:
         """A branch; None for main. Cost: one GET.
 
@@ -183,3 +207,9 @@ class Branches:
         """
         location = self._snapshot.table.branch_record(check_branch_name(name))
         await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)
+
+
+def _is_descending(order: str) -> bool:
+    if order not in ("asc", "desc"):
+        raise InvalidInputError(f"order={order!r}: expected 'asc' or 'desc'")
+    return order == "desc"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.table.operations_meta import Restore
+from alance.io.tasks import all_of
 from alance.ops import opening
 from alance.ops.commits import commit_change, latest
 from alance.versioning.rules import TableRules
@@ -32,12 +33,14 @@ async def restore(
         InvalidInputError: a version of another branch, or one that lacks what the table needs.
         CommitConflictError: a change of the schema came in between.
     """
-    source = snapshot if version is None else await opening.checkout(snapshot, version)
+    if version is None:
+        source, newest = snapshot, await latest(snapshot)
+    else:
+        source, newest = await all_of([opening.checkout(snapshot, version), latest(snapshot)])
     if source.table.branch != snapshot.table.branch:
         raise InvalidInputError(
             f"restore: {version!r} is on branch {source.table.branch or 'main'!r}, expected a "
             f"version of branch {snapshot.table.branch or 'main'!r}"
         )
-    newest = await latest(snapshot)
     rules = TableRules(snapshot.engine, snapshot.table, source=source.manifest)
     return await commit_change(newest, Restore(version=source.version), options, rules=rules)

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lance
 import pytest
@@ -285,3 +285,56 @@ async def test_what_is_left_of_a_branch(table: str) -> None:
     await main.branches.delete("dev", force=True)
     assert (await main.create_branch("dev", 1)).version == 1
     lance.dataset(table).checkout_version(("dev", None)).validate()
+
+
+async def test_in_order(table: str) -> None:
+    theirs = lance.dataset(table)
+    for tag, version in (("b", 2), ("c", 1), ("a", 2), ("d", 3)):
+        theirs.tags.create(tag, version)
+        theirs.create_branch(f"on-{tag}", version)
+    dataset = await alance.dataset(table)
+    orders: tuple[Literal["asc"], Literal["desc"]] = ("asc", "desc")
+    for order in orders:
+        ours = [tag for tag, _ in await dataset.tags.list_ordered(order)]
+        assert ours == [tag for tag, _ in theirs.tags.list_ordered(order)]
+    assert [name for name, _ in await dataset.branches.list_ordered()] == [
+        "on-d",
+        "on-a",
+        "on-b",
+        "on-c",
+    ]
+    with pytest.raises(InvalidInputError, match="order='up'"):
+        await dataset.tags.list_ordered("up")  # type: ignore[arg-type]
+
+
+async def test_detached_versions(table: str) -> None:
+    main = await alance.dataset(table)
+    made = await alance.commit(main, alance.operations.Append(()), detached=True)
+    await made.tags.create("aside")
+    assert lance.dataset(table, version="aside").version == made.version
+    lance.dataset(table).tags.create("too", made.version)
+    assert (await alance.dataset(table, version="too")).version == made.version
+    assert [one.version for one in await main.versions()] == [1, 2, 3]
+    assert (await main.restore("aside")).version == 4
+    assert rows_by_pylance(table) == KEPT
+    with pytest.raises(InvalidInputError, match="is detached"):
+        await main.create_branch("dev", "aside")
+    assert await main.branches.list() == {}
+
+
+async def test_without_await(table: str) -> None:
+    def use() -> None:
+        from alance import sync
+
+        dataset = sync.dataset(table)
+        dataset.tags.create("t", 1)
+        assert dataset.tags.get_version("t") == 1
+        branch = dataset.create_branch("dev", "t").insert(numbers(20, 21))
+        assert (branch.version, branch.branch) == (2, "dev")
+        assert dataset.checkout_version(("dev", None)).count_rows() == 11
+        assert dataset.restore("t").update_config({"k": "v"}).config == {"k": "v"}
+        sync.drop(table)
+
+    await asyncio.to_thread(use)
+    with pytest.raises(NotFoundError):
+        await alance.dataset(table)
