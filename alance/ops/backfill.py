@@ -44,13 +44,17 @@ class Values(Protocol):
     """Where the values of new columns come from."""
 
     @property
+    def is_physical(self) -> bool:
+        """Whether batches have the deleted rows, too."""
+
+    @property
     def in_order(self) -> bool:
         """Whether fragments must be asked for one after the other, in the table's order."""
 
     def batches(
         self, snapshot: Snapshot, handle: FragmentHandle
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of a fragment, in order."""
+        """The new columns of the live rows of a fragment, in order; or of all rows."""
 
     async def end(self, snapshot: Snapshot) -> None:
         """All fragments have their values: check that none is left."""
@@ -179,7 +183,7 @@ class Backfill:
         self._written[handle.id] = _Written(source, record, files)
 
     async def _write(self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles) -> int:
-        spread = Spread.of(handle)
+        spread = Spread.of(handle, keep=self.values.is_physical)
         start = 0
         async with aclosing(self.values.batches(snapshot, handle)) as batches:
             async for batch in batches:
@@ -213,9 +217,13 @@ class Spread:
     num_physical: int
 
     @classmethod
-    def of(cls, handle: FragmentHandle) -> Spread:
-        """Of a fragment that is prepared."""
-        deleted = None if handle.deleted is None else handle.deleted.rows
+    def of(cls, handle: FragmentHandle, *, keep: bool = False) -> Spread:
+        """Of a fragment that is prepared.
+
+        Args:
+            keep: deleted rows count as live.
+        """
+        deleted = None if handle.deleted is None or keep else handle.deleted.rows
         count = handle.num_physical_rows
         return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
 
@@ -279,7 +287,7 @@ def owned_ids(schema: Schema) -> list[int]:
 
 def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInputError:
     return InvalidInputError(
-        f"new columns: {found} values for fragment {handle.id}, which has {expected} live rows"
+        f"new columns: {found} values for fragment {handle.id}, expected {expected}"
     )
 
 

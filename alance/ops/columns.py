@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.format.table.operations import Merge
 from alance.ops.backfill import Backfill
-from alance.ops.columns_fields import added, next_field_id
+from alance.ops.columns_fields import added, check_grown, next_field_id
 from alance.ops.columns_sources import AllNull, opened
 from alance.ops.commits import CommitOptions, commit_change, with_retries
 from alance.ops.write import messages_of
@@ -49,6 +49,7 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema, new = added(base.schema, await columns.schema(base), next_field_id(base.manifest))
+        check_grown(base.manifest, new, is_null=False)
         fragments = await backfill.fragments(base, new)
         change = merge_of(base, schema, new, fragments)
         summary = {"num_data_files": len(fragments)}
@@ -66,6 +67,7 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 async def _add_nulls(snapshot: Snapshot, columns: AllNull, options: CommitOptions) -> Snapshot:
     async def attempt(base: Snapshot) -> Snapshot:
         schema, new = added(base.schema, columns.arrow, next_field_id(base.manifest))
+        check_grown(base.manifest, new, is_null=True)
         fragments = [handle.fragment.message for handle in base.handles]
         return await commit_change(base, merge_of(base, schema, new, fragments), options)
 

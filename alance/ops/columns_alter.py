@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.format.table.apply_columns import without_dead_files
 from alance.format.table.apply_indices import related
 from alance.format.table.operations import Merge, Project
 from alance.ops.backfill import Backfill
 from alance.ops.columns_cast import Casts
-from alance.ops.columns_fields import changed, check_names, next_field_id, recast
+from alance.ops.columns_fields import changed, check_names, field_ids, next_field_id, recast
 from alance.ops.columns_nulls import check_no_nulls
 from alance.ops.commits import CommitOptions, commit_change, with_retries
 from alance.ops.write import messages_of
@@ -104,7 +105,7 @@ async def alter_columns(
         fragments = await backfill.fragments(base, casts.made)
         known = {one.id for one in base.schema.walk()}
         merge = Merge(
-            fragments=tuple(fragments),
+            fragments=tuple(without_dead_files(fragments, field_ids(made.schema))),
             schema=messages_of(made.schema),
             preserves_nullability=all(
                 one.nullable for one in made.schema.walk() if one.id not in known

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
+from alance.format.numbers import to_arrow
 from alance.format.schema import Schema
 from alance.ops.options import ScanOptions
 from alance.ops.projection import project
@@ -19,6 +20,9 @@ from alance.ops.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    import numpy as np
+    import numpy.typing as npt
 
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
@@ -39,6 +43,12 @@ class Casts:
     made: Schema = _NONE
 
     @property
+    def is_physical(self) -> bool:
+        # Lists whose members lie in several files have the same lengths in all of them, in deleted
+        # rows as well.
+        return True
+
+    @property
     def in_order(self) -> bool:
         return False
 
@@ -49,26 +59,42 @@ class Casts:
         self, snapshot: Snapshot, handle: FragmentHandle
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         target = self.made.to_arrow()
-        async with aclosing(scan(snapshot, pruned_plan(self.read, handle))) as batches:
+        start = 0
+        plan = pruned_plan(self.read, handle, include_deleted=True)
+        async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
-                yield await snapshot.engine.pool.run(partial(cast, batch, target))
+                live = handle.live_mask(start, start + batch.num_rows)
+                start += batch.num_rows
+                yield await snapshot.engine.pool.run(partial(cast, batch, target, live))
 
     async def end(self, snapshot: Snapshot) -> None:
         pass
 
 
-def pruned_plan(schema: Schema, handle: FragmentHandle) -> ScanPlan:
-    """A scan of the live rows of a fragment that gives fields with their parents."""
+def pruned_plan(
+    schema: Schema, handle: FragmentHandle, *, include_deleted: bool = False
+) -> ScanPlan:
+    """A scan of the rows of a fragment that gives fields with their parents."""
     projection = project(schema, None, flat=False)
-    return ScanPlan(ScanOptions(), projection, None, schema, None, [handle], {}, frozenset())
+    # The flag of row ids only says that the caller can tell deleted rows.
+    options = ScanOptions(with_row_id=include_deleted, include_deleted_rows=include_deleted)
+    return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
 
 
-def cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def cast(
+    batch: pa.RecordBatch, target: pa.Schema, live: npt.NDArray[np.bool_] | None = None
+) -> pa.RecordBatch:
     """A batch in another schema of the same names. CPU.
+
+    Args:
+        live: the rows whose values matter; shape (n,). Others get any value. None: all.
 
     Raises:
         InvalidInputError: a value that the new type cannot hold, or types that do not cast.
     """
+    if live is not None:
+        cast(batch.filter(to_arrow(live)), target)
+        return _loose(batch, target)
     arrays = []
     for array, field in zip(batch.columns, target, strict=True):
         try:
@@ -82,6 +108,20 @@ def cast(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
                 f"column {field.name!r}: values of {array.type} beyond the range of {field.type}"
             )
         arrays.append(made)
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """A batch in another schema; what does not fit is cut off."""
+    arrays = []
+    for array, field in zip(batch.columns, target, strict=True):
+        try:
+            arrays.append(array.cast(field.type, safe=False))
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"column {field.name!r}: a deleted row does not cast to {field.type}; compact "
+                f"the table first: {error}"
+            ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.types import is_nested
@@ -69,6 +70,34 @@ def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]
     fields = [grown.get(one.name, one) for one in schema.fields]
     fields += [one for name, one in grown.items() if name not in known]
     return _rebuilt(schema, fields), _rebuilt(schema, made)
+
+
+def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
+    """Check that new fields of structs that exist can be written.
+
+    Args:
+        new: as of `added`.
+        is_null: they have no values.
+
+    Raises:
+        InvalidInputError: fields inside of lists have values, which could disagree on the lists.
+        UnsupportedError: a table of files before 2.2.
+    """
+    known = {one.id for one in manifest.message.fields}
+    for root in new.fields:
+        if root.id not in known:
+            continue
+        if manifest.data_storage_version is FileVersion.V2_1:
+            raise UnsupportedError(
+                f"column {root.name!r}: fields of a struct that exists need files of version 2.2, "
+                "the table has 2.1"
+            )
+        for one in root.walk():
+            if not is_null and one.id in known and one.logical_type != "struct":
+                raise InvalidInputError(
+                    f"column {root.name!r}: new fields inside of {one.logical_type} {one.name!r} "
+                    "take no values; add them with nulls"
+                )
 
 
 def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field, Field]:
@@ -196,6 +225,6 @@ def check_names(schema: Schema) -> None:
     check(schema.fields, "")
 
 
-def leaf_ids(schema: Schema) -> list[int]:
+def field_ids(schema: Schema) -> list[int]:
     """The ids of all fields, parents included."""
     return [one.id for one in schema.walk()]

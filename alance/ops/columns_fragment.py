@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.ops.backfill import Backfill
-from alance.ops.columns_fields import added, next_field_id
+from alance.ops.columns_fields import added, check_grown, next_field_id
 from alance.ops.columns_join import Joined
 from alance.ops.columns_sources import AllNull, NewColumns, opened
 from alance.ops.write import messages_of
@@ -33,7 +33,8 @@ async def add_to_fragment(
     """A fragment with new columns, and the schema. See `DatasetFragment.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     if isinstance(columns, AllNull):
-        schema, _ = added(snapshot.schema, columns.arrow, next_field_id(snapshot.manifest))
+        schema, new = added(snapshot.schema, columns.arrow, next_field_id(snapshot.manifest))
+        check_grown(snapshot.manifest, new, is_null=True)
         return handle.fragment.message, messages_of(schema)
     return await _written(snapshot, handle, columns)
 
@@ -56,6 +57,7 @@ async def _written(
     backfill = Backfill(columns.values, columns.checkpoint)
     arrow = await columns.schema(snapshot)
     schema, new = added(snapshot.schema, arrow, next_field_id(snapshot.manifest))
+    check_grown(snapshot.manifest, new, is_null=False)
     try:
         (made,) = await backfill.fragments(snapshot, new, [handle])
     except BaseException:

@@ -88,6 +88,10 @@ class Joined:
         return cls(left_on, columns, index)
 
     @property
+    def is_physical(self) -> bool:
+        return False
+
+    @property
     def in_order(self) -> bool:
         return False
 

@@ -138,6 +138,10 @@ class Conformed:
         return schema
 
     @property
+    def is_physical(self) -> bool:
+        return self.values.is_physical
+
+    @property
     def in_order(self) -> bool:
         return self.values.in_order
 

@@ -125,6 +125,10 @@ class Stream:
     num_rows: int = field(default=0, init=False)
 
     @property
+    def is_physical(self) -> bool:
+        return False
+
+    @property
     def in_order(self) -> bool:
         return True
 

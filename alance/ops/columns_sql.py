@@ -39,6 +39,10 @@ class Expressions:
     batch_size: int | None = None
 
     @property
+    def is_physical(self) -> bool:
+        return False
+
+    @property
     def in_order(self) -> bool:
         return False
 

@@ -76,6 +76,10 @@ class Computed:
         return made
 
     @property
+    def is_physical(self) -> bool:
+        return False
+
+    @property
     def in_order(self) -> bool:
         return False
 

@@ -171,13 +171,32 @@ async def test_nulls(twins: Twins) -> None:
     await both(twins, "add_columns", pa.schema([pa.field("w", nested)]))
 
 
-async def test_fields_of_a_struct_that_exists(twins: Twins) -> None:
+async def test_fields_of_a_struct_that_exists(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, data_storage_version="2.2")
+    lance.dataset(str(twins.theirs)).delete("id in (0, 7, 19)")
+    twins.again()
     await both(twins, "add_columns", pa.field("n", pa.struct([("c", pa.int8())])))
     await both(
         twins,
         "add_columns",
         lambda batch: pa.record_batch({"n": pa.array([{"d": i} for i in batch["id"].to_pylist()])}),
     )
+
+
+async def test_fields_of_structs_that_are_null(tmp_path: Path) -> None:
+    """A struct is null where none of its files says otherwise; in lists, too."""
+    twins = Twins.make(tmp_path, deep(0, 20), data_storage_version="2.2")
+    lance.dataset(str(twins.theirs)).delete("id in (0, 8, 12)")
+    twins.again()
+
+    def new(batch: pa.RecordBatch) -> pa.RecordBatch:
+        values = [{"new": i} if i % 2 else None for i in batch["id"].to_pylist()]
+        return pa.record_batch({"s": pa.array(values, pa.struct([("new", pa.int64())]))})
+
+    await both(twins, "add_columns", new)
+    more = pa.struct([("many", pa.list_(pa.struct([("r", pa.int8())])))])
+    await both(twins, "add_columns", pa.field("s", more))
+    await both(twins, "drop_columns", ["s.x", "s.y", "s.many.item.p"])
 
 
 async def test_ids_after_a_drop(twins: Twins) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
+from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import prune
 from alance.format.table.fragment import ROW_ID_FIELD
 from alance.format.table.lineage import mark_created, mark_updated
@@ -15,7 +16,6 @@ from alance.format.table.lineage import mark_created, mark_updated
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.format.proto import table_pb2
     from alance.format.table.apply_state import Draft
     from alance.format.table.operations import DataReplacement, Merge, Project
 
@@ -120,6 +120,21 @@ def drop_dead_files(draft: Draft) -> None:
         if len(kept) < len(fragment.files):
             fragment.ClearField("files")
             fragment.files.extend(kept)
+
+
+def without_dead_files(
+    fragments: Iterable[table_pb2.DataFragment], fields: Iterable[int]
+) -> list[table_pb2.DataFragment]:
+    """Copies of fragments without the files that have no field of a schema, by field ids."""
+    live = set(fields)
+    made = []
+    for one in fragments:
+        copy = table_pb2.DataFragment()
+        copy.CopyFrom(one)
+        copy.ClearField("files")
+        copy.files.extend(file for file in one.files if _is_live(file, live))
+        made.append(copy)
+    return made
 
 
 def drop_tombstones(draft: Draft) -> None:
