@@ -1,7 +1,7 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -517,6 +517,21 @@ def distinct_strings(
     ]
     | None
 ): ...
+
+# --- keys.cpp ---
+
+class Keys:
+    @overload
+    def __init__(self, data: npt.NDArray[np.uint8], width: int) -> None: ...
+    @overload
+    def __init__(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None: ...
+    def hashes(self, seed: int) -> npt.NDArray[np.uint64]: ...
+
+class KeyTable:
+    def __init__(self, keys: Keys, seed: int) -> None: ...
+    def __len__(self) -> int: ...
+    def numbers(self) -> npt.NDArray[np.uint32]: ...
+    def find(self, others: Keys) -> npt.NDArray[np.int64]: ...
 
 # --- v2_0.cpp ---
 

@@ -27,6 +27,7 @@ void register_pages_chunks(nb::module_& m);
 void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
+void register_keys(nb::module_& m);
 void register_v2_0(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
@@ -50,5 +51,6 @@ NB_MODULE(_kernels, m) {
   register_pages_zip(m);
   register_encode(m);
   register_encode_jsonb(m);
+  register_keys(m);
   register_v2_0(m);
 }

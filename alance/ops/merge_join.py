@@ -6,20 +6,19 @@ target's keys come by as they are scanned, or partition by partition from the di
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance import _kernels
+from alance.format.numbers import as_mask, to_arrow
 from alance.ops.merge_keys import Keys
 from alance.ops.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import numpy.typing as npt
 
     from alance.ops.spool import Scratch
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 KEY: Final = "key"  # of a row, see `Keys`
 ROW: Final = "row"  # of the source: its number; of the target: its address
-INDEX_FACTOR: Final = 4  # bytes of an index over the bytes of the keys in it
-ROW_BYTES: Final = 32  # what a row costs in the index beside its key
+INDEX_FACTOR: Final = 3  # copies of the keys while their index is made
+SEED: Final = 1  # of the hashes that cut keys into parts
+ROW_BYTES: Final = 64  # what a row costs in the index beside its key
 PARTITIONS_MOST: Final = 512
 BLOCK_BYTES: Final = 1 << 18  # of a partition that are held before they go to the disk
-PROBED_ROWS: Final = 256 << 10  # of the target, for which the index's table is worth building
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,11 @@ class KeyIndex:
 
     Attributes:
         rows: the rows that have a key, with all that was given; in the order given.
-        distinct: their keys, each once.
     """
 
     rows: pa.Table
-    distinct: pa.Array
-    _order: Rows  # rows by key
+    _table: _kernels.KeyTable
+    _order: Rows | None  # rows by key; None: each key is there once, and rows are in this order
     _starts: Rows  # of each key in the order, and the end; shape (keys + 1,)
 
     @classmethod
@@ -69,18 +67,17 @@ class KeyIndex:
         if rows.column(KEY).null_count:
             rows = rows.filter(rows.column(KEY).is_valid())
         rows = rows.combine_chunks()
-        keys = rows.column(KEY)
-        if not rows.num_rows:
-            nothing = np.zeros(1, np.int64)
-            return cls(rows, pa.nulls(0, schema.field(KEY).type), nothing[:0], nothing)
-        encoded = keys.combine_chunks().dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.chunk(0)
-        codes = as_numbers(encoded.indices)
-        counts = np.bincount(codes, minlength=len(encoded.dictionary))
-        order = np.argsort(codes, kind="stable")
+        keys = rows.column(KEY).combine_chunks()
+        if isinstance(keys, pa.ChunkedArray):
+            keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
+        table = _kernels.KeyTable(Keys(keys).plain(), secrets.randbits(64))
+        if len(table) == rows.num_rows:
+            return cls(rows, table, None, np.arange(1))
+        numbers = table.numbers()
+        counts = np.bincount(numbers, minlength=len(table))
+        order = np.argsort(numbers, kind="stable")
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        return cls(rows, encoded.dictionary, order, starts)
+        return cls(rows, table, order, starts)
 
     def find(self, keys: pa.Array) -> Pairs:
         """All pairs of rows that have the same key. CPU.
@@ -88,20 +85,15 @@ class KeyIndex:
         Args:
             keys: of the target's rows; null where there is none.
         """
-        nothing = np.empty(0, np.int64)
-        if not len(self.distinct) or not len(keys):
-            return Pairs(nothing, nothing)
-        found = pc.index_in(keys, value_set=self.distinct)
-        if found.null_count == len(found):
-            return Pairs(nothing, nothing)
-        hits = np.flatnonzero(as_mask(found.is_valid()))
-        codes = as_numbers(found.drop_null()).astype(np.int64)
+        found = self._table.find(Keys(keys).plain())
         if keys.null_count:
-            assert as_mask(keys.is_valid())[hits].all()
-        first = self._starts[codes]
-        counts = self._starts[codes + 1] - first
-        if int(counts.max()) == 1:
-            return Pairs(self._order[first], hits)
+            found[~as_mask(keys.is_valid())] = -1
+        hits = np.flatnonzero(found >= 0)
+        numbers = found[hits]
+        if self._order is None:
+            return Pairs(numbers, hits)
+        first = self._starts[numbers]
+        counts = self._starts[numbers + 1] - first
         before = np.cumsum(counts) - counts
         places = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
         return Pairs(self._order[places], np.repeat(hits, counts))
@@ -133,7 +125,7 @@ class Partitions:
             batch = batch.filter(keys.is_valid())
         if self.count == 1:
             return [(0, batch)]
-        owner = (Keys(batch.column(KEY)).hashes() >> np.uint64(16)) % np.uint64(self.count)
+        owner = Keys(batch.column(KEY)).plain().hashes(SEED) % np.uint64(self.count)
         order = np.argsort(owner, kind="stable")
         batch = batch.take(to_arrow(order))
         counts = np.bincount(owner.astype(np.int64), minlength=self.count)
@@ -148,22 +140,3 @@ def partitions_for(num_rows: int, num_bytes: int, memory: int) -> int:
     """How many parts the source's keys are cut into, so that the index of one fits."""
     needed = num_bytes * INDEX_FACTOR + num_rows * ROW_BYTES
     return min(PARTITIONS_MOST, max(1, -(-needed // max(1, memory))))
-
-
-async def joined_groups(
-    batches: AsyncIterator[pa.RecordBatch], least: int
-) -> AsyncIterator[pa.RecordBatch]:
-    """The batches, so many together that they have at least some number of rows.
-
-    Each lookup builds a table of all keys first, which should not cost more than the lookup.
-    """
-    held: list[pa.RecordBatch] = []
-    count = 0
-    async for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= least:
-            yield held[0] if len(held) == 1 else pa.concat_batches(held)
-            held, count = [], 0
-    if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.format.numbers import as_mask, to_arrow
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
 
 WORD: Final = 8
-WEIGHTS: Final = np.random.default_rng(7).integers(1 << 63, size=4096, dtype=np.uint64) | 1
-MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +57,19 @@ class Keys:
             parts += _parts(one)
         return cls(_joined(parts, count, None if valid.all() else valid))
 
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        """A number for each key, the same for equal ones; shape (n,). CPU."""
+    def plain(self) -> _kernels.Keys:
+        """The keys as kernels take them; some value where there is none. CPU."""
         values = self.values
-        if pa.types.is_uint64(values.type):
-            words = _fixed(values, WORD).view(np.uint64)[:, 0]
-        elif pa.types.is_fixed_size_binary(values.type):
-            content = _fixed(values, values.type.byte_width)
-            words = content.astype(np.uint64) @ WEIGHTS[np.arange(content.shape[1]) % len(WEIGHTS)]
-        else:
-            offsets, content = _variable(values)
-            places = np.arange(len(content)) - np.repeat(offsets[:-1], np.diff(offsets))
-            weighted = (content + np.uint64(1)) * WEIGHTS[places % len(WEIGHTS)]
-            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
-            words = sums[offsets[1:]] - sums[offsets[:-1]]
-        mixed = words * MIX
-        mixed ^= mixed >> np.uint64(32)
-        return np.asarray(mixed * MIX)
+        if not pa.types.is_large_binary(values.type):
+            width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
+            return _kernels.Keys(_fixed(values, width).reshape(-1), width)
+        _, offsets, content = values.buffers()
+        if not len(values) or offsets is None:
+            return _kernels.Keys(np.zeros(len(values) + 1, np.int64), np.empty(0, np.uint8))
+        ends = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * WORD)
+        if content is None or not int(ends[-1]):
+            return _kernels.Keys(ends, np.empty(0, np.uint8))
+        return _kernels.Keys(ends, np.frombuffer(content, np.uint8, int(ends[-1])))
 
 
 @dataclass(frozen=True, slots=True)

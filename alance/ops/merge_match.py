@@ -15,11 +15,9 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.matching import Offsets
 from alance.ops.merge_join import (
     KEY,
-    PROBED_ROWS,
     ROW,
     KeyIndex,
     Partitions,
-    joined_groups,
     partitions_for,
 )
 from alance.ops.merge_keys import Keys
@@ -123,9 +121,9 @@ async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     held = [batch async for batch in source.keys.batches()]
     index = await run(partial(KeyIndex.of, held, source.keys.schema))
     held.clear()
-    groups = joined_groups(matcher.scanned(), max(PROBED_ROWS, len(index.distinct)))
-    async for group in groups:
-        await run(partial(matcher.look_up, index, group))
+    async with aclosing(matcher.scanned()) as scanned:
+        async for batch in scanned:
+            await run(partial(matcher.look_up, index, batch))
 
 
 async def _match_by_parts(
@@ -148,9 +146,9 @@ async def _match_by_parts(
         held = [batch async for batch in other.batches()]
         index = await run(partial(KeyIndex.of, held, source.keys.schema))
         held.clear()
-        groups = joined_groups(mine.batches(), max(PROBED_ROWS, len(index.distinct)))
-        async for group in groups:
-            await run(partial(matcher.look_up, index, group))
+        async with aclosing(mine.batches()) as batches:
+            async for batch in batches:
+                await run(partial(matcher.look_up, index, batch))
         await mine.close()
         await other.close()
 

@@ -1,0 +1,215 @@
+// Keys of rows, numbered in a table that finds them again: the inner loops of a hash join.
+#include <bit>
+#include <vector>
+
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr uint64_t MIX = 0x9E3779B97F4A7C15;
+constexpr int64_t WORD = 8;
+constexpr int64_t AHEAD = 32;          // keys whose places are fetched before they are looked at
+constexpr int64_t MOST = UINT32_MAX - 1;
+
+inline uint64_t load_word(const uint8_t* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
+inline uint64_t mixed(uint64_t hash, uint64_t word) {
+  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ MIX) * 0xD6E8FEB86659FD93;
+  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
+}
+
+// Keys of `width` bytes each, or from offset to offset where there are some.
+class Keys {
+ public:
+  Keys(Bytes data, int64_t width) : data_(data), width_(width) {
+    if (width < 1) corrupt("keys of " + std::to_string(width) + " bytes");
+    count_ = static_cast<int64_t>(data.size()) / width;
+    if (count_ * width != static_cast<int64_t>(data.size()))
+      corrupt("keys: " + std::to_string(data.size()) + " bytes, not a multiple of " +
+              std::to_string(width));
+  }
+
+  Keys(In<int64_t> offsets, Bytes data) : data_(data), offsets_(offsets) {
+    if (offsets.size() == 0) corrupt("keys: no offsets");
+    count_ = static_cast<int64_t>(offsets.size()) - 1;
+    const int64_t* offset = offsets.data();
+    bool rising = offset[0] >= 0;
+    for (int64_t i = 0; i < count_; ++i) rising &= offset[i] <= offset[i + 1];
+    if (!rising || offset[count_] > static_cast<int64_t>(data.size()))
+      corrupt("keys: offsets decrease or leave the buffer");
+  }
+
+  int64_t count() const { return count_; }
+  int64_t width() const { return width_; }
+  bool is_word() const { return width_ == WORD; }
+  uint64_t word(int64_t i) const { return load_word(data_.data() + i * WORD); }
+
+  const uint8_t* at(int64_t i) const {
+    return data_.data() + (width_ ? i * width_ : offsets_.data()[i]);
+  }
+  int64_t size(int64_t i) const {
+    return width_ ? width_ : offsets_.data()[i + 1] - offsets_.data()[i];
+  }
+
+  uint64_t hash(int64_t i, uint64_t seed) const {
+    const uint8_t* at = this->at(i);
+    int64_t left = size(i);
+    uint64_t hash = mixed(seed, static_cast<uint64_t>(left));
+    for (; left >= WORD; left -= WORD, at += WORD) hash = mixed(hash, load_word(at));
+    if (left) {
+      uint64_t word = 0;
+      std::memcpy(&word, at, static_cast<size_t>(left));
+      hash = mixed(hash, word);
+    }
+    return hash;
+  }
+
+  bool equal(int64_t i, const Keys& other, int64_t j) const {
+    const int64_t length = size(i);
+    return length == other.size(j) &&
+           std::memcmp(at(i), other.at(j), static_cast<size_t>(length)) == 0;
+  }
+
+ private:
+  Bytes data_;
+  In<int64_t> offsets_;
+  int64_t width_ = 0;
+  int64_t count_ = 0;
+};
+
+// Keys, each with a number: 0 for the first one, the same for all that are equal.
+class KeyTable {
+ public:
+  KeyTable(Keys keys, uint64_t seed) : keys_(std::move(keys)), seed_(seed), numbers_(0) {
+    nb::gil_scoped_release release;
+    const int64_t count = keys_.count();
+    if (count > MOST) corrupt("keys: " + std::to_string(count) + " of them, too many for a table");
+    const uint64_t places = std::bit_ceil(static_cast<uint64_t>(count) * 2 + 2);
+    shift_ = 64 - std::countr_zero(places);
+    slots_.resize(places);
+    numbers_ = Owned<uint32_t>(count);
+    if (keys_.is_word())
+      build<true>();
+    else
+      build<false>();
+  }
+
+  int64_t size() const { return size_; }
+
+  // The number of each key; given away at the first call.
+  Numpy<uint32_t> numbers() {
+    if (given_) corrupt("keys: their numbers were taken before");
+    given_ = true;
+    return numbers_.numpy();
+  }
+
+  // The numbers of other keys of the same form; -1: not in the table.
+  Numpy<int64_t> find(const Keys& others) const {
+    if (others.width() != keys_.width())
+      corrupt("keys of " + std::to_string(others.width()) + " bytes, the table has " +
+              std::to_string(keys_.width()));
+    auto run = [&] {
+      nb::gil_scoped_release release;
+      Owned<int64_t> found(others.count());
+      if (keys_.is_word())
+        find_all<true>(others, found.data());
+      else
+        find_all<false>(others, found.data());
+      return found;
+    };
+    return run().numpy();
+  }
+
+ private:
+  struct Slot {
+    uint64_t key = 0;     // the key where it is a word, else its hash
+    uint32_t number = 0;  // from 1 on
+    uint32_t first = 0;   // where the key stands first
+  };
+
+  template <bool Word>
+  uint64_t key_of(const Keys& keys, int64_t i) const {
+    return Word ? keys.word(i) : keys.hash(i, seed_);
+  }
+  size_t place(uint64_t key) const { return static_cast<size_t>(mixed(key, seed_) >> shift_); }
+
+  template <bool Word>
+  bool same(const Slot& slot, uint64_t key, const Keys& keys, int64_t i) const {
+    return slot.key == key && (Word || keys_.equal(slot.first, keys, i));
+  }
+
+  // Calls `each` with the number, key and first place of every key; their slots are on their way.
+  template <bool Word, typename Each>
+  void ahead(const Keys& keys, Each each) const {
+    uint64_t key[AHEAD];
+    size_t places[AHEAD];
+    for (int64_t start = 0; start < keys.count(); start += AHEAD) {
+      const int64_t count = std::min(AHEAD, keys.count() - start);
+      for (int64_t i = 0; i < count; ++i) {
+        key[i] = key_of<Word>(keys, start + i);
+        places[i] = place(key[i]);
+        __builtin_prefetch(&slots_[places[i]]);
+      }
+      for (int64_t i = 0; i < count; ++i) each(start + i, key[i], places[i]);
+    }
+  }
+
+  template <bool Word>
+  void build() {
+    const size_t mask = slots_.size() - 1;
+    ahead<Word>(keys_, [&](int64_t i, uint64_t key, size_t at) {
+      while (slots_[at].number && !same<Word>(slots_[at], key, keys_, i)) at = (at + 1) & mask;
+      if (!slots_[at].number) slots_[at] = {key, ++size_, static_cast<uint32_t>(i)};
+      numbers_[i] = slots_[at].number - 1;
+    });
+  }
+
+  template <bool Word>
+  void find_all(const Keys& others, int64_t* found) const {
+    const size_t mask = slots_.size() - 1;
+    ahead<Word>(others, [&](int64_t i, uint64_t key, size_t at) {
+      while (slots_[at].number && !same<Word>(slots_[at], key, others, i)) at = (at + 1) & mask;
+      found[i] = static_cast<int64_t>(slots_[at].number) - 1;
+    });
+  }
+
+  Keys keys_;
+  uint64_t seed_;
+  int shift_ = 0;
+  uint32_t size_ = 0;
+  bool given_ = false;
+  std::vector<Slot> slots_;
+  Owned<uint32_t> numbers_;
+};
+
+// A number for each key, the same for equal ones, otherwise as good as random.
+Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    Owned<uint64_t> found(keys.count());
+    for (int64_t i = 0; i < keys.count(); ++i) found[i] = keys.hash(i, seed);
+    return found;
+  };
+  return run().numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_keys(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<Keys>(m, "Keys")
+      .def(nb::init<Bytes, int64_t>(), nb::arg("data"), nb::arg("width"))
+      .def(nb::init<In<int64_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
+      .def("hashes", &key_hashes, nb::arg("seed"));
+  nb::class_<KeyTable>(m, "KeyTable")
+      .def(nb::init<Keys, uint64_t>(), nb::arg("keys"), nb::arg("seed"))
+      .def("__len__", &KeyTable::size)
+      .def("numbers", &KeyTable::numbers)
+      .def("find", &KeyTable::find, nb::arg("others"));
+}
