@@ -204,7 +204,8 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     columns = _table(tail, cmo - tail_start, num_columns)
     buffers = _table(tail, gbo - tail_start, num_buffers)
     _check_spans(path, "column metadata", columns, footer_start, 1)
-    _check_spans(path, "global buffer", buffers, footer_start, 64)
+    alignment = 64 if version > FileVersion.V2_0 else 1
+    _check_spans(path, "global buffer", buffers, footer_start, alignment)
     search = parse_search_buffer(path, tail, tail_start, buffers)
     return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
 
