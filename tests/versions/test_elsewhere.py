@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import lance
 import pytest
 
 import alance
+from alance.errors import InvalidInputError
 from tests.versions.conftest import make, numbers, rows_by_pylance
 
 if TYPE_CHECKING:
@@ -130,3 +132,60 @@ async def test_all_verbs_one_after_the_other(tmp_path: Path, kind: str) -> None:
         )
         await agree(old, theirs)
     assert rows_by_pylance(path) == KEPT
+
+
+async def all_rows(dataset: alance.Dataset) -> list[int]:
+    found: list[int] = (await dataset.to_table(["a"]))["a"].to_pylist()
+    return found
+
+
+async def test_cleanup_beside_branches_tags_and_clones(tmp_path: Path) -> None:
+    path, where = make(tmp_path), str(tmp_path / "clone")
+    main = await alance.dataset(path)
+    dev = await main.create_branch("dev", 2)
+    dev = await (await dev.insert(numbers(30, 32))).delete("a = 30")
+    await main.tags.create("first", 1)
+    clone = await (await main.shallow_clone(where, 3)).insert(numbers(40, 42))
+    for verb in (overwrite, insert, compact, delete):
+        main = await verb(main)
+    options: dict[str, Any] = {"older_than": timedelta(0), "delete_unverified": True}
+    with pytest.raises(InvalidInputError, match="first"):
+        await main.cleanup_old_versions(**options)
+    await clone.cleanup_old_versions(**options)
+    await dev.cleanup_old_versions(**options)
+    assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
+    await clone.tags.create("start")
+    await main.tags.create("cloned", 3)  # what a clone elsewhere needs, its source must keep
+    await main.cleanup_old_versions(**options, error_if_tagged_old_versions=False)
+    assert [one.version for one in await main.versions()] == [1, 2, 3, main.version]
+    fresh = await alance.dataset(path, session=alance.Session())
+    assert await all_rows(await fresh.checkout_version("first")) == list(range(10))
+    assert await all_rows(await fresh.checkout_branch("dev")) == [*range(15), 31]
+    assert await all_rows(await alance.dataset(where)) == [*KEPT, 40, 41]
+    for one in (fresh, await fresh.checkout_branch("dev"), await alance.dataset(where)):
+        await one.validate()
+        by_pylance(one, where, path).validate()
+    assert rows_by_pylance(where) == [*KEPT, 40, 41]
+    await fresh.branches.delete("dev")
+    await fresh.tags.delete("cloned")
+    await fresh.cleanup_old_versions(**options, error_if_tagged_old_versions=False)
+    assert [one.version for one in await fresh.versions()] == [1, main.version]
+    assert await all_rows(fresh) == await all_rows(main)
+
+
+@pytest.mark.parametrize("kind", ["branch", "clone"])
+async def test_an_index_on_a_clone(tmp_path: Path, kind: str) -> None:
+    path, where = make(tmp_path), str(tmp_path / "clone")
+    lance.dataset(path).create_scalar_index("a", "BTREE")
+    made = await elsewhere(path, where, kind)
+    made = await (await made.insert(numbers(20, 25))).delete("a = 7")
+    theirs = by_pylance(made, where, path)
+    for wanted in ("a = 5", "a = 7", "a > 12 and a < 22"):
+        expected = theirs.to_table(filter=wanted)["a"].to_pylist()
+        assert (await made.to_table(["a"], filter=wanted))["a"].to_pylist() == expected
+    await agree(made, theirs)
+    made = await compact(made)
+    await made.validate()
+    theirs = by_pylance(made, where, path)
+    assert theirs.to_table(filter="a = 21")["a"].to_pylist() == [21]
+    await agree(made, theirs)
