@@ -1,0 +1,253 @@
+"""Compaction: the same fragments, transactions and manifests as by pylance; rows stay."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.optimize import Compaction as TheirCompaction
+
+import alance
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.table.apply_indices import covered
+from alance.optimize import Compaction
+from tests.changing.both_ways import META, Twins, files_of, latest, plain, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KINDS = [
+    pytest.param({}, id="addresses"),
+    pytest.param({"enable_stable_row_ids": True}, id="stable"),
+    pytest.param({"enable_v2_manifest_paths": False, "data_storage_version": "2.2"}, id="v1"),
+]
+
+
+def fragment_ids(path: Path) -> list[int]:
+    return [one.id for one in latest(path).fragments]
+
+
+def changed(path: Path) -> None:
+    """Deletes, updates, and other columns, so that fragments differ in all ways."""
+    lance.dataset(path).delete("id in (0, 1, 2, 7, 13)")
+    lance.dataset(path).update({"v": "v + 100"}, where="id in (5, 11, 12)")
+    lance.dataset(path).add_columns({"w": "id * 2"})
+    lance.dataset(path).drop_columns(["v"])
+    lance.dataset(path).alter_columns({"path": "s", "name": "t"})
+    lance.dataset(path).add_columns(pa.field("empty", pa.int32()))
+
+
+CASES: dict[str, Callable[[Path], object]] = {
+    "as written": lambda path: None,
+    "deleted": lambda path: lance.dataset(path).delete("id % 3 = 0"),
+    "changed": changed,
+    "a fragment gone": lambda path: lance.dataset(path).delete("id >= 5 and id < 10"),
+}
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"target_rows_per_fragment": 8},
+    {"target_rows_per_fragment": 3},
+    {"target_rows_per_fragment": 5, "materialize_deletions": False},
+    {"target_rows_per_fragment": 4, "materialize_deletions_threshold": 0.5},
+    {"target_rows_per_fragment": 10, "max_source_fragments": 3},
+    {"target_rows_per_fragment": 7, "excluded_fragment_ids": [1]},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", CASES)
+async def test_as_pylance_does(tmp_path: Path, case: str, kind: dict[str, Any]) -> None:
+    for number, options in enumerate(OPTIONS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        twins = Twins.make(folder, **kind)
+        CASES[case](twins.theirs)
+        twins.again()
+        before = read(twins.ours)
+        told = lance.dataset(twins.theirs).optimize.compact_files(**options)
+        dataset = await alance.dataset(twins.ours)
+        made = await dataset.optimize.compact_files(**options)
+        names = ("fragments_removed", "fragments_added", "files_removed", "files_added")
+        assert {name: made.summary[name] for name in names} == {
+            name: getattr(told, name) for name in names
+        }
+        assert made.summary["warnings"] == []
+        twins.check()
+        if made.version > dataset.version:
+            reserved = [
+                lance.dataset(path).checkout_version(made.version - 1).read_transaction
+                for path in (twins.ours, twins.theirs)
+            ]
+            assert reserved[0](made.version - 1).read_version == dataset.version
+            assert reserved[1](made.version - 1).read_version == dataset.version
+        kept = [name for name in before.column_names if name not in META[:2]]
+        if "enable_stable_row_ids" in kind:
+            kept.append("_rowid")
+        after = read(twins.ours).select(kept).sort_by("id")
+        assert after.to_pylist() == before.select(kept).sort_by("id").to_pylist()
+
+
+async def test_tasks_and_results_travel(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, enable_stable_row_ids=True)
+    dataset = await alance.dataset(twins.ours)
+    plan = await Compaction.plan(dataset, target_rows_per_fragment=10)
+    assert plan.num_tasks() == len(plan.tasks) == 2
+    plan = pickle.loads(pickle.dumps(plan))
+    other = await alance.dataset(twins.ours)
+    results = [pickle.loads(pickle.dumps(await one.execute(other))) for one in plan.tasks]
+    assert [one.metrics.fragments_removed for one in results] == [2, 2]
+    assert (await other.latest_version()) == 1, "nothing is committed yet"
+    made = await Compaction.commit(dataset, results[1:], message="the second half")
+    assert fragment_ids(twins.ours) == [0, 1, 4]
+    assert (await made.read_transaction()).properties["__lance_commit_message"] == "the second half"
+    made = await Compaction.commit(made, results[:1])
+    assert fragment_ids(twins.ours) == [4, 5]
+    assert [r["id"] for r in read(twins.ours).to_pylist()] == [*range(10, 20), *range(10)]
+    with pytest.raises(InvalidInputError, match=r"fragments \[2, 3\] are in two results"):
+        await Compaction.commit(made, [results[1], results[1]])
+
+
+async def test_plans_of_pylance_and_ours_in_turn(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path)
+    path = str(twins.ours)
+    plan = TheirCompaction.plan(lance.dataset(path), {"target_rows_per_fragment": 10})
+    results = [task.execute(lance.dataset(path)) for task in plan.tasks]
+    dataset = await alance.dataset(path)
+    ours = await Compaction.plan(dataset, target_rows_per_fragment=10)
+    assert [[f.id for f in task.fragments] for task in plan.tasks] == [
+        [f.id for f in task.fragments] for task in ours.tasks
+    ]
+    done = await ours.tasks[0].execute(dataset)
+    await Compaction.commit(dataset, [done])
+    TheirCompaction.commit(lance.dataset(path), results[1:])
+    found = read(twins.ours)
+    assert sorted(found["id"].to_pylist()) == list(range(20))
+    lance.dataset(path).optimize.compact_files()
+    made = await (await alance.dataset(path)).optimize.compact_files()
+    assert made.version == lance.dataset(path).version
+    assert len(made.fragments) == 1
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_an_index_loses_what_is_rewritten(tmp_path: Path, stable: bool) -> None:
+    twins = Twins.make(tmp_path, enable_stable_row_ids=stable)
+    path = str(twins.ours)
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    lance.write_dataset(read(twins.ours).slice(0, 3).drop_columns(META), path, mode="append")
+    dataset = await alance.dataset(path)
+    # The last fragment is not indexed: it is no neighbour of the others.
+    made = await dataset.optimize.compact_files(target_rows_per_fragment=10)
+    (warning,) = made.summary["warnings"]
+    assert "index 'id_idx' no longer covers 4 fragments" in warning
+    assert fragment_ids(twins.ours) == [4, 5, 6]
+    table = lance.dataset(path)
+    table.validate()
+    assert covered(latest(twins.ours).indices[0]) == frozenset()
+    for number in (0, 7, 19):
+        assert table.to_table(filter=f"id = {number}").num_rows == 1 + (number < 3)
+        assert await made.count_rows(f"id = {number}") == 1 + (number < 3)
+    table.optimize.optimize_indices()
+    assert frozenset[int]().union(*map(covered, latest(twins.ours).indices)) == {4, 5, 6}
+    made = await (await made.checkout_latest()).optimize.compact_files()
+    assert "3 fragments" in made.summary["warnings"][0]
+    assert lance.dataset(path).to_table(filter="id = 7").num_rows == 1
+
+
+async def test_values_of_the_configuration(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path)
+    for path in (twins.theirs, twins.ours):
+        lance.dataset(path).update_config({"lance.compaction.target_rows_per_fragment": "10"})
+    lance.dataset(twins.theirs).optimize.compact_files()
+    dataset = await alance.dataset(twins.ours)
+    made = await dataset.optimize.compact_files()
+    assert len(made.fragments) == 2
+    twins.check()
+    made = await made.optimize.compact_files(target_rows_per_fragment=100)
+    assert len(made.fragments) == 1
+    made = await made.update_config({"lance.compaction.materialize_deletions": "perhaps"})
+    with pytest.raises(InvalidInputError, match="materialize_deletions='perhaps'"):
+        await made.optimize.compact_files()
+
+
+async def test_nothing_to_do_makes_no_version(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, max_rows_per_file=100)
+    files = files_of(twins.ours)
+    dataset = await alance.dataset(twins.ours)
+    made = await dataset.optimize.compact_files()
+    assert made.version == 1
+    assert made.summary["fragments_removed"] == 0
+    assert files_of(twins.ours) == files
+    assert (await Compaction.commit(dataset, [])).version == 1
+    empty = await alance.write_dataset(read(twins.ours).slice(0, 0), tmp_path / "empty")
+    assert (await empty.optimize.compact_files()).version == 1
+
+
+async def test_files_end_at_their_bytes(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, data=pa.table({"x": pa.array(range(200_000), pa.int64())}),
+                       max_rows_per_file=20_000)  # fmt: skip
+    dataset = await alance.dataset(twins.ours)
+    made = await dataset.optimize.compact_files(max_bytes_per_file=1, batch_size=50_000)
+    assert len(made.fragments) > 1
+    assert await made.count_rows() == 200_000
+    assert read(twins.ours)["x"].to_pylist() == list(range(200_000))
+
+
+async def test_blobs_stay(tmp_path: Path) -> None:
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    schema = pa.schema([pa.field("id", pa.int64()), field])
+    values = [None if i % 5 == 4 else bytes([i]) * (i * 1000) for i in range(20)]
+    data = pa.table([pa.array(range(20)), pa.array(values, pa.large_binary())], schema=schema)
+    twins = Twins.make(tmp_path, data=data)
+    lance.dataset(twins.ours).delete("id = 3")
+    dataset = await alance.dataset(twins.ours)
+    made = await dataset.optimize.compact_files()
+    assert len(made.fragments) == 1
+    table = lance.dataset(twins.ours)
+    table.validate()
+    kept = [i for i in range(20) if i != 3]
+    found = await made.to_table(blob_handling="all_binary")
+    assert found["b"].to_pylist() == [values[i] for i in kept]
+    full = [n for n, i in enumerate(kept) if values[i] is not None]
+    assert [one.readall() for one in table.take_blobs("b", indices=full)] == [
+        values[kept[n]] for n in full
+    ]
+
+
+async def test_what_cannot_be_rewritten(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path)
+    dataset = await alance.dataset(twins.ours)
+    for wrong, message in (
+        ({"target_rows_per_fragment": 0}, "target_rows_per_fragment=0"),
+        ({"batch_size": True}, "batch_size=True"),
+        ({"materialize_deletions_threshold": 2}, "threshold=2"),
+        ({"materialize_deletions": "yes"}, "materialize_deletions='yes'"),
+        ({"data_storage_version": "9"}, "file version '9'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            await dataset.optimize.compact_files(**wrong)
+    with pytest.raises(UnsupportedError, match="not written"):
+        await dataset.optimize.compact_files(data_storage_version="2.0")
+    with pytest.raises(InvalidInputError, match="'rows': not known"):
+        await Compaction.plan(dataset, rows=5)
+    assert (await dataset.latest_version()) == 1
+    lance.dataset(twins.ours).create_scalar_index("id", "BTREE")
+    lance.dataset(twins.ours).optimize.compact_files(defer_index_remap=True)
+    late = await alance.dataset(twins.ours)
+    with pytest.raises(UnsupportedError, match="__lance_frag_reuse"):
+        await late.optimize.compact_files()
+
+
+async def test_another_file_version(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path)
+    dataset = await alance.dataset(twins.ours)
+    options = {"data_storage_version": "2.2", "target_rows_per_fragment": 10}
+    made = await dataset.optimize.compact_files(**options)
+    lance.dataset(twins.theirs).optimize.compact_files(**options)
+    ours, theirs = latest(twins.ours), latest(twins.theirs)
+    assert plain(ours.message) == plain(theirs.message)
+    assert made.data_storage_version is dataset.data_storage_version
+    assert read(twins.ours).equals(read(twins.theirs))

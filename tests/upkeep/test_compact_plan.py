@@ -1,0 +1,128 @@
+"""Planning: the same tasks as pylance's, whatever the fragments are; and what always holds."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lance.optimize import Compaction as TheirCompaction
+
+import alance
+from alance import sync
+from alance.ops.compact_plan import Candidate, CompactionOptions, grouped, within
+from alance.optimize import Compaction
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A table, by the rows and deleted rows of its fragments, and how it is compacted."""
+
+    fragments: list[tuple[int, int]]
+    options: dict[str, object]
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> Drawn:
+    sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=9))
+    fragments = [(size, draw(st.integers(0, size - 1))) for size in sizes]
+    options: dict[str, object] = {"target_rows_per_fragment": draw(st.integers(1, 20))}
+    if draw(st.booleans()):
+        options["materialize_deletions_threshold"] = draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    if draw(st.booleans()):
+        options["materialize_deletions"] = draw(st.booleans())
+    if draw(st.booleans()):
+        options["max_source_fragments"] = draw(st.integers(1, 6))
+    if draw(st.booleans()):
+        options["max_source_rows"] = draw(st.integers(1, 40))
+    if draw(st.booleans()):
+        options["max_source_bytes"] = draw(st.integers(500, 4000))
+    if draw(st.booleans()):
+        options["excluded_fragment_ids"] = draw(st.lists(st.integers(0, 9), max_size=3))
+    return Drawn(fragments, options)
+
+
+def make(path: Path, fragments: list[tuple[int, int]]) -> None:
+    start, gone = 0, []
+    for size, deleted in fragments:
+        data = pa.table({"a": range(start, start + size)})
+        lance.write_dataset(data, path, mode="append" if start else "create")
+        gone += range(start, start + deleted)
+        start += size
+    if gone:
+        lance.dataset(path).delete(f"a in ({', '.join(map(str, gone))})")
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn())
+def test_the_tasks_of_pylance(table: Drawn) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.lance"
+        make(path, table.fragments)
+        theirs = TheirCompaction.plan(lance.dataset(path), table.options)
+        ours = sync.Compaction.plan(sync.dataset(path), **table.options)
+        assert [[one.id for one in task.fragments] for task in ours.tasks] == [
+            [one.id for one in task.fragments] for task in theirs.tasks
+        ]
+        before = lance.dataset(path).to_table().sort_by("a")
+        done = [task.execute(sync.dataset(path)) for task in ours.tasks]
+        theirs_done = [task.execute(lance.dataset(path)) for task in theirs.tasks]
+        assert [[one.physical_rows for one in result.new_fragments] for result in done] == [
+            [one.physical_rows for one in result.new_fragments] for result in theirs_done
+        ]
+        sync.Compaction.commit(sync.dataset(path), done)
+        lance.dataset(path).validate()
+        assert lance.dataset(path).to_table().sort_by("a").equals(before)
+
+
+def candidates() -> st.SearchStrategy[list[list[Candidate]]]:
+    one = st.tuples(st.integers(1, 30), st.integers(1, 1000), st.booleans())
+
+    def numbered(runs: list[list[tuple[int, int, bool]]]) -> list[list[Candidate]]:
+        ids = iter(range(1000))
+        return [[Candidate(next(ids), *one, frozenset()) for one in run] for run in runs]
+
+    return st.lists(st.lists(one, min_size=1, max_size=12), max_size=6).map(numbered)
+
+
+@given(candidates(), st.integers(1, 60), st.integers(1, 20), st.integers(1, 200))
+def test_what_always_holds(
+    runs: list[list[Candidate]], target: int, most: int, most_rows: int
+) -> None:
+    groups = grouped(runs, target)
+    run_of = {one.id: number for number, run in enumerate(runs) for one in run}
+    ids = [one.id for group in groups for one in group]
+    assert ids == sorted(set(ids)), "in order, each once"
+    left = set(run_of) - set(ids)
+    alone = {one.id for run in runs for one in run if one.alone}
+    assert not left & alone, "what is to be rewritten for itself is rewritten"
+    for group in groups:
+        members = [one.id for one in group]
+        assert members == list(range(members[0], members[-1] + 1)), "neighbours"
+        assert len({run_of[one] for one in members}) == 1
+        assert len(group) > 1 or group[0].alone
+        rows = sum(one.num_rows for one in group)
+        whole = sum(one.num_rows for one in runs[run_of[members[0]]])
+        assert rows >= min(target, whole) or len(runs[run_of[members[0]]]) > len(group)
+    options = CompactionOptions(max_source_fragments=most, max_source_rows=most_rows)
+    kept = within(groups, options)
+    assert kept == groups[: len(kept)]
+    assert sum(map(len, kept)) <= most
+    assert sum(one.num_rows for group in kept for one in group) <= most_rows
+
+
+async def test_index_coverage_parts_neighbours(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    make(path, [(3, 0)] * 3)
+    lance.dataset(path).create_scalar_index("a", "BTREE")
+    for start in (9, 12):
+        lance.write_dataset(pa.table({"a": range(start, start + 3)}), path, mode="append")
+    theirs = TheirCompaction.plan(lance.dataset(path), {})
+    ours = await Compaction.plan(await alance.dataset(path))
+    found = [[one.id for one in task.fragments] for task in ours.tasks]
+    assert found == [[one.id for one in task.fragments] for task in theirs.tasks]
+    assert found == [[0, 1, 2], [3, 4]]
