@@ -102,6 +102,10 @@ async def alter_columns(
         paths = tuple(path for path, _ in made.cast)
         casts.read = base.schema.project(paths)
         casts.made = made.shapes.project(paths)
+        casts.names = {
+            one.name: ", ".join(path for path in paths if path.split(".")[0] == one.name)
+            for one in casts.read.fields
+        }
         fragments = await backfill.fragments(base, casts.made)
         known = {one.id for one in base.schema.walk()}
         merge = Merge(

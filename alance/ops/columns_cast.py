@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from alance.ops.rows import ScanPlan
 from alance.ops.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -37,10 +37,12 @@ class Casts:
     Attributes:
         read: what is cast, with its parents.
         made: the same fields with other types.
+        names: what errors call the top-level columns.
     """
 
     read: Schema = _NONE
     made: Schema = _NONE
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_physical(self) -> bool:
@@ -65,7 +67,7 @@ class Casts:
             async for batch in batches:
                 live = handle.live_mask(start, start + batch.num_rows)
                 start += batch.num_rows
-                yield await snapshot.engine.pool.run(partial(cast, batch, target, live))
+                yield await snapshot.engine.pool.run(partial(cast, batch, target, live, self.names))
 
     async def end(self, snapshot: Snapshot) -> None:
         pass
@@ -82,30 +84,35 @@ def pruned_plan(
 
 
 def cast(
-    batch: pa.RecordBatch, target: pa.Schema, live: npt.NDArray[np.bool_] | None = None
+    batch: pa.RecordBatch,
+    target: pa.Schema,
+    live: npt.NDArray[np.bool_] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """A batch in another schema of the same names. CPU.
 
     Args:
         live: the rows whose values matter; shape (n,). Others get any value. None: all.
+        names: what errors call columns.
 
     Raises:
         InvalidInputError: a value that the new type cannot hold, or types that do not cast.
     """
     if live is not None:
-        cast(batch.filter(to_arrow(live)), target)
+        cast(batch.filter(to_arrow(live)), target, names=names)
         return _loose(batch, target)
     arrays = []
-    for array, field in zip(batch.columns, target, strict=True):
+    for array, one in zip(batch.columns, target, strict=True):
+        name = (names or {}).get(one.name, one.name)
         try:
-            made = array if array.type == field.type else array.cast(field.type)
+            made = array if array.type == one.type else array.cast(one.type)
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f"column {field.name!r}: {array.type} does not cast to {field.type}: {error}"
+                f"column {name!r}: {array.type} does not cast to {one.type}: {error}"
             ) from error
         if _num_infinite(made) > _num_infinite(array):
             raise InvalidInputError(
-                f"column {field.name!r}: values of {array.type} beyond the range of {field.type}"
+                f"column {name!r}: values of {array.type} beyond the range of {one.type}"
             )
         arrays.append(made)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
@@ -114,12 +121,12 @@ def cast(
 def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """A batch in another schema; what does not fit is cut off."""
     arrays = []
-    for array, field in zip(batch.columns, target, strict=True):
+    for array, one in zip(batch.columns, target, strict=True):
         try:
-            arrays.append(array.cast(field.type, safe=False))
+            arrays.append(array.cast(one.type, safe=False))
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f"column {field.name!r}: a deleted row does not cast to {field.type}; compact "
+                f"column {one.name!r}: a deleted row does not cast to {one.type}; compact "
                 f"the table first: {error}"
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=target)
