@@ -14,6 +14,7 @@ from alance.errors import (
     CommitStateUnknownError,
     InvalidInputError,
     NotFoundError,
+    StoreError,
     UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
@@ -247,7 +248,12 @@ async def _content(snapshot: Snapshot, location: str, what: str) -> memoryview:
 
 async def _put(snapshot: Snapshot, location: str, content: bytes) -> None:
     store, path = snapshot.engine.registry.resolve(location)
-    await store.put(path, content)
+    try:
+        await store.put(path, content)
+    except (StoreError, AlreadyExistsError):
+        found = await snapshot.engine.scheduler.read_all(location, reason="whose ref")
+        if bytes(found) != content:
+            raise
 
 
 async def _put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:

@@ -77,6 +77,11 @@ async def test_one_failure_is_survived(
     lab.config(faults=[{"op": "PUT", "key": r"\.manifest$", "times": 1, **rule}])
     changed = await restored.update_config({"k": "v"})
     lab.calm()
+    lab.config(faults=[{"op": "PUT", "key": "_refs", "times": 1, **rule}])
+    if rule in LOST or rule.get("status") == 503:
+        await remote.tags.update("one", 2)
+    lab.calm()
+    await remote.tags.update("one", 1)
     assert await remote.tags.get_version("one") == 1
     assert sorted(await remote.branches.list()) == ["dev", "other"]
     assert (dev.version, other.version, clone.version) == (1, 2, 2)
