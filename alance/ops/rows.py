@@ -75,10 +75,10 @@ class RowFilter:
         mask = None
         if not plan.options.include_deleted_rows:
             mask = self.handle.live_mask(self.start, self.start + batch.num_rows)
-        if plan.meta:
-            rows = np.arange(self.start, self.start + batch.num_rows, dtype=np.int64)
-            batch = with_meta(batch, self.handle, rows, plan.meta)
         if plan.predicate is not None:
+            asked = plan.meta.intersection(plan.predicate.columns)
+            if asked:
+                batch = with_meta(batch, self.handle, self._rows(batch), asked)
             kept = plan.predicate.mask(batch)
             selected = as_mask(kept)
             mask = selected if mask is None else mask & selected
@@ -93,9 +93,16 @@ class RowFilter:
                 batch = select(batch, mask, offsets)
         if batch.num_rows == 0:
             return None, None
+        if plan.meta:
+            rows = self._rows(batch) if rows_kept is None else rows_kept
+            batch = with_meta(batch, self.handle, rows, plan.meta)
         if plan.late_schema is None:
             return plan.projection.apply(batch), rows_kept
         return batch, rows_kept
+
+    def _rows(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The physical offsets of a batch of all rows of the part."""
+        return np.arange(self.start, self.start + batch.num_rows, dtype=np.int64)
 
 
 def select(
