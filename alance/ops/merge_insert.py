@@ -104,7 +104,7 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
         raise
     return await commit_rows(
         base,
-        Update(fields_for_preserving_frag_bitmap=_field_ids(base)),
+        Update(fields_for_preserving_frag_bitmap=_field_ids(merge)),
         deleted=deleted,
         files=files,
         new_fragments=fragments,
@@ -125,5 +125,9 @@ def _summary(merge: Merge, found: Found, num_rows: int) -> dict[str, int]:
     }
 
 
-def _field_ids(base: Snapshot) -> tuple[int, ...]:
-    return tuple(each.id for one in base.schema.fields for each in one.walk())
+def _field_ids(merge: Merge) -> tuple[int, ...]:
+    """All fields; of a merge that only deletes matches those of the top, as pylance has it."""
+    plan, fields = merge.plan, merge.schema.fields
+    if plan.when_matched == "delete" and not plan.inserts and not plan.deletes_others:
+        return tuple(one.id for one in fields)
+    return tuple(each.id for one in fields for each in one.walk())

@@ -110,7 +110,7 @@ def _parts(array: pa.Array) -> list[_Part]:
         width = _width(kind.value_type)
         if width:
             values = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
-            return [_Part(_fixed(values, width).reshape(len(array), -1))]
+            return [_Part(_fixed(values, width).reshape(len(array), kind.list_size * width))]
     if any(
         check(kind)
         for check in (
