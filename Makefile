@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := alance tests examples $(wildcard benchmarks)
 
-.PHONY: demo test test-browser lint format protos kernels bench fuzz soak clean
+.PHONY: demo demo-spark test test-browser test-spark lint format protos kernels bench fuzz soak clean
 
 $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 	$(PYTHON) -m venv $(VENV)
@@ -16,8 +16,21 @@ $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 demo: $(VENV)/.ready
 	$(BIN)/python examples/demo.py
 
+# Spark is installed where there is a Java for it; without, the tests say that they did not run.
+$(VENV)/.spark: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[spark]"
+	touch $@
+
+demo-spark: $(VENV)/.ready
+	$(BIN)/python -m alance.spark.java
+	$(MAKE) $(VENV)/.spark
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "tpchgen-cli>=2.0"
+	$(BIN)/python examples/spark_pipeline.py
+
 test: $(VENV)/.ready
+	if $(BIN)/python -m alance.spark.java > $(VENV)/.java 2>&1; then $(MAKE) $(VENV)/.spark; fi
 	$(BIN)/pytest
+	@grep -q '^/' $(VENV)/.java || { echo "The Spark tests did not run:"; cat $(VENV)/.java; }
 	@echo "The tests of pages in a browser did not run: make test-browser"
 
 # Needs a Chromium on the machine (apt-get install chromium); downloads none.
@@ -25,7 +38,13 @@ test-browser: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]"
 	$(BIN)/pytest -m browser tests/viz
 
-lint: $(VENV)/.ready
+# One Spark session on two cores; fails where there is no Java.
+test-spark: $(VENV)/.ready
+	$(BIN)/python -m alance.spark.java
+	$(MAKE) $(VENV)/.spark
+	$(BIN)/pytest -m spark tests/spark
+
+lint: $(VENV)/.spark
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,0 +1,171 @@
+"""The jobs as a command: `alance-spark JOB ...`, or `python -m alance.spark JOB ...`.
+
+Also a script for a cluster: `spark-submit --py-files ... -m alance.spark` has the session already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from alance.errors import AlanceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.spark.jobs import Progress
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a job; its summary goes to the output, progress and errors to the error output."""
+    given = vars(_parser().parse_args(arguments))
+    job, as_json, quiet = given.pop("job"), given.pop("json"), given.pop("quiet")
+    master, conf = given.pop("master"), dict(given.pop("conf") or ())
+    storage = dict(given.pop("storage") or ())
+    options = dict(given.pop("option", None) or ())
+    arguments_of_job = {name: value for name, value in given.items() if value is not None}
+    for name in ("checks", "source_options", "target_options"):
+        if name in arguments_of_job:
+            arguments_of_job[name] = dict(arguments_of_job[name])
+    try:
+        from alance.spark import jobs
+        from alance.spark.session import session
+
+        spark = session(f"alance {job}", master=master, conf=conf)
+        _prepare(spark, job, arguments_of_job)
+        run: Callable[..., Any] = getattr(jobs, job)
+        done = run(
+            spark,
+            **arguments_of_job,
+            **options,
+            storage_options=storage or None,
+            on_progress=None if quiet else _show,
+        )
+    except (AlanceError, ImportError) as error:
+        print(f"alance-spark {job}: {error}", file=sys.stderr)
+        return 1
+    print(_as_json(done) if as_json else done)
+    counts = done.counts.items()
+    bad = [name for name, value in counts if value and name.startswith(("violations.", "findings"))]
+    return 2 if bad else 0
+
+
+def _show(now: Progress) -> None:
+    print(f"{now.job}: {now.step}, {now.done} of {now.total} tasks", file=sys.stderr)
+
+
+def _as_json(done: Any) -> str:
+    return json.dumps(
+        {
+            "job": done.job,
+            "uri": done.uri,
+            "version": done.version,
+            "seconds": round(done.seconds, 3),
+            "counts": dict(done.counts),
+        }
+    )
+
+
+def _prepare(spark: Any, job: str, given: dict[str, Any]) -> None:
+    """Sources and keys that a job takes as a DataFrame."""
+    if job == "merge":
+        given["source"] = spark.read.format(given.pop("format")).load(given["source"])
+    elif job == "delete":
+        kind = given.pop("format")
+        if "keys" in given:
+            given["keys"] = spark.read.format(kind).load(given["keys"])
+    elif job == "backfill":
+        given["columns"] = dict(given["columns"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="alance-spark", description="Lance tables by Spark.")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--master", help="of Spark, such as local[4]")
+    common.add_argument("--conf", action="append", type=_pair, metavar="NAME=VALUE")
+    common.add_argument(
+        "--storage", action="append", type=_pair, metavar="NAME=VALUE", help="storage options"
+    )
+    common.add_argument("--json", action="store_true", help="the summary as JSON")
+    common.add_argument("--quiet", action="store_true", help="no progress")
+    jobs = parser.add_subparsers(dest="job", required=True)
+
+    def job(name: str, text: str) -> argparse.ArgumentParser:
+        return jobs.add_parser(name, help=text, description=text, parents=[common])
+
+    def options(of: argparse.ArgumentParser) -> None:
+        of.add_argument("--option", action="append", type=_pair, metavar="NAME=VALUE")
+
+    one = job("ingest", "files that Spark reads to a table")
+    one.add_argument("source")
+    one.add_argument("uri")
+    one.add_argument("--format", default="parquet")
+    one.add_argument("--source-option", dest="source_options", action="append", type=_pair)
+    one.add_argument("--schema")
+    one.add_argument("--column", dest="columns", action="append", help="SQL that is selected")
+    one.add_argument(
+        "--mode", default="append", choices=("create", "append", "overwrite", "ignore")
+    )
+    one.add_argument("--sort-by", action="append", default=[])
+    one.add_argument("--target-bytes", type=int)
+    options(one)
+
+    one = job("export", "a table to files of a format of Spark")
+    one.add_argument("uri")
+    one.add_argument("target")
+    one.add_argument("--format", default="parquet")
+    one.add_argument("--mode", default="error", choices=("error", "append", "overwrite", "ignore"))
+    one.add_argument("--target-option", dest="target_options", action="append", type=_pair)
+    options(one)
+
+    one = job("backfill", "new columns from SQL")
+    one.add_argument("uri")
+    one.add_argument("columns", nargs="+", type=_pair, metavar="COLUMN=SQL")
+    one.add_argument("--checkpoint", help="folder: with the same one the job goes on")
+
+    one = job("delete", "rows by condition, or by the keys in files")
+    one.add_argument("uri")
+    one.add_argument("--where", dest="predicate")
+    one.add_argument("--keys")
+    one.add_argument("--on", action="append", default=[])
+    one.add_argument("--format", default="parquet")
+
+    one = job("merge", "rows of files by key: update and insert")
+    one.add_argument("uri")
+    one.add_argument("source")
+    one.add_argument("--on", action="append", required=True)
+    one.add_argument("--format", default="parquet")
+    one.add_argument("--when-matched", choices=("update", "delete", "nothing"))
+    one.add_argument("--when-not-matched", choices=("insert", "nothing"))
+
+    one = job("compact", "small fragments to larger ones")
+    one.add_argument("uri")
+    one.add_argument("--target-rows-per-fragment", type=int)
+    one.add_argument("--max-bytes-per-file", type=int)
+
+    one = job("cleanup", "old versions, and files that none needs")
+    one.add_argument("uri")
+    one.add_argument("--older-than-hours", type=float)
+    one.add_argument("--retain-versions", type=int)
+    one.add_argument("--dry-run", action="store_true")
+
+    one = job("validate", "files, counts, nulls and conditions; status 2 where one is not met")
+    one.add_argument("uri")
+    one.add_argument("--check", dest="checks", action="append", type=_pair, metavar="NAME=SQL")
+    one.add_argument("--nulls", action="append", help="columns whose nulls are counted")
+    one.add_argument("--unique", action="append", default=[])
+    options(one)
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
+    return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Jobs of a pipeline: each a function over a Spark session that gives a `Summary`."""
+
+from alance.spark.jobs.backfill import backfill
+from alance.spark.jobs.base import Progress, Summary
+from alance.spark.jobs.rows import delete, merge
+from alance.spark.jobs.transfer import export, ingest
+from alance.spark.jobs.upkeep import cleanup, compact
+from alance.spark.jobs.validate import validate
+
+__all__ = [
+    "Progress",
+    "Summary",
+    "backfill",
+    "cleanup",
+    "compact",
+    "delete",
+    "export",
+    "ingest",
+    "merge",
+    "validate",
+]

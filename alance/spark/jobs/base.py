@@ -1,0 +1,136 @@
+"""What the jobs share: work spread over executors, progress, summaries."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from pyspark.sql import SparkSession
+
+    OnProgress: TypeAlias = "Callable[[Progress], object]"
+
+POLL_S: Final = 0.5
+RESULT: Final = "number long, result binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is.
+
+    Attributes:
+        step: what is being done.
+        done, total: tasks of Spark.
+    """
+
+    job: str
+    step: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a job did.
+
+    Attributes:
+        version: of the table after it; None: there is no table.
+        counts: by name, such as `rows` or `fragments`.
+    """
+
+    job: str
+    uri: str
+    version: int | None
+    seconds: float
+    counts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{name} {value}" for name, value in self.counts.items())
+        version = "" if self.version is None else f", version {self.version}"
+        return f"{self.job} {self.uri}: {self.seconds:.1f} s{version}; {counts}"
+
+
+class Watch:
+    """Times a job, and tells how many tasks of Spark are done while it runs.
+
+    The tasks are those of the thread that enters: `with Watch(...) as watch`.
+    """
+
+    def __init__(self, spark: SparkSession, job: str, on_progress: OnProgress | None) -> None:
+        self._spark, self._job, self._tell = spark, job, on_progress
+        self._group = f"alance-{job}-{uuid.uuid4().hex[:8]}"
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._start = time.monotonic()
+        self.step = "begin"
+
+    def __enter__(self) -> Watch:
+        context = getattr(self._spark, "_sc", None)  # none where Spark is elsewhere (Connect)
+        if self._tell is not None and context is not None:
+            context.setJobGroup(self._group, f"alance {self._job}")
+            self._thread = threading.Thread(target=self._poll, args=(context,), daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def summary(self, uri: str, version: int | None, **counts: object) -> Summary:
+        """What was done, with the time that it took."""
+        return Summary(self._job, uri, version, time.monotonic() - self._start, counts)
+
+    def _poll(self, context: Any) -> None:
+        tracker, told = context.statusTracker(), None
+        while not self._ended.wait(POLL_S):
+            done = total = 0
+            for job in tracker.getJobIdsForGroup(self._group):
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info is not None else ():
+                    found = tracker.getStageInfo(stage)
+                    if found is not None:
+                        done, total = done + found.numCompletedTasks, total + found.numTasks
+            now = Progress(self._job, self.step, done, total)
+            if now != told and self._tell is not None:
+                self._tell(now)
+                told = now
+
+
+def spread(
+    spark: SparkSession, items: Sequence[bytes], work: Callable[[bytes], bytes]
+) -> list[bytes]:
+    """The results of some work, one task of Spark for each item, in the items' order.
+
+    All items go to all executors, once each: they are records of fragments, not rows.
+
+    Args:
+        work: called on an executor; of a retried task one result counts.
+    """
+    if not items:
+        return []
+    table = list(items)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield result_batch(number, work(table[number]))
+
+    frame = spark.range(0, len(table), 1, len(table)).mapInArrow(run, RESULT)
+    found = {row.number: bytes(row.result) for row in frame.collect()}
+    return [found[number] for number in range(len(table))]
+
+
+def result_batch(number: int, result: bytes) -> pa.RecordBatch:
+    """One row of `RESULT`."""
+    return pa.record_batch(
+        {"number": pa.array([number], pa.int64()), "result": pa.array([result], pa.binary())}
+    )

@@ -1,0 +1,273 @@
+"""Jobs `delete` and `merge`: rows by condition or by key, found and written on the executors.
+
+What comes to the driver is 8 bytes or less a row that goes: its place, in roaring bitmaps by
+fragment, and with stable row ids the id of a row that moves.
+"""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from alance.errors import InvalidInputError, RetryableConflictError
+from alance.format.proto import table_pb2
+from alance.format.table.operations import Delete, Update
+from alance.ops.moved import commit_rows
+from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
+from alance.ops.write import table_schema
+from alance.spark import read
+from alance.spark.committing import Target, Written, remove_files, write_rows
+from alance.spark.jobs.base import RESULT, Watch, result_batch
+from alance.spark.options import WriteOptions
+from alance.spark.versions import Version, open_version
+from alance.spark.worker import run
+from alance.versioning.outcome import may_be_visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from alance.ops.snapshot import Snapshot
+    from alance.spark.jobs.base import OnProgress, Summary
+
+ROUNDS: Final = 5  # attempts on a newer version, where others changed the same rows
+
+
+def delete(
+    spark: SparkSession,
+    uri: str,
+    predicate: str | None = None,
+    *,
+    keys: DataFrame | None = None,
+    on: Sequence[str] = (),
+    max_rounds: int = ROUNDS,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Delete the rows that meet a condition, or whose key is in a DataFrame.
+
+    Args:
+        predicate: SQL of alance.
+        keys: rows with the columns `on`; Spark broadcasts or shuffles them, as it finds better.
+        on: columns that are compared; a null is equal to nothing.
+
+    Raises:
+        InvalidInputError: neither a predicate nor keys, or both.
+        RetryableConflictError: others changed the same rows in every round.
+    """
+    if (predicate is None) == (keys is None) or (keys is not None and not on):
+        raise InvalidInputError("expected a predicate, or keys with the columns `on`")
+    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    with Watch(spark, "delete", on_progress) as watch:
+
+        def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
+            if keys is None:
+                rows = _table(spark, where, base, [ROW_ADDRESS], filter=predicate)
+            else:
+                table = _table(spark, where, base, [*on, ROW_ADDRESS])
+                rows = table.join(keys.select(*on).distinct(), list(on), "left_semi")
+            gone = _merged(_collected(rows.select(ROW_ADDRESS), _places))
+            count = sum(len(one) for one in gone.values())
+            if not count:
+                return base, {"rows": 0}
+            change = Delete(predicate=predicate or f"key of {', '.join(on)}")
+            return run(commit_rows(base, change, deleted=_offsets(gone))), {"rows": count}
+
+        made, counts = _rounds(where, attempt, max_rounds)
+        return watch.summary(uri, made.version, **counts)
+
+
+def merge(
+    spark: SparkSession,
+    uri: str,
+    source: DataFrame,
+    on: Sequence[str],
+    *,
+    when_matched: str = "update",
+    when_not_matched: str = "insert",
+    max_rounds: int = ROUNDS,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Put rows into a table by key: those with a known key in the place of the row that has it.
+
+    Rows keep their `_rowid` and when they came into being, where ids are stable. A null key is
+    equal to nothing.
+
+    Args:
+        source: rows with the columns of the table; columns that they lack become null.
+        on: the columns of the key.
+        when_matched: `update`, `delete` the row of the table, or `nothing`.
+        when_not_matched: `insert` or `nothing`.
+
+    Raises:
+        InvalidInputError: two rows of the source for one row of the table; the table is as it was.
+        RetryableConflictError: others changed the same rows in every round.
+    """
+    if when_matched not in ("update", "delete", "nothing"):
+        raise InvalidInputError(f"when_matched={when_matched!r}: expected update, delete, nothing")
+    if when_not_matched not in ("insert", "nothing"):
+        raise InvalidInputError(f"when_not_matched={when_not_matched!r}: expected insert, nothing")
+    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    with Watch(spark, "merge", on_progress) as watch:
+
+        def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
+            known = _table(spark, where, base, [*on, ROW_ADDRESS, ROW_ID])
+            joined = source.join(known, list(on), "left").persist()
+            try:
+                return _merge(where, base, joined, when_matched, when_not_matched)
+            finally:
+                joined.unpersist()
+
+        made, counts = _rounds(where, attempt, max_rounds)
+        return watch.summary(uri, made.version, **counts)
+
+
+def _merge(
+    where: WriteOptions, base: Snapshot, joined: DataFrame, when_matched: str, when_not: str
+) -> tuple[Snapshot, dict[str, int]]:
+    """One attempt: write the rows, then commit them with the rows that go."""
+    target = Target(
+        where,
+        Version.of(base, where),
+        base.version,
+        base.manifest.branch,
+        table_schema(base.manifest),
+        overwrite=False,
+    )
+    matched = joined.where(f"{ROW_ADDRESS} is not null")
+    moved: list[tuple[Written, dict[int, bytes], bytes]] = []
+    new: list[tuple[Written, dict[int, bytes], bytes]] = []
+    gone: dict[int, BitMap] = {}
+    try:
+        if when_matched == "update":
+            moved = _collected(matched, partial(_written, target))
+            gone = _merged(places for _, places, _ in moved)
+            num_moved = sum(one.num_rows for one, _, _ in moved)
+            if num_moved != sum(len(one) for one in gone.values()):
+                raise InvalidInputError(
+                    f"merge into {where.path!r}: several rows of the source have the key of one "
+                    "row of the table"
+                )
+        elif when_matched == "delete":
+            gone = _merged(_collected(matched.select(ROW_ADDRESS), _places))
+        if when_not == "insert":
+            others = joined.where(f"{ROW_ADDRESS} is null")
+            new = _collected(others, partial(_written, target))
+        counts = {
+            "rows_updated": sum(one.num_rows for one, _, _ in moved),
+            "rows_deleted": 0 if moved else sum(len(one) for one in gone.values()),
+            "rows_inserted": sum(one.num_rows for one, _, _ in new),
+        }
+        if not any(counts.values()):
+            return base, counts
+        return run(_commit(base, moved, new, gone)), counts
+    except Exception as error:
+        if not may_be_visible(error):
+            run(remove_files(where, [one for one, _, _ in (*moved, *new)]))
+        raise
+
+
+async def _commit(base: Snapshot, moved: Any, new: Any, gone: dict[int, BitMap]) -> Snapshot:
+    fragments = [
+        table_pb2.DataFragment.FromString(one)
+        for written, _, _ in (*moved, *new)
+        for one in written.fragments
+    ]
+    ids = None
+    if base.has_stable_row_ids:
+        ids = np.frombuffer(b"".join(one for _, _, one in moved), np.uint64)
+    fields = tuple(one.id for one in base.schema.walk()) if moved else ()
+    change = Update(fields_for_preserving_frag_bitmap=fields)
+    return await commit_rows(
+        base, change, deleted=_offsets(gone), new_fragments=fragments, row_ids=ids
+    )
+
+
+def _rounds(
+    where: WriteOptions,
+    attempt: Callable[[Snapshot], tuple[Snapshot, dict[str, int]]],
+    max_rounds: int,
+) -> tuple[Snapshot, dict[str, int]]:
+    """Run on the latest version, again where others changed the same rows meanwhile."""
+    number = 1
+    while True:
+        try:
+            made, counts = attempt(run(open_version(where)))
+            return made, {**counts, "rounds": number}
+        except RetryableConflictError:
+            if number >= max_rounds:
+                raise
+            number += 1
+
+
+def _table(
+    spark: SparkSession, where: WriteOptions, base: Snapshot, columns: list[str], **options: Any
+) -> DataFrame:
+    """Columns of a version."""
+    if where.storage:
+        options["storage_options"] = dict(where.storage)
+    return read(spark, where.path, columns=columns, version=base.version, **options)
+
+
+def _collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
+    """What some work gives of each partition of a frame."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield result_batch(0, pickle.dumps(work(batches)))
+
+    return [pickle.loads(bytes(row.result)) for row in frame.mapInArrow(task, RESULT).collect()]
+
+
+def _places(batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
+    """Rows by their address: a roaring bitmap of offsets by fragment."""
+    found: dict[int, BitMap] = {}
+    for batch in batches:
+        _add(found, batch.column(ROW_ADDRESS))
+    return {key: one.serialize() for key, one in found.items()}
+
+
+def _written(
+    target: Target, batches: Iterator[pa.RecordBatch]
+) -> tuple[Written, dict[int, bytes], bytes]:
+    """Rows to data files; with them, where those are that they replace, and their ids in order."""
+    found: dict[int, BitMap] = {}
+    ids: list[bytes] = []
+
+    def plain() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            addresses = batch.column(ROW_ADDRESS)
+            if addresses.null_count == 0:
+                _add(found, addresses)
+                ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
+            yield batch.drop_columns([one for one in META if one in batch.schema.names])
+
+    written = run(write_rows(target, plain()))
+    return written, {key: one.serialize() for key, one in found.items()}, b"".join(ids)
+
+
+def _add(found: dict[int, BitMap], addresses: pa.Array) -> None:
+    values = addresses.to_numpy().astype(np.uint64)
+    fragments = (values >> np.uint64(32)).astype(np.int64)
+    offsets = (values & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+    for number in np.unique(fragments).tolist():
+        found.setdefault(number, BitMap()).update(offsets[fragments == number])
+
+
+def _merged(parts: Any) -> dict[int, BitMap]:
+    """Bitmaps of all tasks, by fragment."""
+    found: dict[int, BitMap] = {}
+    for part in parts:
+        for number, content in part.items():
+            found.setdefault(number, BitMap()).update(BitMap.deserialize(content))
+    return found
+
+
+def _offsets(gone: dict[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
+    return {key: np.array(one.to_array(), np.int64) for key, one in sorted(gone.items())}

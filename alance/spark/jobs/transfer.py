@@ -1,0 +1,143 @@
+"""Jobs `ingest` and `export`: from anything that Spark reads to a table, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from alance.errors import InvalidInputError
+from alance.spark import read, write
+from alance.spark.jobs.base import Watch
+from alance.spark.options import WriteOptions
+from alance.spark.versions import open_if_there
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from alance.ops.snapshot import Snapshot
+    from alance.spark.jobs.base import OnProgress, Summary
+
+TARGET_BYTES: Final = 512 << 20  # of a data file: some thousand files a terabyte
+UNKNOWN: Final = 1 << 50  # Spark says so of a size that it does not know; more is no estimate
+
+
+def ingest(
+    spark: SparkSession,
+    source: str | DataFrame,
+    uri: str,
+    *,
+    format: str = "parquet",
+    source_options: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    columns: Sequence[str] | None = None,
+    mode: str = "append",
+    sort_by: Sequence[str] = (),
+    target_bytes: int = TARGET_BYTES,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> Summary:
+    """Write what Spark reads to a table, in one commit.
+
+    Files become about `target_bytes` large. Without `sort_by` nothing is shuffled: partitions of
+    Spark are joined where they are small, and a task begins a new file where one is full.
+
+    Args:
+        source: a DataFrame, or a path of files of `format` (parquet, json, csv, delta, ...).
+        schema: of the source, in the words of Spark; None: found.
+        columns: expressions of SQL that are selected; None: all columns.
+        mode: `create`, `append`, `overwrite` or `ignore`; see `alance.spark.write`.
+        sort_by: the rows of the table are in this order, `-name` for descending.
+        target_bytes: of a data file, about, by the size of the source.
+        options: of the writer, such as `stable_row_ids`, `vectors`, or `txn_app` with
+            `txn_version`, with which a repeated job writes nothing.
+
+    Raises:
+        AlreadyExistsError, InvalidInputError: inside of Spark's AnalysisException.
+    """
+    with Watch(spark, "ingest", on_progress) as watch:
+        frame = source if not isinstance(source, str) else None
+        if isinstance(source, str):
+            reader = spark.read.format(format).options(**(source_options or {}))
+            frame = (reader.schema(schema) if schema else reader).load(source)
+        if frame is None:
+            raise InvalidInputError(f"source {source!r}: expected a path or a DataFrame")
+        if columns is not None:
+            frame = frame.selectExpr(*columns)
+        frame = _laid_out(frame, sort_by, target_bytes)
+        watch.step = "write"
+        where = _place(uri, storage_options)
+        before = run(open_if_there(where))
+        options.setdefault("max_bytes_per_file", target_bytes)
+        if storage_options:
+            options["storage_options"] = dict(storage_options)
+        write(frame, uri, mode=mode, **options)
+        after = run(open_if_there(where))
+        rows, files = _size(after)
+        old_rows, old_files = (0, 0) if mode == "overwrite" else _size(before)
+        version = None if after is None else after.version
+        return watch.summary(uri, version, rows=rows - old_rows, fragments=files - old_files)
+
+
+def export(
+    spark: SparkSession,
+    uri: str,
+    target: str,
+    *,
+    format: str = "parquet",
+    mode: str = "error",
+    target_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> Summary:
+    """Write a table to files of a format of Spark.
+
+    Args:
+        mode: of Spark's writer: `error`, `append`, `overwrite` or `ignore`.
+        options: of the reader: `version`, `columns`, `filter`, ...
+    """
+    with Watch(spark, "export", on_progress) as watch:
+        watch.step = "write"
+        if storage_options:
+            options["storage_options"] = dict(storage_options)
+        frame = read(spark, uri, **options)
+        writer = frame.write.format(format).mode(mode).options(**(target_options or {}))
+        writer.save(target)
+        return watch.summary(uri, None, partitions=frame.rdd.getNumPartitions(), target=target)
+
+
+def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
+    """The rows in as many partitions as files are wanted."""
+    size = _estimate(frame)
+    wanted = None if size is None else max(1, -(-size // target_bytes))
+    if sort_by:
+        from pyspark.sql import functions as f
+
+        keys = [f.col(one.lstrip("-")).desc() if one[0] == "-" else f.col(one) for one in sort_by]
+        ranged = frame.repartitionByRange(*([wanted, *keys] if wanted else keys))
+        return ranged.sortWithinPartitions(*keys)
+    return frame if wanted is None else frame.coalesce(wanted)
+
+
+def _estimate(frame: DataFrame) -> int | None:
+    """Bytes that Spark expects of a frame; None where it does not know, or is elsewhere."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None
+    size = int(str(plan.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return size if size < UNKNOWN else None
+
+
+def _place(uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
+    return WriteOptions(path=uri, storage=dict(storage_options or {}))
+
+
+def _size(snapshot: Snapshot | None) -> tuple[int, int]:
+    """Rows and fragments, as far as the manifest tells."""
+    if snapshot is None:
+        return 0, 0
+    fragments = snapshot.manifest.fragments
+    return sum(one.num_rows or 0 for one in fragments), len(fragments)
