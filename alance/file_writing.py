@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.file import writer
+from alance.file.v2_0_writer import writer_of
 from alance.file.writer import BUFFER_BYTES, PAGE_BYTES
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.file import writer
     from alance.file.writer import WrittenFile
     from alance.io.upload import Upload
     from alance.ops.sources import Data
@@ -78,7 +79,7 @@ class FileWriter:
 
         Args:
             schema: of the file, what batches are cast to; None: that of the first batch.
-            version: "2.1", "2.2", or "stable", which is 2.2.
+            version: "2.0", "2.1", "2.2", or "stable", which is 2.2.
             page_bytes: values of a page, before they are encoded.
             buffer_bytes: rows that may wait for their pages, of all columns.
 
@@ -181,7 +182,7 @@ class FileWriter:
 
     def _begin(self, schema: pa.Schema) -> writer.FileWriter:
         self._schema = schema
-        self._writer = writer.FileWriter(
+        self._writer = writer_of(self._version)(
             self._upload,
             Schema.from_arrow(schema),
             self._version,

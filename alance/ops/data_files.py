@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, InvalidInputError
+from alance.file.v2_0_writer import writer_of
 from alance.file.writer import BUFFER_BYTES, FileWriter
-from alance.format.encode.container import FOOTER_NUMBERS
+from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
@@ -151,7 +152,7 @@ class DataFiles:
         location = self.table.new_data_file(name)
         session = self.session
         store, path = session.engine.registry.resolve(location)
-        writer = FileWriter(
+        writer = writer_of(self.version)(
             store.open_upload(path),
             self.schema,
             self.version,
@@ -188,7 +189,7 @@ class DataFiles:
     def _fragment(self, file: _File) -> table_pb2.DataFragment:
         written = file.written
         assert written is not None
-        major, minor = FOOTER_NUMBERS[self.version]
+        major, minor = MANIFEST_NUMBERS[self.version]
         data_file = table_pb2.DataFile(
             path=file.name,
             fields=list(written.columns),

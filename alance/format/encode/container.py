@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 ALIGNMENT: Final = 64  # of every buffer, as readers of 2.1 and later demand
 FILLER: Final = 0x48
 PADDING: Final = np.full(ALIGNMENT, FILLER, np.uint8)
-FOOTER_NUMBERS: Final = {FileVersion.V2_1: (2, 1), FileVersion.V2_2: (2, 2)}
+FOOTER_NUMBERS: Final = {
+    FileVersion.V2_0: (0, 3),
+    FileVersion.V2_1: (2, 1),
+    FileVersion.V2_2: (2, 2),
+}
+MANIFEST_NUMBERS: Final = {**FOOTER_NUMBERS, FileVersion.V2_0: (2, 0)}  # what `DataFile` says
 
 
 class FileBuilder:
@@ -97,7 +102,7 @@ class FileBuilder:
             buffer_offsets=[offset for offset, _ in places],
             buffer_sizes=[size for _, size in places],
             length=page.num_rows,
-            encoding=_direct(PAGE_LAYOUT, layout),
+            encoding=direct(PAGE_LAYOUT, layout),
             priority=self._lengths[column] // self._multipliers[column],
         )
         self._search.keep(message, page, kept)
@@ -141,6 +146,10 @@ class FileBuilder:
                 raise InvalidInputError(
                     f"column {number} has {length} rows, expected {num_rows * multiplier}"
                 )
+        return self._end(num_rows)
+
+    def _end(self, num_rows: int) -> list[Bytes]:
+        """What comes behind all pages, of so many rows."""
         chunks = self._end_search()
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         self._buffers[0] = (self.num_bytes, len(descriptor))
@@ -221,9 +230,10 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
 def _new_column() -> file2_pb2.ColumnMetadata:
     values = encodings_v2_0_pb2.ColumnEncoding()
     values.values.SetInParent()
-    return file2_pb2.ColumnMetadata(encoding=_direct(COLUMN_ENCODING, values.SerializeToString()))
+    return file2_pb2.ColumnMetadata(encoding=direct(COLUMN_ENCODING, values.SerializeToString()))
 
 
-def _direct(url: str, content: bytes) -> file2_pb2.Encoding:
+def direct(url: str, content: bytes) -> file2_pb2.Encoding:
+    """The encoding of a page or column that stands in the metadata."""
     message = Any(type_url=url, value=content).SerializeToString(deterministic=True)
     return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=message))

@@ -1,0 +1,175 @@
+"""FileWriter of 2.0: rows wait as Arrow arrays, and become pages of a whole field at a time.
+
+A list and its items leave together, as readers of 2.0 expect; children of structs leave by
+themselves. What is common to all versions is in `alance.file.writer`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.file.writer import BUFFER_BYTES, PAGE_BYTES, FileWriter, WrittenFile
+from alance.file_version import FileVersion
+from alance.format.encode.leaves import storage_of
+from alance.format.v2_0.encode import blob_page
+from alance.format.v2_0.encode_fields import (
+    Blobs,
+    Columns,
+    HeaderRows,
+    part_of,
+    unit_pages,
+)
+from alance.format.v2_0.file import ArrayFileBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.schema import Schema
+    from alance.format.v2_0.encode import Page
+    from alance.format.v2_0.encode_fields import Output, Unit
+    from alance.io.pool import DecodePool
+    from alance.io.upload import Upload
+
+
+def writer_of(version: FileVersion) -> type[FileWriter]:
+    """The writer of files of a version."""
+    return ArrayFileWriter if version is FileVersion.V2_0 else FileWriter
+
+
+class _Waiting:
+    """Rows of a unit that wait for its next pages."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.parts: list[pa.Array] = []
+        self.num_bytes = 0
+
+    def add(self, array: pa.Array) -> None:
+        if len(array):
+            self.parts.append(array)
+            self.num_bytes += array.nbytes
+
+    def take(self, page_bytes: int) -> list[pa.Array]:
+        """The waiting rows, in pieces of about a page."""
+        if not self.parts:
+            return []
+        whole = _joined(self.parts)
+        pieces = max(1, min(len(whole), round(self.num_bytes / page_bytes)))
+        step = -(-len(whole) // pieces)
+        self.parts, self.num_bytes = [], 0
+        return [whole.slice(start, step) for start in range(0, len(whole), step)]
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """Neighbouring rows in one array of storage types."""
+    plain = [storage_of(part) for part in parts]
+    if len({part.type for part in plain}) > 1:
+        plain = [part.cast(plain[0].type) for part in plain]
+    if len(plain) == 1:
+        return plain[0]
+    try:
+        return pa.concat_arrays(plain)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"rows of {plain[0].type}: {error}") from error
+
+
+class ArrayFileWriter(FileWriter):
+    """Writes one data file of version 2.0; as of `FileWriter`.
+
+    Raises:
+        UnsupportedError: a schema with types that files of 2.0 do not hold.
+    """
+
+    def __init__(
+        self,
+        upload: Upload,
+        schema: Schema,
+        version: FileVersion,
+        pool: DecodePool,
+        *,
+        threads: int = 2,
+        page_bytes: int = PAGE_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        super().__init__(
+            upload,
+            schema,
+            version,
+            pool,
+            threads=threads,
+            page_bytes=page_bytes,
+            buffer_bytes=buffer_bytes,
+        )
+        self._array_columns = Columns.of(schema.fields)
+        self._arrays = ArrayFileBuilder(schema, self._array_columns)
+        self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        return self._arrays.num_bytes + sum(one.num_bytes for one in self._waiting)
+
+    async def seal(self) -> WrittenFile:
+        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        await self._flush_units(self._waiting)
+        for number in self._array_columns.headers:
+            self._arrays.add_header_rows(number, self._num_rows)
+        await self._upload_all(self._arrays.finish())
+        columns = dict(self._array_columns.by_field)
+        return WrittenFile(self._num_rows, self._arrays.num_bytes, columns)
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        fields = self._schema.fields
+        for one in self._waiting:
+            top = fields[one.unit.path[0]]
+            array = batch.column(one.unit.path[0])
+            try:
+                one.add(part_of(one.unit, fields, array))
+            except AlanceError as error:
+                error.add_note(f"while field {top.name!r} was written")
+                raise
+        await self._flush_units([one for one in self._waiting if one.num_bytes >= self._page_bytes])
+        waiting = sum(one.num_bytes for one in self._waiting)
+        if waiting > self._buffer_bytes:
+            largest = sorted(self._waiting, key=lambda one: -one.num_bytes)
+            chosen = []
+            for one in largest:
+                if waiting <= self._buffer_bytes // 2:
+                    break
+                chosen.append(one)
+                waiting -= one.num_bytes
+            await self._flush_units(chosen)
+
+    def _pages_of(self, one: _Waiting) -> list[Output]:
+        """The pages of all waiting rows; CPU work."""
+        return [
+            output
+            for piece in one.take(self._page_bytes)
+            for output in unit_pages(one.unit, piece, self._array_columns)
+        ]
+
+    async def _flush_units(self, units: Sequence[_Waiting]) -> None:
+        """Write the rows that wait, a few units at a time."""
+        waiting = [one for one in units if one.parts]
+        for start in range(0, len(waiting), self._threads):
+            some = waiting[start : start + self._threads]
+            groups = await self._in_threads([partial(self._pages_of, one) for one in some])
+            for number, output in (output for group in groups for output in group):
+                await self._put_output(number, output)
+
+    async def _put_output(self, number: int, output: Page | Blobs | HeaderRows) -> None:
+        if isinstance(output, HeaderRows):
+            self._arrays.add_header_rows(number, output.num_rows)
+            return
+        if isinstance(output, Blobs):
+            place = partial(self._arrays.add_blobs, output.payloads)
+            positions, chunks = await self._pool.run(place)
+            await self._upload_all(chunks)
+            sizes = np.diff(output.payloads.offsets).astype(np.int64)
+            output = blob_page(positions, sizes, output.valid)
+        await self._upload_all(self._arrays.add_array_page(number, output))

@@ -1,0 +1,302 @@
+"""Values of a leaf as pages of 2.0: the encodings that the reference implementation writes.
+
+    fixed width, lists of fixed size   flat, nullable where there are nulls
+    strings                            binary; a dictionary of few distinct ones; zstd, lz4, fsst
+                                       where the field's metadata ask for it
+    dictionaries                       indices of the width of the type; nulls are a null item
+    packed structs, blobs              row-major, without nulls
+
+Source: file format 2.0, "What pylance's 2.0 writer emits", "Rules for our 2.0 writer".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.blocks import (
+    ConstantBlock,
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.encode.arrays import leaf_values
+from alance.format.encode.base import Hints
+from alance.format.encode.fsst_table import compressed
+from alance.format.encode.general import compress
+from alance.format.encode.options import Options
+from alance.format.proto import encodings_v2_0_pb2 as pb
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.format.blocks import Block, Bytes
+    from alance.format.field import Field
+
+    Mask = npt.NDArray[np.bool_]
+
+MAX_ITEMS: Final = 99  # of a dictionary that only compresses strings
+MIN_ROWS: Final = 100  # of a page that may have one
+ITEM_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it goes into a file."""
+
+    encoding: pb.ArrayEncoding
+    buffers: tuple[Bytes, ...]  # without padding
+    num_rows: int
+
+
+class Buffers:
+    """The buffers of a page that is being made, and messages that name them."""
+
+    def __init__(self) -> None:
+        self.all: list[Bytes] = []
+
+    def add(self, content: Bytes) -> pb.Buffer:
+        """The message of a new buffer."""
+        self.all.append(content)
+        return pb.Buffer(buffer_index=len(self.all) - 1)
+
+    def flat(self, bits: int, content: Bytes) -> pb.ArrayEncoding:
+        """Values of equal width in a new buffer."""
+        return pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=self.add(content)))
+
+    def validity(self, valid: Mask) -> pb.ArrayEncoding:
+        """A bitmap in a new buffer."""
+        return self.flat(1, np.packbits(valid, bitorder="little"))
+
+
+def no_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
+    """Values that are all valid."""
+    return pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=values)))
+
+
+def all_nulls() -> pb.ArrayEncoding:
+    """Nothing but nulls; also no rows at all."""
+    return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
+
+
+def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.ArrayEncoding:
+    """Values beside a bitmap."""
+    some = pb.Nullable.SomeNull(validity=validity, values=values)
+    return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some))
+
+
+def leaf_page(field: Field, array: pa.Array) -> Page:
+    """A page of a leaf, packed struct or dictionary; blobs are their places.
+
+    Args:
+        array: of the field's type, or one that casts to it.
+
+    Raises:
+        InvalidInputError, UnsupportedError: as of `leaf_values`; nulls in a packed struct.
+    """
+    found = leaf_values(field, array)[field.id]
+    valid = None if found.definition is None else found.definition == 0
+    return values_page(field, found.values, valid, found.num_rows)
+
+
+def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> Page:
+    """A page of values; `valid` None: none is null."""
+    buffers = Buffers()
+    options = Options.of(Hints(FileVersion.V2_0, field.metadata))
+    if num_rows == 0:
+        encoding = all_nulls()
+    elif isinstance(block, VariableWidth):
+        encoding = _strings(field, block, valid, options, buffers)
+    elif isinstance(block, DictionaryBlock):
+        encoding = _dictionary(field, block, valid, buffers)
+    elif isinstance(block, StructBlock):
+        if valid is not None:
+            raise InvalidInputError(f"field {field.name!r}: null packed structs in version 2.0")
+        encoding = _packed_struct(field, block, buffers)
+    else:
+        encoding = _nullable(field, block, valid, buffers)
+    return Page(encoding, tuple(buffers.all), num_rows)
+
+
+def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) -> pb.ArrayEncoding:
+    if isinstance(block, ConstantBlock) or (valid is not None and not valid.any()):
+        return all_nulls()
+    if valid is None or valid.all():
+        return no_nulls(_fixed(field, block, buffers))
+    validity = buffers.validity(valid)
+    return some_nulls(validity, _fixed(field, block, buffers))
+
+
+def _fixed(field: Field, block: Block, buffers: Buffers) -> pb.ArrayEncoding:
+    if isinstance(block, FixedWidth):
+        size = (block.num_values * block.bits_per_value + 7) // 8
+        return buffers.flat(block.bits_per_value, block.data[:size])
+    if not isinstance(block, FixedSizeListBlock):
+        raise UnsupportedError(f"field {field.name!r}: {field.logical_type} in version 2.0")
+    valid = None
+    if block.validity is not None:
+        count = block.items.num_values
+        valid = np.unpackbits(block.validity, count=count, bitorder="little").view(np.bool_)
+        if not valid.any():
+            # Items that are all null have no width of their own: it is that of zeros.
+            validity = buffers.validity(valid)
+            items = some_nulls(validity, _fixed(field, block.items, buffers))
+            return _lists(block, items)
+    return _lists(block, _nullable(field, block.items, valid, buffers))
+
+
+def _lists(block: FixedSizeListBlock, items: pb.ArrayEncoding) -> pb.ArrayEncoding:
+    return pb.ArrayEncoding(
+        fixed_size_list=pb.FixedSizeList(dimension=block.dimension, items=items)
+    )
+
+
+def ends_of(offsets: npt.NDArray[np.int64], valid: Mask | None) -> tuple[Bytes, int]:
+    """Entries of strings or lists from their offsets, and what is added to those of nulls."""
+    adjustment = int(offsets[-1]) + 1
+    ends = offsets[1:].astype("<u8")
+    if valid is not None:
+        ends[~valid] += np.uint64(adjustment)
+    return ends.view(np.uint8), adjustment
+
+
+def _binary(
+    block: VariableWidth, valid: Mask | None, options: Options, buffers: Buffers
+) -> pb.ArrayEncoding:
+    entries, adjustment = ends_of(block.offsets.astype(np.int64), valid)
+    indices = no_nulls(buffers.flat(64, entries))
+    data = block.data[: int(block.offsets[-1])]
+    flat = pb.Flat(bits_per_value=8)
+    if options.scheme is not None:
+        sizes = np.array([len(data)], np.int64)
+        data = compress(options.scheme, options.level, data, sizes)[0]
+        flat.compression.scheme = options.compression or ""
+        if options.level is not None:
+            flat.compression.level = options.level
+    flat.buffer.CopyFrom(buffers.add(data))
+    return pb.ArrayEncoding(
+        binary=pb.Binary(
+            indices=indices, bytes=pb.ArrayEncoding(flat=flat), null_adjustment=adjustment
+        )
+    )
+
+
+def _strings(
+    field: Field, block: VariableWidth, valid: Mask | None, options: Options, buffers: Buffers
+) -> pb.ArrayEncoding:
+    plain = Options.of(Hints(FileVersion.V2_0, {}))
+    if field.logical_type == "string" and block.num_values >= MIN_ROWS:
+        found = _kernels.distinct_strings(block.offsets, block.data, MAX_ITEMS, ITEM_BYTES)
+        if found is not None:
+            indices, offsets, data = found
+            places = (indices + 1).astype(np.uint8)
+            if valid is not None:
+                places[~valid] = 0
+            encoded = no_nulls(buffers.flat(8, places))
+            items = VariableWidth(offsets, data)
+            return pb.ArrayEncoding(
+                dictionary=pb.Dictionary(
+                    indices=encoded,
+                    items=_binary(items, None, plain, buffers),
+                    num_dictionary_items=items.num_values,
+                )
+            )
+    if options.compression == "fsst" and field.logical_type in ("string", "binary"):
+        codes = compressed(block)
+        if codes is not None:
+            inner = _binary(codes[1], valid, plain, buffers)
+            return pb.ArrayEncoding(fsst=pb.Fsst(binary=inner, symbol_table=codes[0]))
+    return _binary(block, valid, options, buffers)
+
+
+def _dictionary(
+    field: Field, block: DictionaryBlock, valid: Mask | None, buffers: Buffers
+) -> pb.ArrayEncoding:
+    """Indices of the declared width; nulls are indices of one more item, which is null."""
+    bits, items, count = block.indices.bits_per_value, block.items, block.items.num_values
+    raw = block.indices.data.view(f"<u{bits // 8}")[: block.num_values]
+    item_valid = None
+    if valid is not None:
+        signed = not field.logical_type.split(":")[-2].startswith("u")
+        if count >= 1 << (bits - signed):
+            raise InvalidInputError(
+                f"field {field.name!r}: a dictionary of {count} values and a null for "
+                f"indices of {bits} bits; version 2.0 stores the null as a value"
+            )
+        raw = np.where(valid, raw, count).astype(raw.dtype)
+        item_valid = np.arange(count + 1) < count
+        items = _with_one_more(field, items)
+    indices = no_nulls(buffers.flat(bits, np.ascontiguousarray(raw).view(np.uint8)))
+    if isinstance(items, VariableWidth):
+        encoded = _binary(items, item_valid, Options.of(Hints(FileVersion.V2_0, {})), buffers)
+    else:
+        encoded = _nullable(field, items, item_valid, buffers)
+    return pb.ArrayEncoding(
+        dictionary=pb.Dictionary(
+            indices=indices, items=encoded, num_dictionary_items=items.num_values
+        )
+    )
+
+
+def _with_one_more(field: Field, items: Block) -> Block:
+    """The values and one that stands for null."""
+    if isinstance(items, VariableWidth):
+        offsets = np.append(items.offsets, items.offsets[-1:]).astype(np.int64)
+        return VariableWidth(offsets, items.data)
+    if not isinstance(items, FixedWidth):
+        raise UnsupportedError(f"field {field.name!r}: {field.logical_type} in version 2.0")
+    bits, count = items.bits_per_value, items.num_values + 1
+    data = np.zeros((count * bits + 7) // 8, np.uint8)
+    data[: len(items.data)] = items.data
+    return FixedWidth(bits, count, data)
+
+
+def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.ArrayEncoding:
+    columns, widths, inner = [], [], []
+    for child in block.children:
+        dimensions, leaf = [], child
+        while isinstance(leaf, FixedSizeListBlock):
+            if leaf.validity is not None:
+                raise InvalidInputError(f"field {field.name!r}: nulls inside packed structs")
+            dimensions.append(leaf.dimension)
+            leaf = leaf.items
+        if not isinstance(leaf, FixedWidth) or leaf.bits_per_value % 8:
+            raise UnsupportedError(
+                f"field {field.name!r}: packed structs of version 2.0 hold values of equal width"
+            )
+        bits = leaf.bits_per_value
+        encoding = no_nulls(pb.ArrayEncoding(flat=pb.Flat(bits_per_value=bits, buffer=pb.Buffer())))
+        for dimension in reversed(dimensions):
+            bits *= dimension
+            items = pb.FixedSizeList(dimension=dimension, items=encoding)
+            encoding = no_nulls(pb.ArrayEncoding(fixed_size_list=items))
+        columns.append(leaf.data[: block.num_values * bits // 8])
+        widths.append(bits)
+        inner.append(encoding)
+    if not columns:
+        raise UnsupportedError(f"field {field.name!r}: a packed struct without children")
+    rows = _kernels.zip_columns(columns, np.array(widths, np.int64), block.num_values)
+    packed = pb.PackedStruct(inner=inner, buffer=buffers.add(rows))
+    return pb.ArrayEncoding(packed_struct=packed)
+
+
+def blob_page(
+    positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], valid: Mask | None
+) -> Page:
+    """A page of the places of blobs; those of nulls are (1, 0), of empty ones (0, 0)."""
+    places = np.zeros((len(positions), 2), "<u8")
+    places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
+    if valid is not None:
+        places[~valid] = (1, 0)
+    number = no_nulls(pb.ArrayEncoding(flat=pb.Flat(bits_per_value=64, buffer=pb.Buffer())))
+    packed = pb.PackedStruct(inner=[number, number], buffer=pb.Buffer())
+    encoding = pb.ArrayEncoding(packed_struct=packed)
+    return Page(encoding, (places.reshape(-1).view(np.uint8),), len(positions))

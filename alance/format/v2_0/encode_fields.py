@@ -1,0 +1,202 @@
+"""Fields of a schema as columns of 2.0, and rows of them as pages.
+
+Source: file format 2.0, "From schema to columns", "Rules for our 2.0 writer".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.blocks import VariableWidth
+from alance.format.encode.arrays import leaf_values
+from alance.format.encode.leaves import storage_of, validity_of
+from alance.format.layouts.fields import owns_column
+from alance.format.proto import encodings_v2_0_pb2 as pb
+from alance.format.v2_0.encode import Buffers, Page, ends_of, leaf_page, no_nulls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+
+    Mask = npt.NDArray[np.bool_]
+
+LISTS = ("list", "list.struct", "large_list", "large_list.struct")
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """Rows of a blob column, before their payloads have a place in the file."""
+
+    payloads: VariableWidth
+    valid: Mask | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRows:
+    """Rows of a struct: all of a column's become its one page."""
+
+    num_rows: int
+
+
+Output: TypeAlias = "tuple[int, Page | Blobs | HeaderRows]"  # with the number of its column
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A leaf or list outside of lists: its rows wait together, and become pages together."""
+
+    field: Field
+    path: tuple[int, ...]  # place of the top field, then of children of structs
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a file.
+
+    Attributes:
+        by_field: the column of each field that has one, by field id, in the order of columns.
+        headers: columns of structs outside of lists, which have a row a row of the file.
+        blobs: columns that hold places of blobs.
+    """
+
+    by_field: dict[int, int] = attribute(default_factory=dict)
+    units: list[Unit] = attribute(default_factory=list)
+    headers: list[int] = attribute(default_factory=list)
+    blobs: set[int] = attribute(default_factory=set)
+
+    @classmethod
+    def of(cls, fields: Sequence[Field]) -> Columns:
+        """Number the columns of a schema, depth first.
+
+        Raises:
+            UnsupportedError: a type that files of 2.0 do not hold.
+        """
+        found = cls()
+        for place, one in enumerate(fields):
+            found._visit(one, (place,), in_list=False)
+        return found
+
+    def _visit(self, one: Field, path: tuple[int, ...], *, in_list: bool) -> None:
+        if one.is_blob_v2 or one.logical_type == "map" or not _is_held(one):
+            kind = "blobs of version 2" if one.is_blob_v2 else one.logical_type
+            raise UnsupportedError(f"field {one.name!r}: {kind} in a file of version 2.0")
+        number = self.by_field[one.id] = len(self.by_field)
+        if one.is_blob_v1:
+            self.blobs.add(number)
+        if one.logical_type == "struct" and not one.is_packed:
+            if not in_list:
+                self.headers.append(number)
+            for place, child in enumerate(one.children):
+                self._visit(child, (*path, place), in_list=in_list)
+            return
+        if not in_list:
+            self.units.append(Unit(one, path))
+        if not owns_column(one):
+            self._visit(one.children[0], path, in_list=True)
+
+
+def _is_held(one: Field) -> bool:
+    return owns_column(one) or one.logical_type == "struct" or one.logical_type in LISTS
+
+
+def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
+    """The rows of a unit out of those of its top field.
+
+    Raises:
+        InvalidInputError: a null struct, which files of 2.0 cannot say.
+    """
+    one = schema[unit.path[0]]
+    for place in unit.path[1:]:
+        array = child_of(one, array, place)
+        one = one.children[place]
+    return array
+
+
+def child_of(one: Field, array: pa.Array, place: int) -> pa.Array:
+    """A child's rows out of those of a struct; errors as of `part_of`."""
+    array = as_struct(one, array)
+    names = [array.type.field(number).name for number in range(array.type.num_fields)]
+    wanted = [child.name for child in one.children]
+    if sorted(names) != sorted(wanted) or len(set(names)) < len(names):
+        raise InvalidInputError(f"field {one.name!r}: children {names}, expected {wanted}")
+    return array.field(names.index(wanted[place]))
+
+
+def as_struct(one: Field, array: pa.Array) -> pa.Array:
+    """The rows of a struct that has a header; errors as of `part_of`."""
+    array = storage_of(array)
+    if not pa.types.is_struct(array.type):
+        raise InvalidInputError(f"field {one.name!r}: {array.type} where a struct is expected")
+    if array.null_count:
+        raise InvalidInputError(
+            f"field {one.name!r}: null structs cannot be stored in a file of version 2.0"
+        )
+    return array
+
+
+def unit_pages(unit: Unit, array: pa.Array, columns: Columns) -> Iterator[Output]:
+    """The pages of rows of a unit.
+
+    Raises:
+        InvalidInputError, UnsupportedError: values that files of 2.0 do not hold.
+    """
+    yield from _pages(unit.field, array, columns)
+
+
+def _pages(one: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
+    number = columns.by_field[one.id]
+    if one.is_blob_v1:
+        found = leaf_values(one, array)[one.id]
+        valid = None if found.definition is None else found.definition == 0
+        assert isinstance(found.values, VariableWidth)
+        yield number, Blobs(found.values, valid)
+    elif one.logical_type == "struct" and not one.is_packed:
+        array = as_struct(one, array)
+        yield number, HeaderRows(len(array))
+        for place, child in enumerate(one.children):
+            yield from _pages(child, child_of(one, array, place), columns)
+    elif owns_column(one):
+        yield number, leaf_page(one, array)
+    else:
+        page, items = _lists(one, storage_of(array))
+        yield number, page
+        yield from _pages(one.children[0], items, columns)
+
+
+def _lists(one: Field, array: pa.Array) -> tuple[Page, pa.Array]:
+    """The page of a list's offsets, and its items; null lists keep theirs."""
+    large = pa.types.is_large_list(array.type)
+    if not (large or pa.types.is_list(array.type)):
+        raise InvalidInputError(f"field {one.name!r}: {array.type} where a list is expected")
+    valid = validity_of(array)
+    if valid is not None and not one.nullable:
+        raise InvalidInputError(f"field {one.name!r}: nulls, and the field is not nullable")
+    dtype = np.dtype(np.int64 if large else np.int32)
+    buffer = array.buffers()[1]
+    offsets = np.zeros(len(array) + 1, np.int64)
+    start = 0
+    if len(array) and buffer is not None:
+        raw = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+        start = int(raw[0])
+        offsets[:] = raw
+        offsets -= start
+    items = array.values.slice(start, int(offsets[-1]))
+    buffers = Buffers()
+    entries, adjustment = ends_of(offsets, valid)
+    encoding = pb.ArrayEncoding(
+        list=pb.List(
+            offsets=no_nulls(buffers.flat(64, entries)),
+            null_offset_adjustment=adjustment,
+            num_items=len(items),
+        )
+    )
+    return Page(encoding, tuple(buffers.all), len(array)), items
