@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, StoreError, UnsupportedError
-from alance.file.open import open_columns, open_file
+from alance.file.open import from_tail, open_columns, open_file
+from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.table.deletions import parse_arrow, parse_bitmap
 from alance.format.table.lineage import is_spilled, lineage_of
@@ -126,14 +127,11 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
     """
     engine = snapshot.engine
     location = snapshot.table.data_file(snapshot.manifest, file)
-    if not file.num_bytes or file.version not in READABLE:
-        size = await engine.scheduler.size(location, reason="validate")
-        if file.num_bytes not in (0, size):
-            raise CorruptFileError(f"{size} bytes, the manifest says {file.num_bytes}")
-        if file.version not in READABLE:
-            return {}
-    else:
-        size = file.num_bytes
+    tail, size = await engine.scheduler.read_tail(location, TAIL_BYTES, reason="validate")
+    if file.num_bytes not in (0, size):
+        raise CorruptFileError(f"{size} bytes, the manifest says {file.num_bytes}")
+    if file.version not in READABLE:
+        return {}
     leaves = {
         leaf.field.id: leaf.multiplier
         for field in snapshot.schema.fields
@@ -161,7 +159,7 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
             for (number, multiplier), column in zip(wanted.items(), columns, strict=True)
         }
 
-    return await engine.drive(read(), "validate")
+    return await engine.drive(from_tail(read(), location, tail, size - len(tail)), "validate")
 
 
 async def _deletions(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
