@@ -219,6 +219,8 @@ def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> No
         extension_name=metadata.get(EXTENSION_NAME, b"").decode(),
         metadata=metadata,
     )
+    if name.startswith("dict:"):
+        message.dictionary.SetInParent()  # older readers demand it, empty as it is
     messages.append(message)
     if not is_nested(name):
         return
