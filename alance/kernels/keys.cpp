@@ -1,4 +1,5 @@
 // Keys of rows, numbered in a table that finds them again: the inner loops of a hash join.
+#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -9,7 +10,8 @@ namespace {
 
 constexpr uint64_t MIX = 0x9E3779B97F4A7C15;
 constexpr int64_t WORD = 8;
-constexpr int64_t AHEAD = 32;          // keys whose places are fetched before they are looked at
+constexpr int64_t BLOCK = 64;      // keys whose slots are fetched before they are looked at
+constexpr uint64_t FILTER = 8;     // bits of the filter a key: most that are not there end in it
 constexpr int64_t MOST = UINT32_MAX - 1;
 
 inline uint64_t load_word(const uint8_t* at) {
@@ -92,6 +94,9 @@ class KeyTable {
     const uint64_t places = std::bit_ceil(static_cast<uint64_t>(count) * 2 + 2);
     shift_ = 64 - std::countr_zero(places);
     slots_.resize(places);
+    const uint64_t bits = std::max(uint64_t{64}, std::bit_ceil(FILTER * static_cast<uint64_t>(count)));
+    filter_mask_ = bits - 1;
+    filter_.resize(bits / 64);
     numbers_ = Owned<uint32_t>(count);
     if (keys_.is_word())
       build<true>();
@@ -108,21 +113,28 @@ class KeyTable {
     return numbers_.numpy();
   }
 
-  // The numbers of other keys of the same form; -1: not in the table.
-  Numpy<int64_t> find(const Keys& others) const {
+  // Which of other keys of the same form are in the table, ascending, and their numbers.
+  nb::object find(const Keys& others) const {
     if (others.width() != keys_.width())
       corrupt("keys of " + std::to_string(others.width()) + " bytes, the table has " +
               std::to_string(keys_.width()));
     auto run = [&] {
       nb::gil_scoped_release release;
-      Owned<int64_t> found(others.count());
+      std::vector<Hit> hits;
       if (keys_.is_word())
-        find_all<true>(others, found.data());
+        find_all<true>(others, hits);
       else
-        find_all<false>(others, found.data());
-      return found;
+        find_all<false>(others, hits);
+      Owned<int64_t> places(static_cast<int64_t>(hits.size()));
+      Owned<int64_t> numbers(places.size());
+      for (int64_t i = 0; i < places.size(); ++i) {
+        places[i] = hits[static_cast<size_t>(i)].place;
+        numbers[i] = hits[static_cast<size_t>(i)].number;
+      }
+      return std::make_pair(std::move(places), std::move(numbers));
     };
-    return run().numpy();
+    auto [places, numbers] = run();
+    return nb::make_tuple(places.numpy(), numbers.numpy());
   }
 
  private:
@@ -132,49 +144,78 @@ class KeyTable {
     uint32_t first = 0;   // where the key stands first
   };
 
+  struct Hit {
+    int64_t place;
+    uint32_t number;
+  };
+
   template <bool Word>
   uint64_t key_of(const Keys& keys, int64_t i) const {
     return Word ? keys.word(i) : keys.hash(i, seed_);
   }
-  size_t place(uint64_t key) const { return static_cast<size_t>(mixed(key, seed_) >> shift_); }
+  // Of a key that is mixed: where its slot is looked for, and its bit in the filter.
+  size_t slot_of(uint64_t mix) const { return static_cast<size_t>(mix >> shift_); }
+  bool may_have(uint64_t mix) const {
+    const uint64_t bit = mix & filter_mask_;
+    return filter_[bit >> 6] >> (bit & 63) & 1;
+  }
 
   template <bool Word>
   bool same(const Slot& slot, uint64_t key, const Keys& keys, int64_t i) const {
     return slot.key == key && (Word || keys_.equal(slot.first, keys, i));
   }
 
-  // Calls `each` with the number, key and first place of every key; their slots are on their way.
+  // Mixes the keys of a block, so that what is looked at next is on its way.
   template <bool Word, typename Each>
-  void ahead(const Keys& keys, Each each) const {
-    uint64_t key[AHEAD];
-    size_t places[AHEAD];
-    for (int64_t start = 0; start < keys.count(); start += AHEAD) {
-      const int64_t count = std::min(AHEAD, keys.count() - start);
+  void blocks(const Keys& keys, Each each) const {
+    uint64_t key[BLOCK], mix[BLOCK];
+    for (int64_t start = 0; start < keys.count(); start += BLOCK) {
+      const int64_t count = std::min(BLOCK, keys.count() - start);
       for (int64_t i = 0; i < count; ++i) {
         key[i] = key_of<Word>(keys, start + i);
-        places[i] = place(key[i]);
-        __builtin_prefetch(&slots_[places[i]]);
+        mix[i] = mixed(key[i], seed_);
       }
-      for (int64_t i = 0; i < count; ++i) each(start + i, key[i], places[i]);
+      each(start, count, key, mix);
     }
   }
 
   template <bool Word>
   void build() {
     const size_t mask = slots_.size() - 1;
-    ahead<Word>(keys_, [&](int64_t i, uint64_t key, size_t at) {
-      while (slots_[at].number && !same<Word>(slots_[at], key, keys_, i)) at = (at + 1) & mask;
-      if (!slots_[at].number) slots_[at] = {key, ++size_, static_cast<uint32_t>(i)};
-      numbers_[i] = slots_[at].number - 1;
+    blocks<Word>(keys_, [&](int64_t start, int64_t count, const uint64_t* key, const uint64_t* mix) {
+      for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[slot_of(mix[i])]);
+      for (int64_t i = 0; i < count; ++i) {
+        size_t at = slot_of(mix[i]);
+        while (slots_[at].number && !same<Word>(slots_[at], key[i], keys_, start + i))
+          at = (at + 1) & mask;
+        if (!slots_[at].number) {
+          slots_[at] = {key[i], ++size_, static_cast<uint32_t>(start + i)};
+          const uint64_t bit = mix[i] & filter_mask_;
+          filter_[bit >> 6] |= uint64_t{1} << (bit & 63);
+        }
+        numbers_[start + i] = slots_[at].number - 1;
+      }
     });
   }
 
   template <bool Word>
-  void find_all(const Keys& others, int64_t* found) const {
+  void find_all(const Keys& others, std::vector<Hit>& hits) const {
     const size_t mask = slots_.size() - 1;
-    ahead<Word>(others, [&](int64_t i, uint64_t key, size_t at) {
-      while (slots_[at].number && !same<Word>(slots_[at], key, others, i)) at = (at + 1) & mask;
-      found[i] = static_cast<int64_t>(slots_[at].number) - 1;
+    blocks<Word>(others, [&](int64_t start, int64_t count, const uint64_t* key, const uint64_t* mix) {
+      int64_t left[BLOCK];
+      int64_t num_left = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        left[num_left] = i;
+        num_left += may_have(mix[i]);
+      }
+      for (int64_t i = 0; i < num_left; ++i) __builtin_prefetch(&slots_[slot_of(mix[left[i]])]);
+      for (int64_t j = 0; j < num_left; ++j) {
+        const int64_t i = left[j];
+        size_t at = slot_of(mix[i]);
+        while (slots_[at].number && !same<Word>(slots_[at], key[i], others, start + i))
+          at = (at + 1) & mask;
+        if (slots_[at].number) hits.push_back({start + i, slots_[at].number - 1});
+      }
     });
   }
 
@@ -184,6 +225,8 @@ class KeyTable {
   uint32_t size_ = 0;
   bool given_ = false;
   std::vector<Slot> slots_;
+  std::vector<uint64_t> filter_;
+  uint64_t filter_mask_ = 0;
   Owned<uint32_t> numbers_;
 };
 

@@ -85,11 +85,10 @@ class KeyIndex:
         Args:
             keys: of the target's rows; null where there is none.
         """
-        found = self._table.find(Keys(keys).plain())
+        hits, numbers = self._table.find(Keys(keys).plain())
         if keys.null_count:
-            found[~as_mask(keys.is_valid())] = -1
-        hits = np.flatnonzero(found >= 0)
-        numbers = found[hits]
+            valid = as_mask(keys.is_valid())[hits]
+            hits, numbers = hits[valid], numbers[valid]
         if self._order is None:
             return Pairs(numbers, hits)
         first = self._starts[numbers]

@@ -123,7 +123,7 @@ async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     held.clear()
     async with aclosing(matcher.scanned()) as scanned:
         async for batch in scanned:
-            await run(partial(matcher.look_up, index, batch))
+            await run(partial(matcher.look_up_scanned, index, batch))
 
 
 async def _match_by_parts(
@@ -136,7 +136,8 @@ async def _match_by_parts(
             await theirs.add(batch)
     ours: Partitions | None = None
     async with aclosing(matcher.scanned()) as scanned:
-        async for batch in scanned:
+        async for read in scanned:
+            batch = await run(partial(matcher.prepared, read))
             ours = ours or Partitions(scratch, batch.schema, count)
             await run(partial(matcher.without_key, batch))
             await ours.add(batch)
@@ -160,7 +161,7 @@ class _Matcher:
     found: Found
 
     async def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The target: `KEY`, addresses as `ROW`, `_rowid`, `OTHER`, what the condition needs."""
+        """The target's rows, with all columns that the merge needs to know them."""
         columns = [name for name in self.merge.target_columns if name not in META]
         options = ScanOptions(
             with_row_address=True, with_row_id=self.base.has_stable_row_ids, scan_in_order=False
@@ -169,9 +170,12 @@ class _Matcher:
         plan = await plan_scan(self.base, [*columns, *meta], options)
         async with aclosing(scan(self.base, plan)) as batches:
             async for batch in batches:
-                yield await self.base.engine.pool.run(partial(self._prepared, batch))
+                yield batch
 
-    def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER`, and what the
+        condition needs. CPU.
+        """
         address = batch.column(ROW_ADDRESS)
         row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
         arrays = [
@@ -199,6 +203,10 @@ class _Matcher:
         if keys.null_count:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
             self.found.gone.add(as_numbers(batch.column(ROW))[lost])
+
+    def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
+        """Join rows of the target as they were scanned. Errors as of `look_up`."""
+        self.look_up(index, self.prepared(batch))
 
     def look_up(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
         """Join rows of the target.
