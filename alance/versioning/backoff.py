@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+FEW: Final = 12  # retries without a pause
+GROWTH: Final = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Pauses between the attempts of one commit.
 
-    The bound of a pause doubles from the time that the last attempt took; the pause is drawn
-    evenly between zero and the bound, so that committers that collided once do not so again.
+    Each retry is one because another committer was first, so that somebody always gets on; and
+    who has just made a version needs two rounds for the next one, but a retry only one. A few
+    retries at once are therefore fair, and what was begun first ends first, mostly. After them
+    there are many committers: the bound of a pause grows from the time that the last attempt took,
+    and the pause is drawn evenly between zero and the bound.
 
     Attributes:
         limit_s: of all attempts together; none is begun later.
@@ -23,10 +29,12 @@ class Backoff:
     """
 
     limit_s: float = 60.0
-    max_pause_s: float = 5.0
+    max_pause_s: float = 1.0
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, retries: int, attempt_s: float) -> float:
         """Seconds to wait before the retry after `retries` ones."""
+        if retries < FEW:
+            return 0.0
         slot = min(max(attempt_s, 0.001), 1.0)
-        return self.uniform(0.0, min(self.max_pause_s, slot * 2.0 ** min(retries, 30)))
+        return self.uniform(0.0, min(self.max_pause_s, slot * GROWTH ** min(retries - FEW, 99)))

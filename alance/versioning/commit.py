@@ -31,6 +31,7 @@ from alance.io.tasks import all_of
 from alance.versioning.backoff import Backoff
 from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_made_by, makers_of
 from alance.versioning.outcome import clash_with, mark_as_open
+from alance.versioning.race import Race
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from alance.versioning.rules import Rules
     from alance.versioning.table import Table
 
-MAX_RETRIES: Final = 20
+MAX_RETRIES: Final = 100  # where many commit, each is first now and then
 DETACHED: Final = 1 << 63
 PUTS: Final = 5  # of a transaction's file that the store says is being written
 
@@ -145,14 +146,17 @@ class _Run:
         self, data: Awaitable[object] | None, max_retries: int, backoff: Backoff
     ) -> Manifest:
         clock = asyncio.get_running_loop().time
-        start = begun = clock()
+        start = clock()
+        race = Race(self._manifests)
         newer = await self._begin(data)
         retries = 0
         while True:
             known = await self._rebase(newer)
             if known is not None:
                 return known
-            created = await self._create(1 if self._base is None else self._base.version + 1)
+            begun = clock()
+            version = 1 if self._base is None else self._base.version + 1
+            created = await self._create(version, race)
             if isinstance(created, Manifest):
                 return created
             now = clock()
@@ -164,14 +168,13 @@ class _Run:
                 )
             retries += 1
             await asyncio.sleep(pause)
-            begun = clock()
-            newer = await self._newer()
+            newer = await self._newer(race)
 
     async def detached(self, data: Awaitable[object] | None) -> Manifest:
         await self._manifests.latest()  # tells how manifests are named
         await self._together(data)
         while True:
-            created = await self._create(DETACHED | secrets.randbits(63))
+            created = await self._create(DETACHED | secrets.randbits(63), self._manifests)
             if isinstance(created, Manifest):
                 return created
 
@@ -193,8 +196,10 @@ class _Run:
         first = [] if data is None else [data]
         await all_of([*first, self._manifests.check(), self._write_file(), *more])
 
-    async def _newer(self) -> Sequence[Manifest]:
+    async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
         if self._base is not None:
+            if race is not None:
+                return await race.newer(self._base.version)
             return await self._manifests.versions_after(self._base.version)
         newest = await self._manifests.latest()
         if newest is None:
@@ -228,7 +233,7 @@ class _Run:
                 self._deletions[file.name.partition("-")[0]] = file
         return None
 
-    async def _create(self, version: int) -> Manifest | Created:
+    async def _create(self, version: int, store: Race | ManifestStore) -> Manifest | Created:
         """The manifest of the version made; else what is there instead."""
         deletions, self._deletions = [*self._deletions.values()], {}
         await all_of([self._write_file(), *(self._write_deletions(one) for one in deletions)])
@@ -236,7 +241,7 @@ class _Run:
         content = await self._rules.next_manifest(self._base, transaction, version)
         is_refused = True
         try:
-            created = await self._manifests.create(version, content, transaction.uuid)
+            created = await store.create(version, content, transaction.uuid)
             if not created.is_ours:
                 return created
             is_refused = False

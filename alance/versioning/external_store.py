@@ -143,7 +143,9 @@ class ExternalManifests:
 
         return await all_of(one(version) for version in range(base + 1, newest.version + 1))
 
-    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+    async def create(
+        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+    ) -> Created:
         """Make a version. Cost: PUT, put, COPY, put, DELETE, one after the other.
 
         From the first put on the version is there, whatever comes of the rest.

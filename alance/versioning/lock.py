@@ -78,7 +78,9 @@ class LockedManifests:
         """The versions after `base`. Cost: one LIST, then all manifests at once."""
         return await self._inner.versions_after(base)
 
-    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+    async def create(
+        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+    ) -> Created:
         """Write a version's manifest, if it is not there. Cost: a GET and a PUT, in the lock."""
         location = self._inner.location(version)
         store, path = self._engine.registry.resolve(location)

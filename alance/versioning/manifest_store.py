@@ -10,6 +10,7 @@ n + 1 may be gone while later ones are there, and a commit that takes its place 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -18,6 +19,7 @@ from alance.errors import (
     CommitConflictError,
     CorruptFileError,
     NotFoundError,
+    StoreError,
     UnsupportedError,
 )
 from alance.format.table.manifest import Manifest, parse_manifest
@@ -74,8 +76,10 @@ class ManifestStore(Protocol):
             CommitConflictError: one of them has been cleaned up.
         """
 
-    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
-        """Write a version's manifest, unless there is one.
+    async def create(
+        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+    ) -> Created:
+        """Write a version's manifest, unless there is one; `peeks`: read whose it is meanwhile.
 
         Raises:
             StoreError: the store refused; the version was not made.
@@ -179,7 +183,9 @@ class ConditionalManifests:
             return ()
         return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
 
-    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+    async def create(
+        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+    ) -> Created:
         """Put a version's manifest if it is absent. Cost: one PUT; settled by GETs where needed."""
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
@@ -190,6 +196,7 @@ class ConditionalManifests:
             lambda: store.put(path, content, if_absent=True),
             transaction_uuid,
             self.patience,
+            peeks=peeks,
         )
 
 
@@ -213,23 +220,42 @@ async def settle_manifest(
     put: Callable[[], Awaitable[object]],
     transaction_uuid: str,
     patience: Patience,
+    *,
+    peeks: bool = False,
 ) -> Created:
-    """Put a manifest by `put`, and tell whose is there; see `put_settled`."""
+    """Put a manifest by `put`, and tell whose is there; see `put_settled`.
+
+    Args:
+        peeks: read it back beside the put, which saves a round where that fails.
+    """
     found: Manifest | None = None
+    location = store.root + path
+    early = [asyncio.ensure_future(manifest_at(engine, location))] if peeks else []
+
+    async def look() -> Manifest | None:
+        if early:
+            with contextlib.suppress(NotFoundError, StoreError):
+                return await early.pop()
+        return await manifest_at(engine, location)
 
     async def whose() -> Settled:
         nonlocal found
-        found = await manifest_at(engine, store.root + path)
+        found = await look()
         is_ours = found is not None and is_made_by(found, transaction_uuid)
         return Settled.OURS if is_ours else Settled.THEIRS
 
-    settled = await put_settled(
-        put,
-        whose,
-        f"manifest {store.root}{path}",
-        patience,
-        at_once=store.profile.kind in ("local", "memory"),
-    )
+    try:
+        settled = await put_settled(
+            put,
+            whose,
+            f"manifest {location}",
+            patience,
+            at_once=store.profile.kind in ("local", "memory"),
+        )
+    finally:
+        for one in early:
+            one.cancel()
+        await asyncio.gather(*early, return_exceptions=True)
     return Created(settled is Settled.OURS, found)
 
 
