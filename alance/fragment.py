@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.ops import columns_fragment, columns_replace
+from alance.ops import columns_fragment, columns_replace, columns_update
 from alance.ops.options import ScanOptions
 from alance.ops.take import as_positions, take_located
 from alance.scanner import Scanner
@@ -168,4 +168,29 @@ class DatasetFragment:
             transforms,
             read_columns=read_columns,
             batch_size=batch_size,
+        )
+
+    async def update_columns(
+        self, data: Data, left_on: str = "_rowid", right_on: str | None = None
+    ) -> tuple[DataFragment, tuple[int, ...], bytes]:
+        """Write other values of columns for the rows whose key some data has, without a commit.
+
+        Rows keep their places. `operations.Update` takes what this gives, as `updated_fragments`,
+        `fields_modified` and, by the fragment's id, `updated_fragment_offset_bitmaps`; with
+        `update_mode=1`, which is the rewriting of columns.
+
+        Args:
+            data: kinds as of `write_dataset`; a key, and columns that exist. It is held in memory;
+                of several rows with one key the last counts.
+            left_on, right_on: as of `Dataset.merge`.
+
+        Returns:
+            The fragment, the ids of the fields in its new file, and which of its physical rows
+            were found, as a roaring bitmap.
+
+        Raises:
+            InvalidInputError: a column that does not exist, or values that its type cannot hold.
+        """
+        return await columns_update.update_in_fragment(
+            self._snapshot, self._handle, data, left_on, right_on
         )

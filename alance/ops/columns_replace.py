@@ -111,6 +111,18 @@ async def _opened(
     return columns
 
 
+def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
+    """The fields of columns at top level.
+
+    Raises:
+        InvalidInputError: one that does not exist, or is below another.
+    """
+    schema = snapshot.schema.project(names)
+    if [one.name for one in schema.fields] != list(names):
+        raise InvalidInputError(f"columns {', '.join(names)}: expected whole columns, each once")
+    return schema
+
+
 @dataclass(slots=True)
 class Conformed:
     """Values in the types of columns that exist.
@@ -128,12 +140,7 @@ class Conformed:
         Raises:
             InvalidInputError: one that does not exist.
         """
-        names = (await columns.schema(snapshot)).names
-        schema = snapshot.schema.project(names)
-        if len(schema.fields) != len(names) or any(
-            one.name != name for one, name in zip(schema.fields, names, strict=True)
-        ):
-            raise InvalidInputError(f"columns {', '.join(names)}: expected whole columns")
+        schema = whole_columns(snapshot, (await columns.schema(snapshot)).names)
         self.target = pa.schema([one.logical_arrow() for one in schema.fields])
         return schema
 

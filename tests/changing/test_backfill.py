@@ -528,3 +528,61 @@ async def test_replaced_fragments(path: Path, tmp_path: Path) -> None:
     assert read(path).equals(read(copies))
     live = [*range(1, 9), 10, 11, *range(13, 20)]
     assert read(path)["x"].to_pylist() == [one if one < 5 else 2 * one for one in live]
+
+
+async def test_updated_columns_of_a_fragment(path: Path, tmp_path: Path) -> None:
+    """As pylance writes them: the same fragment, the same offsets, the same version."""
+    theirs_path = tmp_path / "theirs.lance"
+    lance.dataset(str(theirs_path)).delete("id in (0, 9, 12)")
+    for table, key in (
+        ({"id": [10, 14, 14, 99], "n": [{"a": n, "b": "x"} for n in range(4)]}, "id"),
+        ({"k": [11], "s": ["new"], "l": [[7, 8]]}, "id"),
+        ({"id": [99], "v": [1.0]}, "id"),
+        ({"k": [13], "n": [None]}, "id"),
+    ):
+        right = "k" if "k" in table else key
+        arrow = rows(0, 1).schema
+        types = [arrow.field("id" if name == right else name) for name in table]
+        data = pa.Table.from_arrays(
+            [pa.array(values, one.type) for values, one in zip(table.values(), types, strict=True)],
+            list(table),
+        )
+        theirs = lance.dataset(str(theirs_path))
+        their_made, their_fields, their_offsets = theirs.get_fragment(2).update_columns(
+            data, key, right, with_offsets=True
+        )
+        ours = await alance.dataset(str(path))
+        made, fields, offsets = await ours.fragment(2).update_columns(data, key, right)
+        assert (list(fields), offsets) == (their_fields, their_offsets)
+        change = lance.LanceOperation.Update(
+            updated_fragments=[their_made],
+            fields_modified=their_fields,
+            update_mode="rewrite_columns",
+            updated_fragment_offsets={2: their_offsets},
+        )
+        lance.LanceDataset.commit(str(theirs_path), change, read_version=theirs.version)
+        update = operations.Update(
+            updated_fragments=(made,),
+            fields_modified=fields,
+            update_mode=1,
+            # Pylance leaves out those of no row.
+            updated_fragment_offset_bitmaps={2: offsets} if len(offsets) > 8 else {},
+        )
+        await alance.commit(ours, update)
+        assert plain(latest(path).message) == plain(latest(theirs_path).message)
+        assert plain(latest(path).transaction) == plain(latest(theirs_path).transaction)
+        assert read(path).to_pylist() == read(theirs_path).to_pylist()
+
+
+async def test_what_update_columns_refuses(path: Path) -> None:
+    fragment = (await alance.dataset(str(path))).fragment(2)
+    before = files_of(path)
+    ids = pa.array([10], pa.int64())
+    for columns, match in (
+        ({"nope": [1]}, "column 'nope'"),
+        ({"v": ["x"]}, "column 'v': string does not cast to double"),
+        ({}, "no columns beside 'id'"),
+    ):
+        with pytest.raises(InvalidInputError, match=match):
+            await fragment.update_columns(pa.table({"id": ids, **columns}), "id")
+    assert files_of(path) == before
