@@ -1,0 +1,51 @@
+"""The process killed at many a turn of a compaction or cleanup: no row and no version is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pytest
+
+from tests.changing.both_ways import META, Twins, read
+
+SCRIPT = Path(__file__).with_name("killed_upkeep.py")
+COLUMNS = ["id", "s", "l", "_rowid", *META[2:]]
+
+
+@pytest.mark.parametrize("verb", ["compact", "cleanup"])
+def test_at_many_a_turn(tmp_path: Path, verb: str) -> None:
+    twins = Twins.make(tmp_path, enable_stable_row_ids=True)
+    lance.dataset(twins.theirs).delete("id in (1, 5, 6)")
+    lance.dataset(twins.theirs).update({"v": "v + 1"}, where="id > 17")
+    before = read(twins.theirs).select(COLUMNS).to_pylist()
+    command = [sys.executable, str(SCRIPT), str(twins.ours), verb]
+    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[2])}
+    ends = set()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        turn, answer = 0, "killed"
+        while answer == "killed":
+            turn += 1 + turn // 12  # an end of each phase is met; all turns take a minute
+            twins.again()
+            print(turn, file=process.stdin, flush=True)
+            answer = process.stdout.readline().strip()
+            table = lance.dataset(twins.ours)
+            for one in table.versions():
+                table.checkout_version(one["version"]).validate()
+            assert read(twins.ours).select(COLUMNS).to_pylist() == before
+            ends.add((len(table.versions()), table.version))
+        process.stdin.close()
+    assert answer == "done 0"
+    assert turn > 20
+    if verb == "compact":
+        assert {(3, 3), (5, 5)} <= ends <= {(3, 3), (4, 4), (5, 5)}
+    else:
+        assert {version for _, version in ends} == {3}
+        assert {count for count, _ in ends} >= {1, 3}
