@@ -20,8 +20,9 @@ from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_d
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
+from alance.format.table.transaction import Transaction
 from alance.io.tasks import all_of
-from alance.ops.commits import commit_change
+from alance.ops.commits import CommitOptions, commit_on
 from alance.ops.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.ops.commits import CommitOptions
     from alance.ops.data_files import DataFiles
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
@@ -81,10 +81,14 @@ async def commit_rows(
     vectors = _DeletionFiles(snapshot, [])
     handles = [snapshot.handle(one) for one in sorted(deleted)]
 
-    def build() -> Delete | Update:
+    options = options or CommitOptions()
+    noted = options.noted()
+
+    def build() -> Transaction:
         gone = sorted({*vectors.build(handles, deleted), *emptied})
         added = with_row_ids(new_fragments, row_ids)
-        return _operation(snapshot, change, vectors.files, gone, added)
+        operation = _operation(snapshot, change, vectors.files, gone, added)
+        return Transaction.of(operation, read_version=snapshot.version, properties=noted)
 
     async def discard() -> None:
         await asyncio.gather(
@@ -93,7 +97,7 @@ async def commit_rows(
 
     try:
         await snapshot.prepare(handles)
-        made = await snapshot.engine.pool.run(build)
+        transaction = await snapshot.engine.pool.run(build)
     except BaseException:
         await discard()
         raise
@@ -107,8 +111,16 @@ async def commit_rows(
         deleted=deleted,
         lineage=lineage_reader(snapshot) if snapshot.has_stable_row_ids else None,
     )
-    return await commit_change(
-        snapshot, made, options, rules=rules, data=upload(), discard=discard, summary=summary
+    return await commit_on(
+        snapshot.session,
+        snapshot.table,
+        snapshot.manifest,
+        transaction,
+        rules=rules,
+        data=upload(),
+        discard=discard,
+        max_retries=options.max_retries,
+        summary=summary,
     )
 
 

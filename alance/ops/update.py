@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import UnsupportedError
+from alance.file.writer import batch_bytes
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.assign import parse_updates
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from alance.format.schema import Schema
     from alance.ops.assign import Assignments, Updates
     from alance.ops.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
+GROUP_ROWS: Final = 8192  # that are written at once, or more
+GROUP_BYTES: Final = 8 << 20
 
 
 async def update(
@@ -64,11 +68,11 @@ async def _attempt(
     run = base.engine.pool.run
     try:
         async with aclosing(_matching(base, assignments, where)) as batches:
-            async for batch in batches:
+            async for some in _together(batches):
+                batch, rows = await run(partial(_new_rows, some, assignments, base.schema))
                 moved.add(as_numbers(batch.column(ROW_ADDRESS)))
                 if base.has_stable_row_ids:
                     row_ids.append(as_numbers(batch.column(ROW_ID)))
-                rows = await run(partial(assignments.apply, batch, base.schema))
                 await files.write(rows)
         fragments = await files.seal()
         deleted = await run(moved.by_fragment)
@@ -86,6 +90,31 @@ async def _attempt(
         options=commit,
         summary={"num_rows_updated": moved.num_rows},
     )
+
+
+async def _together(
+    batches: AsyncIterator[pa.RecordBatch],
+) -> AsyncGenerator[list[pa.RecordBatch], None]:
+    """Small batches a few at a time: what comes of many fragments with a row each."""
+    some: list[pa.RecordBatch] = []
+    num_rows = num_bytes = 0
+    async for batch in batches:
+        some.append(batch)
+        num_rows += batch.num_rows
+        num_bytes += batch_bytes(batch)
+        if num_rows >= GROUP_ROWS or num_bytes >= GROUP_BYTES:
+            yield some
+            some, num_rows, num_bytes = [], 0, 0
+    if some:
+        yield some
+
+
+def _new_rows(
+    some: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows of some batches in one, as they were and as they will be. CPU."""
+    batch = some[0] if len(some) == 1 else pa.concat_batches(some)
+    return batch, assignments.apply(batch, schema)
 
 
 async def _matching(
