@@ -10,7 +10,7 @@ SOURCES := alance tests examples $(wildcard benchmarks)
 $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,cli]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,cli,demo]"
 	touch $@
 
 demo: $(VENV)/.ready
