@@ -8,7 +8,7 @@ files; what an interrupted cleanup leaves is unverified, and goes a week later.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from alance.ops.cleanup_policy import (
     without_tagged,
 )
 from alance.versioning import refs
-from alance.versioning.load import ManifestLocation, load_manifest
+from alance.versioning.load import ManifestLocation, latest, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -202,6 +202,9 @@ async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Liste
     """The files of a folder; of local ones those that nobody finished, too."""
     location, root = table.folder(folder), table.folder(folder)[: -len(folder)]
     found: list[files.Listed] = []
+    if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
+        with suppress(NotFoundError):
+            await latest(engine, table)  # from then on it is listed
     try:
         listing = engine.scheduler.list(location, reason="cleanup")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator

@@ -28,7 +28,7 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     All are copied before the first one is deleted: whenever this is interrupted, each version has
     a name, and the next call goes on.
     """
-    if table.keeper is not None:
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
         raise UnsupportedError(
             f"dataset {table.uri!r}: its versions are kept by an external store, which knows their "
             "names; they are not renamed"
