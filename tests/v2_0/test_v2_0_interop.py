@@ -1,0 +1,252 @@
+"""Tables of 2.0 in both directions with pylance: random types, page sizes, rows, filters."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from lance.file import LanceFileReader, LanceFileWriter
+
+import alance
+from alance.errors import InvalidInputError, UnsupportedError
+
+
+def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: float) -> pa.Array:
+    """Values of a type, some of them null; never a null struct."""
+    if pa.types.is_struct(arrow):
+        children = [random_array(rng, one.type, count, nulls) for one in arrow]
+        return pa.StructArray.from_arrays(children, fields=list(arrow))
+    mask = [rng.random() < nulls for _ in range(count)]
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        sizes = [0 if absent else rng.choice([0, 1, 2, 5]) for absent in mask]
+        items = random_array(rng, arrow.value_type, sum(sizes), nulls)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        kind = pa.LargeListArray if pa.types.is_large_list(arrow) else pa.ListArray
+        width = pa.int64() if pa.types.is_large_list(arrow) else pa.int32()
+        valid = None if not any(mask) else pa.array(np.array(mask))
+        return kind.from_arrays(pa.array(offsets, width), items, mask=valid)
+    if pa.types.is_fixed_size_list(arrow):
+        rows = [random_array(rng, arrow.value_type, arrow.list_size, nulls) for _ in range(count)]
+        return pa.array(
+            [None if gone else one.to_pylist() for one, gone in zip(rows, mask, strict=True)], arrow
+        )
+    values: list[object] = []
+    for gone in mask:
+        number = rng.randrange(100)
+        text = "é" * (number % 4) + str(number)
+        if gone or pa.types.is_null(arrow):
+            values.append(None)
+        elif pa.types.is_boolean(arrow):
+            values.append(number < 50)
+        elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+            values.append(text)
+        elif pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+            values.append(text.encode())
+        elif pa.types.is_fixed_size_binary(arrow):
+            values.append(b"%03d" % number)
+        else:
+            values.append(number)
+    return pa.array(values, arrow)
+
+
+LEAVES = [
+    pa.int8(),
+    pa.uint16(),
+    pa.int64(),
+    pa.float32(),
+    pa.bool_(),
+    pa.string(),
+    pa.large_binary(),
+    pa.binary(3),
+    pa.timestamp("us"),
+    pa.list_(pa.float32(), 3),
+    pa.list_(pa.list_(pa.bool_(), 2), 2),
+    pa.null(),
+]
+
+
+def random_type(rng: random.Random, depth: int) -> pa.DataType:
+    kind = rng.randrange(4) if depth else 0
+    if kind == 1:
+        return pa.list_(random_type(rng, depth - 1))
+    if kind == 2:
+        return pa.large_list(random_type(rng, depth - 1))
+    if kind == 3:
+        names = "abc"[: rng.randint(1, 3)]
+        return pa.struct([(name, random_type(rng, depth - 1)) for name in names])
+    return rng.choice(LEAVES)
+
+
+def random_table(seed: int, count: int) -> pa.Table:
+    rng = random.Random(seed)
+    arrays = [random_array(rng, random_type(rng, 3), count, rng.choice([0, 0.3])) for _ in range(4)]
+    return pa.table([*arrays, pa.array(range(count))], names=["c0", "c1", "c2", "c3", "number"])
+
+
+def whole(part: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """The same rows in arrays of their own: pylance fails on slices of some nested arrays."""
+    return part.take(list(range(part.num_rows)))
+
+
+async def check(uri: str, want: pa.Table, seed: int) -> None:
+    """The table has these rows, by whichever way they are read."""
+    rng, count = random.Random(seed), want.num_rows
+    dataset = await alance.dataset(uri)
+    assert (await dataset.to_table()).to_pylist() == want.to_pylist()
+    rows = rng.choices(range(count), k=12)
+    assert (await dataset.take(rows)).to_pylist() == want.take(rows).to_pylist()
+    start = rng.randrange(count)
+    part = await dataset.to_table(offset=start, limit=7, batch_size=3)
+    assert part.to_pylist() == want.slice(start, 7).to_pylist()
+    kept = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
+    assert kept.to_pylist() == [
+        row for row in want.to_pylist() if row["number"] % 5 == 1 and row["number"] >= start
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_tables_of_pylance(seed: int, tmp_path: Path) -> None:
+    want = random_table(seed, 130)
+    for start in range(0, 130, 50):
+        part = want.slice(start, 50)
+        lance.write_dataset(
+            whole(part),
+            tmp_path / "t",
+            mode="append" if start else "create",
+            data_storage_version="2.0",
+        )
+    await check(str(tmp_path / "t"), want, seed)
+
+
+@pytest.mark.parametrize("seed", range(8, 16))
+async def test_tables_of_ours(seed: int, tmp_path: Path) -> None:
+    want, uri = random_table(seed, 130), str(tmp_path / "t")
+    for start in range(0, 130, 50):
+        part = want.slice(start, 50)
+        mode = "append" if start else "create"
+        await alance.write_dataset(part, uri, mode=mode, data_storage_version="2.0")
+    await check(uri, want, seed)
+    theirs = lance.dataset(uri)
+    assert theirs.data_storage_version == "2.0"
+    theirs.validate()
+    assert theirs.to_table().to_pylist() == want.to_pylist()
+    rows = [77, 3, 129]
+    assert theirs.take(rows).to_pylist() == want.take(rows).to_pylist()
+
+
+@pytest.mark.parametrize("seed", range(16, 20))
+async def test_many_pages(seed: int, tmp_path: Path) -> None:
+    """Pages of a few rows, by both writers, read by both readers."""
+    want, path = random_table(seed, 400), str(tmp_path / "theirs.lance")
+    with LanceFileWriter(path, want.schema, version="2.0", data_cache_bytes=512) as theirs:
+        for batch in want.to_batches(max_chunksize=7):
+            theirs.write_batch(whole(batch))
+    reader = await alance.FileReader.open(path)
+    assert (await reader.to_table()).to_pylist() == want.to_pylist()
+    own = str(tmp_path / "own.lance")
+    async with alance.FileWriter.open(own, want.schema, version="2.0", page_bytes=256) as writer:
+        for batch in want.to_batches(max_chunksize=7):
+            await writer.write(batch)
+    reader = await alance.FileReader.open(own)
+    rows = [399, 5, 6, 7, 200]
+    assert (await reader.take(rows)).to_pylist() == want.take(rows).to_pylist()
+    assert (await reader.to_table(start=3, stop=390)).to_pylist() == want.slice(3, 387).to_pylist()
+    found = LanceFileReader(own).read_all(batch_size=33).to_table()
+    assert found.to_pylist() == want.to_pylist()
+
+
+async def test_what_metadata_ask_for(tmp_path: Path) -> None:
+    """Compressions, packed structs and dictionaries, as both write them."""
+    texts = [None if row % 7 == 3 else f"some text {row}" * 3 for row in range(3000)]
+    packed = pa.StructArray.from_arrays(
+        [
+            pa.array(range(3000), pa.int16()),
+            pa.array([[row / 2, 1.0] for row in range(3000)], pa.list_(pa.float32(), 2)),
+        ],
+        ["n", "v"],
+    )
+    few = pa.array([None if row % 7 == 3 else f"w{row % 90}" for row in range(3000)])
+    columns = {
+        "zstd": (pa.array(texts), {"lance-encoding:compression": "zstd"}),
+        "lz4": (pa.array(texts), {"lance-encoding:compression": "lz4"}),
+        "fsst": (pa.array(texts), {"lance-encoding:compression": "fsst"}),
+        "packed": (packed, {"packed": "true"}),
+        "few": (few, {}),
+        "dictionary": (few.dictionary_encode(), {}),
+    }
+    fields = [pa.field(name, one.type, metadata=keys) for name, (one, keys) in columns.items()]
+    want = pa.table([one for one, _ in columns.values()], schema=pa.schema(fields))
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    await alance.write_dataset(want, ours, data_storage_version="2.0")
+    lance.write_dataset(want, theirs, data_storage_version="2.0")
+    sizes = []
+    for uri in (ours, theirs):
+        assert (await (await alance.dataset(uri)).to_table()).to_pylist() == want.to_pylist()
+        assert lance.dataset(uri).to_table().to_pylist() == want.to_pylist()
+        (file,) = (Path(uri) / "data").iterdir()
+        sizes.append(file.stat().st_size)
+    assert sizes[0] < 1.05 * sizes[1]
+
+
+async def test_blobs(tmp_path: Path) -> None:
+    """Payloads, empty ones and nulls; by both writers, for both readers."""
+    keys = {"lance-encoding:blob": "true"}
+    schema = pa.schema([pa.field("b", pa.large_binary(), metadata=keys)])
+    payloads = [b"hello", None, b"", b"x" * 70, b"y" * 100_000]
+    want = pa.table({"b": pa.array(payloads, pa.large_binary())}, schema=schema)
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    await alance.write_dataset(want, ours, data_storage_version="2.0")
+    lance.write_dataset(want, theirs, data_storage_version="2.0")
+    for uri in (ours, theirs):
+        found = lance.dataset(uri).take_blobs("b", indices=[0, 2, 3, 4])
+        assert [one.read() for one in found if one] == [b"hello", b"", b"x" * 70, b"y" * 100_000]
+        dataset = await alance.dataset(uri)
+        blobs = await dataset.take_blobs("b", indices=range(5))
+        assert [await one.read() for one in blobs] == [one for one in payloads if one is not None]
+        table = await dataset.to_table()
+        assert table.to_pylist() == lance.dataset(uri).to_table().to_pylist()
+
+
+async def test_deleted_rows_and_late_columns(tmp_path: Path) -> None:
+    """Deletions, added columns in files of their own, and explain."""
+    uri = str(tmp_path / "t")
+    theirs = lance.write_dataset(random_table(3, 500), uri, data_storage_version="2.0")
+    theirs.delete("number % 3 = 0")
+    theirs.add_columns({"twice": "number * 2"})
+    theirs = lance.dataset(uri)
+    dataset = await alance.dataset(uri)
+    assert (await dataset.to_table()).to_pylist() == theirs.to_table().to_pylist()
+    found = await dataset.to_table(filter="twice > 900", columns=["c1", "number"])
+    want = theirs.to_table(filter="twice > 900", columns=["c1", "number"])
+    assert found.to_pylist() == want.to_pylist()
+    text = str(await dataset.scanner(filter="twice > 900").explain())
+    assert "read first: twice" in text
+
+
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [
+        (pa.array([{"x": 1}, None]), InvalidInputError),
+        (pa.array([[{"x": 1}, None]]), InvalidInputError),
+        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), UnsupportedError),
+        (pa.array([[{"x": 1}] * 2], pa.list_(pa.struct([("x", pa.int8())]), 2)), UnsupportedError),
+        (pa.array([["a", "b"]], pa.list_(pa.string(), 2)), UnsupportedError),
+    ],
+)
+async def test_refused(array: pa.Array, error: type[Exception], tmp_path: Path) -> None:
+    """What files of 2.0 cannot hold is told, and nothing is left."""
+    uri = str(tmp_path / "t")
+    with pytest.raises(error):
+        await alance.write_dataset(pa.table({"a": array}), uri, data_storage_version="2.0")
+    assert not list(tmp_path.rglob("*.lance"))  # noqa: ASYNC240
+
+
+async def test_nulls_where_none_are_allowed(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("a", pa.int32(), nullable=False)])
+    table = pa.table([pa.array([1, None], pa.int32())], schema=schema)
+    with pytest.raises(InvalidInputError):
+        await alance.write_dataset(table, str(tmp_path / "t"), data_storage_version="2.0")
