@@ -25,6 +25,8 @@ import alance
 from alance.testing.lab import Lab
 from benchmarks.alone import NAMES, WORKS, measure_alone
 from benchmarks.cases import CASES, Case, Opened
+from benchmarks.cases_commits import run_commits
+from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
 from benchmarks.measure import measure
 from benchmarks.plot import plot
@@ -100,6 +102,12 @@ def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
+def commits(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Commits, on a lab of their own."""
+    with Lab() as lab:
+        return run_commits(lab, arguments.only, LATENCY_MS)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -128,6 +136,8 @@ def main() -> None:
             "latency_ms": LATENCY_MS,
             "cases": asyncio.run(run_cases(arguments)),
             "alone": run_alone(arguments),
+            "writes": run_writes(arguments.only, arguments.scale, ALONE_ROUNDS),
+            "commits": commits(arguments),
         }
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

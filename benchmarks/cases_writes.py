@@ -1,0 +1,142 @@
+"""Writing local tables: time, peak memory and size, each in a process of its own.
+
+python -m benchmarks.cases_writes SIDE SOURCE TARGET   prints JSON.
+
+The source is an Arrow stream on disk, which both sides read batch by batch; what reading it alone
+takes is told, too. Nothing but the library in question is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from benchmarks.alone import peak_megabytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAMES: Final = ("lineitem", "events", "embeddings")
+TARGET: Final = 1.0  # ratio of times
+TARGET_MEGABYTES: Final = 300
+
+
+def run_alance(source: str, target: str) -> None:
+    """With alance."""
+    import asyncio
+
+    import alance
+
+    with pa.OSFile(source) as file:
+        asyncio.run(alance.write_dataset(pa.ipc.open_stream(file), target))
+
+
+def run_pylance(source: str, target: str) -> None:
+    """With pylance, and the file version that alance writes."""
+    import lance
+
+    with pa.OSFile(source) as file:
+        lance.write_dataset(pa.ipc.open_stream(file), target, data_storage_version="2.2")
+
+
+def run_reading(source: str, target: str) -> None:
+    """Only read the source."""
+    with pa.OSFile(source) as file:
+        for batch in pa.ipc.open_stream(file):
+            batch.num_rows  # noqa: B018  # dropped at once
+
+
+RUNS: Final[dict[str, Callable[[str, str], None]]] = {
+    "alance": run_alance,
+    "pylance": run_pylance,
+    "reading": run_reading,
+}
+
+
+def source_of(name: str, scale: float) -> Path:
+    """The rows as an Arrow stream, made where it is not there yet."""
+    from benchmarks.data import FOLDER, MAKERS
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{name}-{scale:g}.arrows"
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        reader = MAKERS[name](scale)
+        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_stream(sink, reader.schema) as out:
+            for batch in reader:
+                out.write_batch(batch)
+        partial.rename(path)
+    return path
+
+
+def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, float]]:
+    """Medians of all sides over processes of their own, in turns."""
+    source = source_of(name, scale)
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in RUNS}
+    for _ in range(rounds):
+        for side, results in found.items():
+            target = source.with_name(f"written-{side}-{name}.lance")
+            shutil.rmtree(target, ignore_errors=True)
+            command = [sys.executable, "-m", "benchmarks.cases_writes", side, source, target]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            files = target.glob("data/*")
+            size = sum(one.stat().st_size for one in files) / 1e6
+            results.append({**json.loads(done.stdout), "file_megabytes": size})
+            shutil.rmtree(target, ignore_errors=True)
+    return {
+        side: {key: statistics.median(one[key] for one in results) for key in results[0]}
+        for side, results in found.items()
+    }
+
+
+def run_writes(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
+    """All cases that are asked for, printed as they end."""
+    found = []
+    for name in NAMES:
+        if only in f"write {name}":
+            found.append({"table": name, "sides": measure_write(name, scale, rounds)})
+            print(line(found[-1]), flush=True)
+    return found
+
+
+def line(case: dict[str, Any]) -> str:
+    """A row of the table."""
+    ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
+    cells = [case["table"], f"{ours['ms']:,.0f}", f"{theirs['ms']:,.0f}"]
+    cells += [f"{case['sides']['reading']['ms']:,.0f}", f"{ours['ms'] / theirs['ms']:.2f}"]
+    cells += [f"{TARGET:.2f}", f"{ours['megabytes']:,.0f}", f"{theirs['megabytes']:,.0f}"]
+    cells += [f"{ours['file_megabytes']:,.1f}", f"{theirs['file_megabytes']:,.1f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def section(cases: list[dict[str, Any]]) -> str:
+    """A part of the report."""
+    names = ["table", "alance ms", "pylance ms", "reading the source ms", "ratio", "target"]
+    names += ["alance peak MB", "pylance peak MB", "alance file MB", "pylance file MB"]
+    head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
+    text = (
+        "A stream of Arrow batches from disk to a new table, file version 2.2, with the import and "
+        f"the start of the process. At most {TARGET_MEGABYTES} MB are aimed at.\n"
+    )
+    return "\n".join(["## Writing local tables\n", text, *head, *map(line, cases), ""])
+
+
+def main() -> None:
+    """The command."""
+    side, source, target = sys.argv[1:]
+    begun = time.perf_counter()
+    RUNS[side](source, target)
+    found = {"ms": (time.perf_counter() - begun) * 1e3, "megabytes": peak_megabytes()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
