@@ -195,6 +195,9 @@ def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(type_):
         whole = pc.cast(values, pa.decimal256(MAX_PRECISION, 30))
         return _rounded(whole, type_)
+    if pa.types.is_time(type_):
+        moments = pc.binary_join_element_wise("1970-01-01T", pc.cast(values, pa.string()), "")
+        return pc.cast(pc.cast(moments, pa.timestamp(type_.unit)), type_)
     if pa.types.is_timestamp(type_) and type_.tz is None:
         try:
             return pc.cast(values, type_)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.arithmetic import whole_argument
+from alance.expr.coercion import unify
 from alance.expr.compare import NULL, compare, is_nothing
 from alance.expr.logic import FALSE, TRUE, junction
 from alance.expr.problem import Problem
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """A list that is written down, `[1, 2]`; only functions of lists take it.
+    """A list that is written down, `[1, 2]`.
 
     Attributes:
         args: its items.
@@ -34,10 +35,14 @@ class Items:
 
     @property
     def type(self) -> pa.DataType:
-        return pa.list_(self.args[0].type if self.args else pa.null())
+        return pa.list_(unify(*self.args)[0].type if self.args else pa.null())
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        raise Problem("a list that is written down, as a value", unsupported=True)
+        items = unify(*self.args) if self.args else ()
+        parts = [pa.repeat(one.value, 1) for one in items if isinstance(one, Literal)]
+        values = pa.concat_arrays(parts) if parts else pa.nulls(0)
+        offsets = to_arrow(np.array([0, len(values)], np.int32))
+        return pa.ListArray.from_arrays(offsets, values)[0]
 
 
 def made_list(name: str, args: list[Node]) -> Node:

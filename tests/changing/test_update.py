@@ -118,6 +118,12 @@ CASTS = [
     {"y": "id > 3"},
     {"y": "'true'"},
     {"x": "id"},
+    {"l": "make_array(1, 2)"},
+    {"l": "make_array()", "n": "null"},
+    {"c": "'10:11:12'"},
+    {"j": "'[1, 2]'"},
+    {"e": "make_array(1, 2)"},
+    {"e": "null", "j": "null"},
 ]
 
 
@@ -131,6 +137,9 @@ def many_types() -> pa.Table:
         "k": pa.array([f"k{n % 3}" for n in range(12)]).dictionary_encode(),
         "y": pa.array([n % 2 == 0 for n in range(12)]),
         "x": pa.array(range(12), pa.int8()),
+        "c": pa.array(range(12), pa.int64()).cast(pa.time64("us")),
+        "j": pa.array([f'{{"a": {n}}}' for n in range(12)], pa.json_()),
+        "e": pa.array([[n, 1] for n in range(12)], pa.list_(pa.float32(), 2)),
     }
     for name, values in more.items():
         table = table.append_column(name, values)
@@ -139,7 +148,7 @@ def many_types() -> pa.Table:
 
 @pytest.mark.parametrize("updates", CASTS, ids=str)
 async def test_casts(tmp_path: Path, updates: dict[str, str]) -> None:
-    twins = Twins.make(tmp_path, many_types(), max_rows_per_file=8)
+    twins = Twins.make(tmp_path, many_types(), max_rows_per_file=8, data_storage_version="2.2")
     await twins.change("update", updates, where="id in (2, 3, 9)")
 
 
