@@ -16,6 +16,7 @@ from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Update
 from alance.ops.commits import latest
 from alance.ops.data_files import DataFiles
+from alance.ops.merge_columns import rewrite_columns
 from alance.ops.merge_match import match
 from alance.ops.merge_plan import Merge
 from alance.ops.merge_rows import write_inserted, write_updated
@@ -87,6 +88,9 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
     run = base.engine.pool.run
     found = await match(base, merge, source, scratch)
     rows, places, row_ids = await run(found.changed)
+    summary = _summary(merge, found, source.num_rows)
+    if merge.rewrites_columns:
+        return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     version = plan.data_storage_version or base.manifest.data_storage_version
     files = DataFiles(base.session, base.table, base.schema, version)
     updates = plan.when_matched == "update"
@@ -96,7 +100,6 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
         if plan.inserts:
             await write_inserted(base, source, files, found.matched)
         fragments = await files.seal()
-        summary = _summary(merge, found, source.num_rows)
         found.gone.add(places)
         deleted = await run(found.gone.by_fragment)
     except BaseException:

@@ -180,7 +180,7 @@ class Merge:
             why = "the data has all columns"
         elif len(self.given) == len(self.on):
             why = "the data has no column but the keys"
-        elif any(f.is_blob_v1 or f.is_blob_v2 for one in self._written for f in one.walk()):
+        elif any(f.is_blob_v1 or f.is_blob_v2 for f in self.written.walk()):
             why = "the data has blobs"
         if why:
             raise InvalidInputError(
@@ -188,8 +188,10 @@ class Merge:
             )
 
     @property
-    def _written(self) -> list[Field]:
-        return [one for one in self.schema.fields if one.name not in self.lacking]
+    def written(self) -> Schema:
+        """The columns that updated rows get new values in: those of the source but the keys."""
+        names = [one for one in self.given.names if one not in self.on]
+        return self.schema.project(names)
 
 
 def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:

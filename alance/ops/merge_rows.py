@@ -51,7 +51,7 @@ async def write_updated(
     if not len(rows):
         return
     schema = table_schema(base.manifest)
-    async for batch, start, stop in _chosen(source, rows):
+    async for batch, start, stop in chosen_rows(source, rows):
         if not merge.lacking:
             await files.write(batch)
             continue
@@ -74,11 +74,11 @@ async def write_inserted(
         matched: those that do; shape (source rows,).
     """
     schema = table_schema(base.manifest)
-    async for batch, _, _ in _chosen(source, np.flatnonzero(~matched)):
+    async for batch, _, _ in chosen_rows(source, np.flatnonzero(~matched)):
         await files.write(await base.engine.pool.run(lambda batch=batch: conform(batch, schema)))  # type: ignore[misc]
 
 
-async def _chosen(
+async def chosen_rows(
     source: HeldSource, rows: Rows
 ) -> AsyncGenerator[tuple[pa.RecordBatch, int, int], None]:
     """Source rows by number, a batch at a time, and which of `rows` they are."""

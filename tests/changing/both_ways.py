@@ -119,7 +119,10 @@ DIFFERS = (
     *("uuid", "timestamp", "writer_version", "transaction_file"),
     *("transaction_section", "index_section"),
 )
-SORTED = ("fields_for_preserving_frag_bitmap", "removed_fragment_ids", "deleted_fragment_ids")
+SORTED = (
+    *("fields_for_preserving_frag_bitmap", "fields_modified"),
+    *("removed_fragment_ids", "deleted_fragment_ids"),
+)
 
 
 def plain(value: Any) -> Any:

@@ -237,7 +237,12 @@ WRONG: dict[str, tuple[Any, Any, type[AlanceError], str]] = {
         InvalidInputError,
         "expected a condition",
     ),
-    "no SQL": ("id", lambda m: m.when_matched_update_all("source.v >"), InvalidInputError, "syntax error"),
+    "no SQL": (
+        "id",
+        lambda m: m.when_matched_update_all("source.v >"),
+        InvalidInputError,
+        "syntax error",
+    ),
     "a division by zero": (
         "id",
         lambda m: m.when_matched_update_all("source.id / 0 > target.id"),

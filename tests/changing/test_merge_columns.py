@@ -1,0 +1,89 @@
+"""Merges that rewrite columns: the same messages and rows as pylance's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from tests.changing.both_ways import Twins, read, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = [
+    pytest.param({}, id="addresses"),
+    pytest.param({"enable_stable_row_ids": True}, id="stable"),
+    pytest.param({"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable-2.2"),
+    pytest.param({"data_storage_version": "2.2", "max_rows_per_file": 50}, id="one-fragment"),
+]
+
+
+@pytest.fixture(params=KINDS)
+def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
+    return Twins.make(tmp_path, **request.param)
+
+
+def clauses(merge: Any, condition: str | None = None) -> Any:
+    return merge.when_matched_update_all(condition).write_mode("rewrite_columns")
+
+
+async def merge(twins: Twins, data: pa.Table, memory: int, condition: str | None = None) -> int:
+    told = clauses(lance.dataset(str(twins.theirs)).merge_insert("id"), condition).execute(data)
+    ours = await alance.dataset(str(twins.ours))
+    builder = clauses(ours.merge_insert("id"), condition).memory_budget(memory)
+    changed = await builder.execute(data.to_reader(max_chunksize=2))
+    assert dict(changed.summary) == told
+    twins.check()
+    return int(told["num_updated_rows"])
+
+
+def source(ids: list[int], *names: str) -> pa.Table:
+    data = rows(100, 100 + len(ids)).set_column(0, "id", pa.array(ids, pa.int64()))
+    return data.select([*names, "id"])
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 28], ids=["disk", "memory"])
+async def test_rewritten(twins: Twins, memory: int) -> None:
+    assert await merge(twins, source([3, 17, 4, 5, 99], "s"), memory) == 4
+    assert await merge(twins, source([4, 6], "n", "v"), memory) == 2
+    assert await merge(twins, source([19, 4, 0, 1, 2, 3], "s", "l"), memory) == 6
+    await twins.change("delete", "id in (0, 5, 6, 9, 19)")
+    assert await merge(twins, source([7, 6, 8], "s"), memory) == 2
+    assert await merge(twins, source([77], "s"), memory) == 0
+    assert await merge(twins, source([1, 2], "v"), memory, "source.v > target.id + 1000") == 0
+    assert await merge(twins, source([1, 2], "v"), memory, "target.id = 2") == 1
+    await twins.change("update", {"v": "v + 1"}, where="id < 4")
+    assert await merge(twins, source([1, 8], "v"), memory) == 2
+
+
+async def test_by_turns(twins: Twins) -> None:
+    """Each goes on from what the other left."""
+    await clauses((await alance.dataset(str(twins.ours))).merge_insert("id")).execute(
+        source([1, 7], "s")
+    )
+    clauses(lance.dataset(str(twins.ours)).merge_insert("id")).execute(source([7, 8], "s"))
+    lance.dataset(str(twins.ours)).optimize.compact_files()
+    await clauses((await alance.dataset(str(twins.ours))).merge_insert("id")).execute(
+        source([8, 9], "s")
+    )
+    found = {row["id"]: row["s"] for row in read(twins.ours).to_pylist()}
+    assert [found[one] for one in (1, 7, 8, 9)] == ["s100", "s100", "s100", "s101"]
+
+
+async def test_two_at_once(twins: Twins) -> None:
+    dataset = await alance.dataset(str(twins.ours))
+    merges = [clauses(dataset.merge_insert("id")) for _ in range(3)]
+    datas = [source([1, 2], "s"), source([3, 12], "s"), source([4], "v")]
+    await asyncio.gather(
+        *(one.execute(data) for one, data in zip(merges, datas, strict=True)),
+        dataset.delete("id = 13"),
+    )
+    found = {row["id"]: row for row in read(twins.ours).to_pylist()}
+    assert [found[one]["s"] for one in (1, 2, 3, 12)] == ["s100", "s101", "s100", "s101"]
+    assert found[4]["v"] == 150.0
+    assert 13 not in found
