@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.format.schema import Schema
-    from alance.format.v2_0.encode import Page
     from alance.format.v2_0.encode_fields import Output, Unit
+    from alance.format.v2_0.messages import Page
     from alance.io.pool import DecodePool
     from alance.io.upload import Upload
 

@@ -230,7 +230,7 @@ async def test_what_cannot_be_rewritten(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=message):
             await dataset.optimize.compact_files(**wrong)
     with pytest.raises(UnsupportedError, match="not written"):
-        await dataset.optimize.compact_files(data_storage_version="2.0")
+        await dataset.optimize.compact_files(data_storage_version="2.3")
     with pytest.raises(InvalidInputError, match="'rows': not known"):
         await Compaction.plan(dataset, rows=5)
     assert (await dataset.latest_version()) == 1

@@ -250,3 +250,23 @@ async def test_nulls_where_none_are_allowed(tmp_path: Path) -> None:
     table = pa.table([pa.array([1, None], pa.int32())], schema=schema)
     with pytest.raises(InvalidInputError):
         await alance.write_dataset(table, str(tmp_path / "t"), data_storage_version="2.0")
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.2"])
+async def test_compaction(version: str, tmp_path: Path) -> None:
+    """Fragments of 2.0 rewritten as they are, or as a later version."""
+    uri = str(tmp_path / "t")
+    want = pa.concat_tables(
+        [pa.table({"a": range(n, n + 10), "b": [f"t{n}"] * 10}) for n in (0, 10, 20)]
+    )
+    for start in range(0, 30, 10):
+        mode = "append" if start else "create"
+        await alance.write_dataset(
+            want.slice(start, 10), uri, mode=mode, data_storage_version="2.0"
+        )
+    dataset = await alance.dataset(uri)
+    await dataset.optimize.compact_files(data_storage_version=version)
+    theirs = lance.dataset(uri)
+    assert len(theirs.get_fragments()) == 1
+    assert theirs.to_table().equals(want)
+    assert (await (await alance.dataset(uri)).to_table()).equals(want)

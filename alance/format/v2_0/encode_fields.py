@@ -18,7 +18,8 @@ from alance.format.encode.arrays import leaf_values
 from alance.format.encode.leaves import storage_of, validity_of
 from alance.format.layouts.fields import owns_column
 from alance.format.proto import encodings_v2_0_pb2 as pb
-from alance.format.v2_0.encode import Buffers, Page, ends_of, leaf_page, no_nulls
+from alance.format.v2_0.encode import leaf_page
+from alance.format.v2_0.messages import Buffers, Page, ends_of, no_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from alance.format.encode.container import FileBuilder, direct
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.proto import file2_pb2
 from alance.format.v2_0.arrays import ARRAY_ENCODING
-from alance.format.v2_0.encode import Page
+from alance.format.v2_0.messages import Page
 
 if TYPE_CHECKING:
     from alance.format.blocks import Bytes
