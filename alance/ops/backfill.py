@@ -13,13 +13,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
-
 from alance.errors import AlanceError, InvalidInputError
 from alance.format.layouts.fields import leaf_columns
-from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
+from alance.format.table.apply_columns import TOMBSTONE
 from alance.io.tasks import all_of
+from alance.ops.columns_spread import Spread
 from alance.ops.commits import commit_change
 from alance.ops.data_files import DataFiles, Limits
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
     from typing import Any
 
-    import numpy.typing as npt
     import pyarrow as pa
 
     from alance.format.schema import Schema
@@ -36,7 +34,12 @@ if TYPE_CHECKING:
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
 
-FRAGMENTS_AT_ONCE: Final = 4  # each holds the pages that it fills, and its scan's readahead
+# Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
+# is read ahead. Small ones cost their round trips, so that more of them go at once.
+LEAST_AT_ONCE: Final = 4
+MOST_AT_ONCE: Final = 32
+ROWS_AT_ONCE: Final = 4 << 20
+AHEAD_BYTES: Final = 128 << 20
 ONE_FILE: Final = Limits(1 << 62, 1 << 62)
 
 
@@ -52,9 +55,13 @@ class Values(Protocol):
         """Whether fragments must be asked for one after the other, in the table's order."""
 
     def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of a fragment, in order; or of all rows."""
+        """The new columns of the live rows of a fragment, in order; or of all rows.
+
+        Args:
+            ahead_bytes: fetched ahead at most.
+        """
 
     async def end(self, snapshot: Snapshot) -> None:
         """All fragments have their values: check that none is left."""
@@ -110,7 +117,9 @@ class Backfill:
         handles = snapshot.handles if handles is None else handles
         await snapshot.prepare(handles)
         reads = self.values.reads(snapshot.schema)
-        limit = asyncio.Semaphore(1 if self.values.in_order else FRAGMENTS_AT_ONCE)
+        at_once = 1 if self.values.in_order else _at_once(handles)
+        ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
+        limit = asyncio.Semaphore(at_once)
 
         async def one(handle: FragmentHandle) -> None:
             async with limit:
@@ -121,7 +130,7 @@ class Backfill:
                 if known is not None:
                     del self._written[handle.id]
                     await _removed([known])
-                await self._one(snapshot, new, handle, source)
+                await self._one(snapshot, new, handle, source, ahead_bytes)
 
         if self.values.in_order:
             for handle in handles:
@@ -158,7 +167,12 @@ class Backfill:
             await _removed(gone)
 
     async def _one(
-        self, snapshot: Snapshot, new: Schema, handle: FragmentHandle, source: str
+        self,
+        snapshot: Snapshot,
+        new: Schema,
+        handle: FragmentHandle,
+        source: str,
+        ahead_bytes: int,
     ) -> None:
         """Write the file of a fragment."""
         if self.checkpoint is not None:
@@ -169,7 +183,7 @@ class Backfill:
         version = snapshot.manifest.data_storage_version
         files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE)
         try:
-            num_rows = await self._write(snapshot, handle, files)
+            num_rows = await self._write(snapshot, handle, files, ahead_bytes)
             (made,) = await files.seal() or [table_pb2.DataFragment()]
             await files.publish()
             if made.physical_rows != num_rows:
@@ -182,10 +196,12 @@ class Backfill:
             raise
         self._written[handle.id] = _Written(source, record, files)
 
-    async def _write(self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles) -> int:
+    async def _write(
+        self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
+    ) -> int:
         spread = Spread.of(handle, keep=self.values.is_physical)
         start = 0
-        async with aclosing(self.values.batches(snapshot, handle)) as batches:
+        async with aclosing(self.values.batches(snapshot, handle, ahead_bytes)) as batches:
             async for batch in batches:
                 if start + batch.num_rows > spread.num_live:
                     raise _wrong_rows(handle, f"more than {start}", spread.num_live)
@@ -204,60 +220,12 @@ class Backfill:
             file = made.files.add()
             file.CopyFrom(record)
             # The ids may be others than when the file was written: others have added fields.
-            file.fields[:] = owned_ids(new)
+            file.fields[:] = listed_ids(new, len(record.fields))
+            for other in made.files[:-1]:  # parents in files of 2.0: the newest file has them
+                if not set(file.fields).isdisjoint(other.fields):
+                    again = [TOMBSTONE if one in file.fields else one for one in other.fields]
+                    other.fields[:] = again
         return made
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Live rows to physical rows."""
-
-    deleted: npt.NDArray[np.int64] | None
-    num_live: int
-    num_physical: int
-
-    @classmethod
-    def of(cls, handle: FragmentHandle, *, keep: bool = False) -> Spread:
-        """Of a fragment that is prepared.
-
-        Args:
-            keep: deleted rows count as live.
-        """
-        deleted = None if handle.deleted is None or keep else handle.deleted.rows
-        count = handle.num_physical_rows
-        return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
-
-    def sources(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        """For some live rows and the deleted ones behind each: the live row, from 0; shape (n,).
-
-        The deleted rows before the first live one are with it. None: there are no deleted ones.
-        """
-        if self.deleted is None or not len(self.deleted):
-            return None
-        first, last = self._physical(start), self._physical(stop)
-        gone = self.deleted[np.searchsorted(self.deleted, first) :]
-        gone = gone[: np.searchsorted(gone, last)] - first
-        if not len(gone):
-            return None
-        live = np.ones(last - first, np.int64)
-        live[gone] = 0
-        return np.maximum(np.cumsum(live) - 1, 0)
-
-    async def batch(self, snapshot: Snapshot, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """Values of live rows from `start` on, as those of physical rows."""
-        rows = self.sources(start, start + batch.num_rows)
-        if rows is None:
-            return batch
-        return await snapshot.engine.pool.run(lambda: batch.take(to_arrow(rows)))
-
-    def _physical(self, live: int) -> int:
-        assert self.deleted is not None
-        if live == 0:
-            return 0
-        if live >= self.num_live:
-            return self.num_physical
-        before = self.deleted - np.arange(len(self.deleted))
-        return int(live + np.searchsorted(before, live, "right"))
 
 
 def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
@@ -283,6 +251,21 @@ def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
 def owned_ids(schema: Schema) -> list[int]:
     """The ids of the fields that have a column, in the order of a file's columns."""
     return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]
+
+
+def listed_ids(schema: Schema, count: int) -> list[int]:
+    """The ids that a data file lists: of fields with columns; in files of 2.0 of parents, too.
+
+    Args:
+        count: of them.
+    """
+    owned = owned_ids(schema)
+    return owned if len(owned) == count else [one.id for one in schema.walk()]
+
+
+def _at_once(handles: Sequence[FragmentHandle]) -> int:
+    largest = max((handle.num_physical_rows for handle in handles), default=0)
+    return min(MOST_AT_ONCE, max(LEAST_AT_ONCE, ROWS_AT_ONCE // max(1, largest)))
 
 
 def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInputError:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
 from alance.format.table.apply_columns import without_dead_files
 from alance.format.table.apply_indices import related
 from alance.format.table.operations import Merge, Project
@@ -145,7 +146,7 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
         field = base.schema.field(one.path)
         if one.data_type is None or one.data_type == field.to_arrow().type:
             continue
-        _check_cast(one.path, field)
+        _check_cast(base, one.path, field)
         below = {found.id for found in field.walk()} - {field.id}
         for other in changes:
             if base.schema.field(other.path).id in below:
@@ -167,7 +168,23 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
     return Altered(schema, shapes, tuple(tightened), tuple(cast))
 
 
-def _check_cast(path: str, field: Field) -> None:
+def _check_cast(base: Snapshot, path: str, field: Field) -> None:
+    """Check that a column can be cast.
+
+    Raises:
+        InvalidInputError: not one of its kind.
+        UnsupportedError: a member of a struct, in files of 2.0.
+    """
+    inside = {one.id for one in field.walk()}
+    above = [one for one in base.schema.project([path]).walk() if one.id not in inside]
+    version = base.manifest.data_storage_version
+    if version in (FileVersion.V0_1, FileVersion.V2_0) and any(
+        one.logical_type == "struct" for one in above
+    ):
+        raise UnsupportedError(
+            f"column {path!r}: files of {version.value} hold all members of a struct together; a "
+            "cast of one needs 2.1"
+        )
     if field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json:
         raise InvalidInputError(f"column {path!r}: {field.logical_type} columns are not cast")
 

@@ -58,11 +58,11 @@ class Casts:
         return frozenset(one.id for one in self.read.walk())
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         target = self.made.to_arrow()
         start = 0
-        plan = pruned_plan(self.read, handle, include_deleted=True)
+        plan = pruned_plan(self.read, handle, include_deleted=True, ahead_bytes=ahead_bytes)
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
                 live = handle.live_mask(start, start + batch.num_rows)
@@ -74,12 +74,20 @@ class Casts:
 
 
 def pruned_plan(
-    schema: Schema, handle: FragmentHandle, *, include_deleted: bool = False
+    schema: Schema,
+    handle: FragmentHandle,
+    *,
+    include_deleted: bool = False,
+    ahead_bytes: int | None = None,
 ) -> ScanPlan:
     """A scan of the rows of a fragment that gives fields with their parents."""
     projection = project(schema, None, flat=False)
     # The flag of row ids only says that the caller can tell deleted rows.
-    options = ScanOptions(with_row_id=include_deleted, include_deleted_rows=include_deleted)
+    options = ScanOptions(
+        with_row_id=include_deleted,
+        include_deleted_rows=include_deleted,
+        io_buffer_bytes=ahead_bytes,
+    )
     return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
 
 

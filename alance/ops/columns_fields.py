@@ -6,7 +6,7 @@ Source: table format specification, "Schema evolution".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.format.table.manifest import Manifest
+
+BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 
 
 def next_field_id(manifest: Manifest) -> int:
@@ -87,10 +89,10 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
     for root in new.fields:
         if root.id not in known:
             continue
-        if manifest.data_storage_version is FileVersion.V2_1:
+        if manifest.data_storage_version in BEFORE_2_2:
             raise UnsupportedError(
                 f"column {root.name!r}: fields of a struct that exists need files of version 2.2, "
-                "the table has 2.1"
+                f"the table has {manifest.data_storage_version.value}"
             )
         for one in root.walk():
             if not is_null and one.id in known and one.logical_type != "struct":

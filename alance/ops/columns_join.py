@@ -104,9 +104,13 @@ class Joined:
         return frozenset(one.id for one in schema.project([self.left_on]).walk())
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        plan = await plan_scan(snapshot, [self.left_on], ScanOptions(fragments=[handle.id]))
+        plan = await plan_scan(
+            snapshot,
+            [self.left_on],
+            ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes),
+        )
         keys: list[pa.Array] = []
         async with aclosing(scan(snapshot, plan)) as batches:
             keys.extend([batch.column(0) async for batch in batches])

@@ -160,10 +160,10 @@ class Conformed:
         return None if reads is None else reads | own
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         assert self.target is not None
-        async with aclosing(self.values.batches(snapshot, handle)) as batches:
+        async with aclosing(self.values.batches(snapshot, handle, ahead_bytes)) as batches:
             async for batch in batches:
                 yield await snapshot.engine.pool.run(partial(cast, batch, self.target))
 

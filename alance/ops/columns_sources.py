@@ -136,7 +136,7 @@ class Stream:
         return frozenset()
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         left = await snapshot.live_count(handle)
         if self._is_ended and left:

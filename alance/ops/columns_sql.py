@@ -83,11 +83,11 @@ class Expressions:
         return frozenset(one.id for one in schema.project(paths).walk())
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         projection = self.projection(snapshot.schema)
         read = snapshot.schema.project(projection.fields)
-        options = ScanOptions(batch_size=self.batch_size)
+        options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
         plan = ScanPlan(options, projection, None, read, None, [handle], {}, frozenset())
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:

@@ -90,9 +90,11 @@ class Computed:
         return frozenset(one.id for one in schema.project(known).walk())
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        options = ScanOptions(batch_size=self.batch_size, fragments=[handle.id])
+        options = ScanOptions(
+            batch_size=self.batch_size, fragments=[handle.id], io_buffer_bytes=ahead_bytes
+        )
         plan = await plan_scan(snapshot, self.columns, options)
         pending: deque[asyncio.Task[pa.RecordBatch]] = deque()
         start = 0
@@ -125,9 +127,10 @@ class Computed:
         try:
             async with self._limit:
                 made = await self._called(snapshot, batch)
-            made = await snapshot.engine.pool.run(partial(self._checked, made, batch.num_rows))
-            if self.checkpoint is not None:
-                await self.checkpoint.add_batch(handle.id, source, start, made)
+                made = await snapshot.engine.pool.run(partial(self._checked, made, batch.num_rows))
+                # Before the next call begins: a crash loses no more than the calls under way.
+                if self.checkpoint is not None:
+                    await self.checkpoint.add_batch(handle.id, source, start, made)
             return made
         except AlanceError as error:
             error.add_note(f"in fragment {handle.id}")
@@ -138,7 +141,8 @@ class Computed:
         if self.udf.is_async:
             made = await self.udf(batch)
         else:
-            made = await snapshot.engine.pool.run(lambda: self.udf(batch))
+            # Not in the session's pool, which decodes for others: this may take long.
+            made = await asyncio.to_thread(self.udf, batch)
             if inspect.isawaitable(made):
                 made = await made
         return _as_batch(made)

@@ -85,11 +85,13 @@ class Updated:
         return None
 
     async def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         names = self.joined.columns.schema.names
         read = list(dict.fromkeys([self.joined.left_on, *names]))
-        plan = await plan_scan(snapshot, read, ScanOptions(fragments=[handle.id]))
+        plan = await plan_scan(
+            snapshot, read, ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes)
+        )
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
                 yield await snapshot.engine.pool.run(partial(self._values, batch, names))

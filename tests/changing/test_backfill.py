@@ -142,12 +142,10 @@ async def test_processes_that_are_killed(tmp_path: Path) -> None:
             None, lambda command=command: subprocess.run(command, check=False, env=os.environ)
         )
         assert ended.returncode == (0 if last < 0 else -signal.SIGKILL)
-    # Of a process that dies, up to three other fragments are under way.
+    # What a process dies in is computed again, and nothing else.
     seen = [int(one) for one in log.read_text().split()]
-    assert set(seen) == set(range(80))
-    assert len(seen) <= 80 + 3 * 4 * 5
-    finished = [one for one in range(16) if seen.count(5 * one) == 1]
-    assert len(finished) >= 16 - 3 * 4
+    again = [*range(25, 30), *range(50, 55), *range(70, 75)]
+    assert sorted(seen) == sorted([*range(80), *again])
     table = read(path)
     assert table["x"].to_pylist() == [2 * one for one in range(80)]
     assert not checkpoint.exists()

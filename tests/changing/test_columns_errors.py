@@ -262,6 +262,14 @@ async def test_what_replace_columns_refuses(path: Path, transforms: Any, match: 
     await refused(path, "replace_columns", transforms, match=match)
 
 
+async def test_casts_inside_of_structs_need_newer_files(tmp_path: Path) -> None:
+    """Pylance writes such files, and cannot read them."""
+    path = Twins.make(tmp_path, rows(0, 4), data_storage_version="2.0").ours
+    dataset = await alance.dataset(str(path))
+    with pytest.raises(UnsupportedError, match=r"column 'n\.a': files of 2\.0"):
+        await dataset.alter_columns({"path": "n.a", "data_type": pa.int64()})
+
+
 async def test_fields_of_structs_need_newer_files(tmp_path: Path) -> None:
     path = Twins.make(tmp_path, rows(0, 4), data_storage_version="2.1").ours
     dataset = await alance.dataset(str(path))
