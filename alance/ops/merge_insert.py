@@ -17,6 +17,7 @@ from alance.format.table.operations import Update
 from alance.ops.commits import latest
 from alance.ops.data_files import DataFiles
 from alance.ops.merge_columns import rewrite_columns
+from alance.ops.merge_filter import inserted_keys
 from alance.ops.merge_match import match
 from alance.ops.merge_plan import Merge
 from alance.ops.merge_rows import write_inserted, write_updated
@@ -100,6 +101,7 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
         if plan.inserts:
             await write_inserted(base, source, files, found.matched)
         fragments = await files.seal()
+        keys = await inserted_keys(merge, source, found)
         found.gone.add(places)
         deleted = await run(found.gone.by_fragment)
     except BaseException:
@@ -107,7 +109,7 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
         raise
     return await commit_rows(
         base,
-        Update(fields_for_preserving_frag_bitmap=_field_ids(merge)),
+        Update(fields_for_preserving_frag_bitmap=_field_ids(merge), inserted_rows=keys),
         deleted=deleted,
         files=files,
         new_fragments=fragments,
@@ -130,7 +132,7 @@ def _summary(merge: Merge, found: Found, num_rows: int) -> dict[str, int]:
 
 def _field_ids(merge: Merge) -> tuple[int, ...]:
     """All fields; of a merge that only deletes matches those of the top, as pylance has it."""
-    plan, fields = merge.plan, merge.schema.fields
-    if plan.when_matched == "delete" and not plan.inserts and not plan.deletes_others:
+    fields = merge.schema.fields
+    if merge.deletes_matches_alone:
         return tuple(one.id for one in fields)
     return tuple(each.id for one in fields for each in one.walk())

@@ -157,6 +157,12 @@ class Merge:
         return tuple(dict.fromkeys([*self.on, *self.condition_columns[1], *tops]))
 
     @property
+    def deletes_matches_alone(self) -> bool:
+        """Rows that match are deleted, and nothing else is done."""
+        plan = self.plan
+        return plan.when_matched == "delete" and not plan.inserts and not plan.deletes_others
+
+    @property
     def rewrites_columns(self) -> bool:
         """Matched rows stay where they are, and get new values in new files beside the old."""
         return self.plan.write_mode == "rewrite_columns"
@@ -202,13 +208,12 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
     """
     names = [one.name for one in schema.fields]
     if plan.on is None:
-        keys = [one for one in schema.fields if one.message.unenforced_primary_key]
-        keys.sort(key=lambda one: one.message.unenforced_primary_key_position)
+        keys = primary_key(schema)
         if not keys:
             raise InvalidInputError(
                 "merge_insert: no key columns; name them by `on`, the table has no primary key"
             )
-        return tuple(one.name for one in keys)
+        return keys
     found = []
     for name in plan.on:
         alike = [one for one in names if one.casefold() == str(name).casefold()]
@@ -220,6 +225,13 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
     if not found:
         raise InvalidInputError("merge_insert: no key columns; name them by `on`")
     return tuple(dict.fromkeys(found))
+
+
+def primary_key(schema: Schema) -> tuple[str, ...]:
+    """The columns of the table's primary key, in its order; empty: it has none."""
+    keys = [one for one in schema.fields if one.message.unenforced_primary_key]
+    keys.sort(key=lambda one: one.message.unenforced_primary_key_position)
+    return tuple(one.name for one in keys)
 
 
 def _given(schema: Schema, names: Sequence[str]) -> list[Field]:

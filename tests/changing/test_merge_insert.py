@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -272,15 +273,51 @@ async def test_after_deletions(twins: Twins) -> None:
     await merge(twins, CLAUSES["upsert"], source(2, 3, 8, 50))
 
 
-async def test_primary_key(tmp_path: Path) -> None:
+def keyed(table: pa.Table) -> pa.Table:
+    """The rows of a table with a primary key."""
     key = pa.field("id", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})
-    data = rows(0, 6)
-    table = data.cast(pa.schema([key, *list(data.schema)[1:]]))
-    twins = Twins.make(tmp_path, table)
-    told = CLAUSES["upsert"](lance.dataset(str(twins.theirs)).merge_insert()).execute(source(3, 9))
-    made = await (await alance.dataset(str(twins.ours))).upsert(source(3, 9))
-    assert dict(made.summary) == told
-    assert by_value(read(twins.ours)) == by_value(read(twins.theirs))
+    return table.cast(pa.schema([key, *list(table.schema)[1:]]))
+
+
+@pytest.mark.parametrize("name", ["upsert", "update", "insert", "delete", "replace"])
+async def test_primary_key(tmp_path: Path, name: str) -> None:
+    """Not named, it is the key; and the transaction has a filter of it."""
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    await merge(twins, CLAUSES[name], source(3, 9), None)
+    await merge(twins, CLAUSES[name], source(9, 4), "id")
+
+
+async def test_a_primary_key_is_not_inserted_twice(tmp_path: Path) -> None:
+    """Whoever comes second is run again, and finds the row that was inserted."""
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    ours, theirs = await alance.dataset(str(twins.ours)), lance.dataset(str(twins.ours))
+    older = lance.dataset(str(twins.ours))
+    upsert = CLAUSES["upsert"]
+    first = await ours.upsert(source(50, 51))
+    assert upsert(theirs.merge_insert("id")).execute(source(51, 52))["num_inserted_rows"] == 1
+    second = await ours.upsert(source(52, 53))
+    assert dict(second.summary) == {
+        "num_inserted_rows": 1,
+        "num_updated_rows": 1,
+        "num_deleted_rows": 0,
+    }
+    others = await asyncio.gather(*(ours.upsert(source(60, 61 + one)) for one in range(4)))
+    assert sum(one.summary["num_inserted_rows"] for one in others) == 5
+    assert upsert(older.merge_insert("id")).execute(source(60, 70))["num_inserted_rows"] == 1
+    ids = read(twins.ours).column("id").to_pylist()
+    assert sorted(ids) == [*range(6), 50, 51, 52, 53, 60, 61, 62, 63, 64, 70]
+    assert first.version == 2
+    assert lance.dataset(str(twins.ours)).read_transaction(2) is not None
+
+
+async def test_many_keys_are_inserted(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    ours = await alance.dataset(str(twins.ours))
+    made = await asyncio.gather(
+        ours.upsert(keyed(rows(0, 5000))), ours.upsert(keyed(rows(4000, 9000)))
+    )
+    assert sum(one.summary["num_inserted_rows"] for one in made) == 9000 - 6
+    assert await (await ours.checkout_latest()).count_rows() == 9000
 
 
 async def test_a_match_that_is_to_fail(twins: Twins) -> None:
