@@ -134,29 +134,40 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
     compact_plan.check_compactable(snapshot)
-    runs = await compact_plan.candidates(snapshot, resolved, options.excluded_fragment_ids)
-    groups = compact_plan.grouped(runs, resolved.target_rows_per_fragment)
-    tasks = [
-        CompactionTask(
-            snapshot.version,
-            tuple(snapshot.handle(one.id).fragment.message for one in group),
-            resolved,
-        )
-        for group in compact_plan.within(groups, options)
-    ]
+    counts = await snapshot.live_counts()
+
+    def build() -> list[CompactionTask]:
+        excluded = options.excluded_fragment_ids
+        runs = compact_plan.candidates(snapshot, counts.tolist(), resolved, excluded)
+        groups = compact_plan.grouped(runs, resolved.target_rows_per_fragment)
+        return [
+            CompactionTask(
+                snapshot.version,
+                tuple(snapshot.handle(one.id).fragment.message for one in group),
+                resolved,
+            )
+            for group in compact_plan.within(groups, options)
+        ]
+
+    tasks = await snapshot.engine.pool.run(build)
     return CompactionPlan(snapshot.version, tuple(tasks))
 
 
 async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     """Do a task on the version that it is of; see `CompactionTask.execute`."""
-    for one in task.fragments:
-        known = snapshot.handle(one.id).fragment.message
-        if [file.path for file in known.files] != [file.path for file in one.files]:
-            raise InvalidInputError(
-                f"compaction task: fragment {one.id} has other files in version "
-                f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
-            )
-    made = await rewrite(snapshot, [one.id for one in task.fragments], task.options)
+
+    def check() -> list[int]:
+        for one in task.fragments:
+            known = snapshot.handle(one.id).fragment.message
+            if [file.path for file in known.files] != [file.path for file in one.files]:
+                raise InvalidInputError(
+                    f"compaction task: fragment {one.id} has other files in version "
+                    f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
+                )
+        return [one.id for one in task.fragments]
+
+    fragment_ids = await snapshot.engine.pool.run(check)
+    made = await rewrite(snapshot, fragment_ids, task.options)
     return RewriteResult(task.read_version, task.fragments, tuple(made))
 
 

@@ -210,17 +210,20 @@ def check_compactable(snapshot: Snapshot) -> None:
             )
 
 
-async def candidates(
-    snapshot: Snapshot, options: Resolved, excluded: Collection[int]
+def candidates(
+    snapshot: Snapshot, counts: Sequence[int], options: Resolved, excluded: Collection[int]
 ) -> list[list[Candidate]]:
-    """The runs of fragments that may be rewritten. Cost: as of `Snapshot.live_counts`."""
-    counts = await snapshot.live_counts()
+    """The runs of fragments that may be rewritten; CPU work.
+
+    Args:
+        counts: live rows of each fragment.
+    """
     coverage = [
         covered(one) or frozenset() for one in snapshot.manifest.indices if one.name not in SYSTEM
     ]
     left_out = set(excluded)
     runs: list[list[Candidate]] = [[]]
-    for handle, live in zip(snapshot.handles, counts.tolist(), strict=True):
+    for handle, live in zip(snapshot.handles, counts, strict=True):
         physical = handle.num_physical_rows
         deleted_share = (physical - live) / physical if physical else 0.0
         alone = (

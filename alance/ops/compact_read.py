@@ -14,18 +14,21 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.fragment import fixed_bytes, open_fragment
+from alance.file.fragment import FragmentTask, fixed_bytes, open_fragment
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, cut
 from alance.io.readahead import Job, readahead
-from alance.ops.rows import RowFilter
+from alance.ops.rows import select
 from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE, PART_DECODED_BYTES, scan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from alance.format.plans import Plan, T
     from alance.format.schema import Schema
@@ -45,13 +48,25 @@ async def rows_in_order(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa
     Args:
         plan: its handles are prepared.
     """
-    row_bytes = _fixed_bytes(plan.first_schema)
-    for small, run in groupby(plan.handles, lambda handle: _is_small(handle, row_bytes)):
-        part = replace(plan, handles=list(run))
-        batches = _small(snapshot, part) if small else scan(snapshot, part)
+    cut = await snapshot.engine.pool.run(lambda: _runs(plan))
+    for small, groups in cut:
+        if small:
+            batches = _small(snapshot, plan, groups)
+        else:
+            handles = [handle for group in groups for handle in group]
+            batches = scan(snapshot, replace(plan, handles=handles))
         async with aclosing(batches):
             async for batch in batches:
                 yield batch
+
+
+def _runs(plan: ScanPlan) -> list[tuple[bool, list[Sequence[FragmentHandle]]]]:
+    """Runs of small and of other fragments, those of small ones in groups; CPU work."""
+    row_bytes = _fixed_bytes(plan.first_schema)
+    runs: list[tuple[bool, list[Sequence[FragmentHandle]]]] = []
+    for small, run in groupby(plan.handles, lambda handle: _is_small(handle, row_bytes)):
+        runs.append((small, list(_groups(list(run)))))
+    return runs
 
 
 def _fixed_bytes(schema: Schema) -> float:
@@ -84,7 +99,9 @@ class _Group:
     contents: Mapping[str, memoryview]
 
 
-async def _small(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
+async def _small(
+    snapshot: Snapshot, plan: ScanPlan, groups: Sequence[Sequence[FragmentHandle]]
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """The batches of small fragments, fetched ahead by bytes, decoded ahead by number."""
     engine, options = snapshot.engine, plan.options
     budget = options.io_buffer_bytes or min(
@@ -92,7 +109,7 @@ async def _small(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Record
     )
     jobs = (
         Job(sum(map(_file_bytes, handles)), partial(_fetch, snapshot, handles))
-        for handles in _groups(plan.handles)
+        for handles in groups
     )
     pending: list[asyncio.Task[pa.RecordBatch | None]] = []
     try:
@@ -139,28 +156,57 @@ async def _fetch(snapshot: Snapshot, handles: Sequence[FragmentHandle]) -> _Grou
 
 
 def _decode(plan: ScanPlan, group: _Group) -> pa.RecordBatch | None:
-    """The live rows of a group; CPU work."""
-    batches = []
+    """The live rows of a group; CPU work.
+
+    Pages of one field are decoded one after the other, and assembled once for all fragments.
+    """
+    tasks: list[FragmentTask] = []
+    masks: list[npt.NDArray[np.bool_] | None] = []
     for handle in group.handles:
         try:
-            batch = _run(_rows(plan, handle), group.contents)
+            task = _run(_rows(plan, handle), group.contents)
         except AlanceError as error:
             error.add_note(f"in fragment {handle.id}")
             raise
-        batch, _ = RowFilter(plan, handle, 0).run(batch)
-        if batch is not None:
-            batches.append(batch)
-    if not batches:
-        return None
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        tasks.append(task)
+        masks.append(handle.live_mask(0, task.num_rows))
+    batches = [task.decode() for task in _joined(tasks)]
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if any(mask is not None for mask in masks):
+        live = [
+            np.ones(task.num_rows, np.bool_) if mask is None else mask
+            for task, mask in zip(tasks, masks, strict=True)
+        ]
+        mask = np.concatenate(live)
+        batch = select(batch, mask, np.flatnonzero(mask))
+    return plan.projection.apply(batch) if batch.num_rows else None
 
 
-def _rows(plan: ScanPlan, handle: FragmentHandle) -> Plan[pa.RecordBatch]:
+def _rows(plan: ScanPlan, handle: FragmentHandle) -> Plan[FragmentTask]:
     states, rows = _Own(), handle.num_physical_rows
     opened = yield from open_fragment(plan.first_schema, handle.sources, rows, states)
-    yield from opened.load(0, rows, states)
-    task = yield from opened.read(0, rows, states)
-    return task.decode()
+    return (yield from opened.read(0, rows, states))
+
+
+def _joined(tasks: Sequence[FragmentTask]) -> Iterator[FragmentTask]:
+    """The same rows in fewer tasks: neighbours whose fields lie in pages become one."""
+    for fields, run in groupby(tasks, _paged):
+        neighbours = list(run)
+        if fields is None or len(neighbours) == 1:
+            yield from neighbours
+            continue
+        leaves: dict[int, Any] = {
+            key: [page for task in neighbours for page in task.leaves[key]]  # type: ignore[union-attr]
+            for key in fields
+        }
+        yield FragmentTask(neighbours[0].schema, sum(task.num_rows for task in neighbours), leaves)
+
+
+def _paged(task: FragmentTask) -> frozenset[int] | None:
+    """The fields of a task, if all are lists of pages; None: they are something else."""
+    if all(isinstance(found, list) for found in task.leaves.values()):
+        return frozenset(task.leaves)
+    return None
 
 
 def _run(plan: Plan[T], contents: Mapping[str, memoryview]) -> T:
