@@ -72,4 +72,4 @@ def _places(batch: pa.RecordBatch, matched: npt.NDArray[np.bool_]) -> npt.NDArra
     if keys.null_count:
         new &= as_mask(keys.is_valid())
     hashes = Keys(keys).plain().hashes(SEED)[new]
-    return np.mod(hashes, np.uint64(NUM_BYTES * 8), dtype=np.uint64)
+    return np.asarray(hashes % np.uint64(NUM_BYTES * 8))
