@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -302,3 +303,27 @@ async def test_all_shapes_of_pages(tmp_path: Path, version: str) -> None:
     await made.validate()
     assert plainly(lance.dataset(path).to_table()).equals(before)
     assert plainly(await made.to_table()).equals(before)
+
+
+async def test_on_a_branch_and_a_clone(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, enable_stable_row_ids=True)
+    path, clone = str(twins.ours), str(tmp_path / "clone.lance")
+    lance.dataset(path).delete("id = 4")
+    lance.dataset(path).create_branch("work", 2)
+    lance.dataset(path).shallow_clone(clone, 2)
+    main = await alance.dataset(path)
+    for dataset in (await main.checkout_branch("work"), await alance.dataset(clone)):
+        made = await dataset.optimize.compact_files()
+        await made.validate()
+        assert len(made.fragments) == 1
+        assert (await made.to_table())["id"].to_pylist() == [n for n in range(20) if n != 4]
+    assert (await main.checkout_latest()).version == 2
+    branch = lance.dataset(path).checkout_version(("work", None))
+    branch.validate()
+    assert branch.count_rows() == lance.dataset(clone).count_rows() == 19
+    lance.dataset(clone).validate()
+    # The branch no longer needs the files of main, but its first version does.
+    await main.optimize.compact_files()
+    await main.cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert branch.checkout_version(("work", 2)).count_rows() == 19
+    assert branch.to_table().num_rows == 19
