@@ -11,7 +11,7 @@ from alance.errors import CorruptFileError, InvalidInputError
 from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import from_tail, open_file
-from alance.file.v2_0 import number_columns
+from alance.file.v2_0_open import number_columns
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns

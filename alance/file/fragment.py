@@ -16,7 +16,8 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns
 from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
-from alance.file.v2_0 import FieldRows, merged, open_fields
+from alance.file.v2_0 import FieldRows
+from alance.file.v2_0_open import merged, open_fields
 from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.file.open import open_columns
-from alance.format.container import Column
-from alance.format.field import Field
-from alance.format.proto import file_pb2
-from alance.format.v2_0.arrays import ArrayPage, Header, Offsets, array_page
-from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
+from alance.errors import AlanceError
+from alance.format.v2_0.arrays import ArrayPage, array_page
+from alance.format.v2_0.fields import LeafNode, Node, overlaps
+from alance.format.v2_0.row_pages import row_page
 from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
     from alance.file.columns import OpenColumn, States
-    from alance.file.leaves import OpenLeaf
-    from alance.format.container import Container
+    from alance.format.container import Column, Container
+    from alance.format.field import Field
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import Rows
@@ -106,6 +101,7 @@ class FieldColumn:
     node: Node
     container: Container  # of the first of its columns
     column: Column  # the pages of all its columns; its rows are those of the field
+    row_page_of: dict[int, RowPage | None] = attribute(default_factory=dict)  # by page number
 
     @property
     def num_rows(self) -> int:
@@ -139,150 +135,18 @@ class FieldColumn:
         yield
 
     def row_pages(self, rows: Int64s, states: States) -> list[tuple[RowPage, Int64s]] | None:
-        """None: rows are not taken by the kernel."""
-        return None
+        """The pages that hold single rows, and the rows counted from the first of each page.
 
-
-def open_fields(
-    fields: Sequence[Field], columns: Mapping[int, int], container: Container, states: States
-) -> Plan[list[FieldColumn]]:
-    """Plan the columns of fields of which the file has any: no round if its tail had them.
-
-    Args:
-        fields: of the schema.
-        columns: field id -> column index.
-
-    Raises:
-        CorruptFileError: columns that contradict each other or the schema.
-    """
-    wanted = [columns[one.id] for field in fields for one in field.walk() if one.id in columns]
-    opened = yield from open_columns(container, wanted, states)
-    by_index = {one.column.index: one for one in opened}
-    # Strings of the first releases are lists: their bytes are the column behind the offsets.
-    behind = [
-        columns[one.id] + 1
-        for field in fields
-        for one in field.walk()
-        if one.id in columns
-        and one.is_leaf
-        and ArrayColumn(by_index[columns[one.id]], one.logical_type).kind() is Offsets
-    ]
-    if behind:
-        more = yield from open_columns(container, behind, states)
-        by_index |= {one.column.index: one for one in more}
-    found = []
-    for field in fields:
-        used: list[OpenColumn] = []
-        node = _node(field, columns, by_index, used)
-        if used:
-            found.append(_joined(field, node, container, used))
-    return found
-
-
-def _joined(
-    field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
-) -> FieldColumn:
-    pages = tuple(page for one in used for page in one.column.pages)
-    rows = np.array([0, used[0].num_rows], np.int64)
-    return FieldColumn(field, node, container, Column(used[0].column.index, pages, rows))
-
-
-def _node(
-    field: Field,
-    columns: Mapping[int, int],
-    opened: Mapping[int, OpenColumn],
-    used: list[OpenColumn],
-) -> Node:
-    """The tree of a field; `used` gets its columns, the outermost first."""
-    index = columns.get(field.id)
-    if index is None:
-        return NullNode()
-    column = ArrayColumn(opened[index], field.logical_type)
-    used.append(column.opened)
-    kind = column.kind()
-    if kind is Header or (kind is None and field.logical_type == "struct"):
-        if field.logical_type != "struct":
-            raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as struct")
-        children = []
-        for child in field.children:
-            begin = len(used)
-            children.append(_node(child, columns, opened, used))
-            if len(used) > begin and used[begin].num_rows != column.opened.num_rows:
-                raise CorruptFileError(
-                    f"field {child.name!r}: {used[begin].num_rows} rows, the struct around it has "
-                    f"{column.opened.num_rows}"
-                )
-        return StructNode(column, children)
-    if kind is not Offsets:
-        if kind is None and not field.is_leaf and field.children and len(field.children) == 1:
-            return ListNode(field, column, _node(field.children[0], columns, opened, used))
-        return LeafNode(field, column)
-    if field.is_leaf:
-        content = Field("bytes", -1, field.id, BYTES, False, {}, (), file_pb2.Field())
-        inner = opened[index + 1]
-        used.append(inner)
-        return ListNode(field, column, LeafNode(content, ArrayColumn(inner, BYTES)))
-    if len(field.children) != 1 or not field.logical_type.startswith(("list", "large_list")):
-        raise CorruptFileError(f"field {field.name!r}: {field.logical_type}, stored as lists")
-    return ListNode(field, column, _node(field.children[0], columns, opened, used))
-
-
-def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
-    """A struct whose children are in two files.
-
-    Raises:
-        UnsupportedError: a field of another kind.
-    """
-    one, other = leaf.column, twin.column
-    if not isinstance(one, FieldColumn) or not isinstance(other, FieldColumn):
-        return twin
-    node = _merged(one.field, one.node, other.node)
-    pages = one.column.pages + other.column.pages
-    column = Column(one.column.index, pages, one.column.first_rows)
-    return replace(leaf, column=FieldColumn(one.field, node, one.container, column))
-
-
-def _merged(field: Field, one: Node, other: Node) -> Node:
-    if isinstance(other, NullNode):
-        return one
-    if isinstance(one, NullNode):
-        return other
-    if not isinstance(one, StructNode) or not isinstance(other, StructNode):
-        raise UnsupportedError(f"field {field.name!r}: its parts are in several files")
-    parts = zip(field.children, one.children, other.children, strict=True)
-    return StructNode(one.header, [_merged(*part) for part in parts])
-
-
-def number_columns(
-    fields: Sequence[Field], container: Container, states: States
-) -> Plan[dict[int, int]]:
-    """Plan which field is in which column, by the file's own schema: field id -> column index.
-
-    Raises:
-        CorruptFileError: the schema has more or fewer columns than the file.
-    """
-    opened = yield from open_columns(container, range(container.num_columns), states)
-    columns: dict[int, int] = {}
-    used = 0
-
-    def visit(field: Field) -> None:
-        nonlocal used
-        if used >= len(opened):
-            raise CorruptFileError(
-                f"{container.path}: {len(opened)} columns, none is left for field {field.name!r}"
-            )
-        column = ArrayColumn(opened[used], field.logical_type)
-        columns[field.id] = used
-        used += 1
-        kind = column.kind()
-        if field.is_leaf:
-            used += kind is Offsets
-        elif kind in (Header, Offsets) or (kind is None and not field.is_packed):
-            for child in field.children:
-                visit(child)
-
-    for field in fields:
-        visit(field)
-    if used != len(opened):
-        raise CorruptFileError(f"{container.path}: {len(opened)} columns, its schema has {used}")
-    return columns
+        None where the kernel takes no rows of such pages.
+        """
+        if not isinstance(self.node, LeafNode) or len(rows) == 0:
+            return None
+        found = []
+        for number, mine in overlaps(self.node.column, Spans(rows, rows + 1)):
+            if number not in self.row_page_of:
+                self.row_page_of[number] = row_page(self.node.column.array_page(number))
+            page = self.row_page_of[number]
+            if page is None:
+                return None
+            found.append((page, mine.starts))
+        return found

@@ -17,7 +17,7 @@ import pytest
 import alance
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.fragment import FileSource, open_fragment
-from alance.file.v2_0 import number_columns
+from alance.file.v2_0_open import number_columns
 from alance.format.container import open_container
 from alance.format.plans import cut
 from alance.format.schema import Schema

@@ -273,6 +273,9 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
         raise CorruptFileError(
             f"row {spans.stops[-1] - 1} of a column that has {first_rows[-1]} rows"
         )
+    if len(first_rows) == 2:
+        yield 0, spans
+        return
     begin = int(np.searchsorted(first_rows, spans.starts[0], "right")) - 1
     end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
     for number in range(begin, end):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.format.layouts.place import fetch_pieces
+from alance.format.layouts.place import fetch, fetch_pieces
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,12 +46,14 @@ class Spans:
     @classmethod
     def of_range(cls, start: int, stop: int) -> Spans:
         """One range."""
-        return cls.of(np.array([start], np.int64), np.array([stop], np.int64))
+        if start >= stop:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        return cls(np.array([start], np.int64), np.array([stop], np.int64))
 
     @classmethod
     def of_rows(cls, rows: Int64s) -> Spans:
         """Ascending, unique rows."""
-        return cls.of(rows, rows + 1)
+        return cls(rows, rows + 1) if len(rows) == 1 else cls.of(rows, rows + 1)
 
     @property
     def counts(self) -> Int64s:
@@ -72,6 +74,9 @@ class Spans:
 
     def within(self, start: int, stop: int) -> Spans:
         """The part inside a range, counted from its start."""
+        if len(self.starts) == 1:
+            begin = max(int(self.starts[0]), start) - start
+            return Spans.of_range(begin, min(int(self.stops[0]), stop) - start)
         first = int(np.searchsorted(self.stops, start, "right"))
         last = int(np.searchsorted(self.starts, stop, "left"))
         return Spans(
@@ -89,7 +94,15 @@ class Spans:
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
     """Plan values of `width` bytes each: one round, none where there are no rows."""
-    return (yield from fetch_pieces(place, buffer, spans.starts * width, spans.stops * width))
+    return (yield from fetch_spans(place, buffer, spans.starts * width, spans.stops * width))
+
+
+def fetch_spans(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
+    """Plan pieces of a buffer, as of `fetch_pieces`; the usual single one costs less planning."""
+    if len(starts) != 1:
+        return (yield from fetch_pieces(place, buffer, starts, stops))
+    (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +140,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
     starts, stops = spans.starts // 8, (spans.stops + 7) // 8
     begin, end = starts[:1], stops[-1:]
     if len(starts) == 1 or int(end[0] - begin[0]) <= NEAR_BYTES:
-        content = yield from fetch_pieces(place, buffer, begin, end)
+        content = yield from fetch_spans(place, buffer, begin, end)
         first = int(begin[0]) * 8
         if len(starts) == 1:
             return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)

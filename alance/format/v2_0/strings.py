@@ -18,10 +18,10 @@ from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import kernel_errors
 from alance.format.codecs.compression import Scheme, decompress
-from alance.format.layouts.place import fetch, fetch_pieces, unpinned
+from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayEncoding, Piece, Values, fixed
-from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.spans import Spans, fetch_spans
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -65,7 +65,7 @@ class Indices:
     def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
         """Plan the entries of rows and the one before each span: one round."""
         starts = np.maximum(spans.starts - 1, 0)
-        return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
+        return (yield from fetch_spans(place, self.buffer, starts * 8, spans.stops * 8))
 
     def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
         """The ends of rows.
@@ -155,7 +155,7 @@ class Binary:
         with place.checking():
             ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
         wanted = Spans.of(ends.spans.starts, ends.spans.stops)
-        content = yield from fetch_pieces(place, self.buffer, wanted.starts, wanted.stops)
+        content = yield from fetch_spans(place, self.buffer, wanted.starts, wanted.stops)
         return StringPiece(ends, content)
 
 
