@@ -188,13 +188,14 @@ class Backfill:
             await files.publish()
             if made.physical_rows != num_rows:
                 raise AssertionError(f"{made.physical_rows} rows written, expected {num_rows}")
-            record = made.files[0] if made.files else None
-            if self.checkpoint is not None and record is not None:
-                await self.checkpoint.add(handle.id, source, record)
         except BaseException:
             await files.discard()
             raise
+        record = made.files[0] if made.files else None
         self._written[handle.id] = _Written(source, record, files)
+        if self.checkpoint is not None and record is not None:
+            # Whatever becomes of this call, the file stays: the checkpoint may name it.
+            await self.checkpoint.add(handle.id, source, record)
 
     async def _write(
         self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
