@@ -283,6 +283,8 @@ async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> frozen
     names = [(await _needs(engine, one))[1] for one in new]
     younger = [name for name in _below(table.branch, branches) if name not in found.branches]
     names += [await _of_branch(engine, table, name, limit) for name in younger]
+    # Its first version may come yet.
+    names += [found.names.get(branches[name].parent_version, frozenset()) for name in younger]
     return frozenset().union(*names)
 
 
