@@ -15,7 +15,8 @@ from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations import Overwrite
 from alance.format.table.transaction import Transaction
-from alance.ops.appends import append_by_uri, append_to, summary_of
+from alance.ops.append_by_uri import append_by_uri
+from alance.ops.appends import append_to, summary_of
 from alance.ops.commits import CommitOptions, commit_on
 from alance.ops.data_files import DataFiles, Limits
 from alance.ops.snapshot import Snapshot

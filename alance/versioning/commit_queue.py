@@ -123,6 +123,11 @@ class CommitQueue:
             if not waiter.is_begun:
                 waiter.drop_data()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits, and no version is being made."""
+        return self._worker is None
+
     async def aclose(self) -> None:
         """Wait until everything that waits is committed or has failed."""
         while self._worker is not None:

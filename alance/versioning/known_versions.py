@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.tokens import Notes
 
-KEPT: Final = 16  # manifests
+KEPT: Final = 2  # manifests; those of large tables are large
 KEPT_MAKERS: Final = 4096  # versions of which only that is known
 
 

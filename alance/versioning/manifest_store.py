@@ -179,7 +179,9 @@ class ConditionalManifests:
     async def versions_after(self, base: int) -> Sequence[Manifest]:
         """The versions after `base`. Cost: one LIST, then all manifests at once."""
         newest = await self.latest()
-        if newest is None or newest.version <= base:
+        if newest is None or newest.version < base:  # deleted, and perhaps made again
+            raise gone(self._table, base, 0 if newest is None else newest.version)
+        if newest.version == base:
             return ()
         return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
 
@@ -293,6 +295,6 @@ async def load_all(
 def gone(table: Table, version: int, newest: int) -> AlanceError:
     """The error of a commit that would have to look at a version that is no more."""
     return CommitConflictError(
-        f"dataset {table.uri!r}: version {version} has been cleaned up, so that what it did cannot "
-        f"be checked; the latest version is {newest}, open that one"
+        f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
+        f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,3 +126,22 @@ async def test_concurrent_appends_share_versions(place: tuple[Lab, str]) -> None
     theirs = lance.dataset(uri, storage_options=options)
     theirs.validate()
     assert theirs.count_rows() == 37 * 50
+
+
+async def test_a_table_that_was_made_again_is_not_mixed_up(place: tuple[Lab, str]) -> None:
+    lab, uri = place
+    lab.calm()
+    options = lab.lance_options()
+    dataset = await alance.dataset(uri, storage_options=options)
+    for _ in range(3):
+        dataset = await dataset.insert(ROWS)
+    shutil.rmtree(Path(lab.root, "lab", uri.rpartition("/")[2]))
+    lab.rescan()
+    with pytest.raises(alance.CommitConflictError, match="version 4 is no more"):
+        await dataset.insert(ROWS)
+    lance.write_dataset(ROWS, uri, storage_options=options)
+    with pytest.raises(alance.CommitConflictError, match="the latest version is 1"):
+        await dataset.insert(ROWS)
+    made = await alance.write_dataset(ROWS, uri, mode="append", storage_options=options)
+    assert (made.version, await made.count_rows()) == (2, 100)
+    lance.dataset(uri, storage_options=options).validate()
