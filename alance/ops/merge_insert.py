@@ -26,6 +26,7 @@ from alance.ops.merge_source import hold
 from alance.ops.moved import commit_rows
 from alance.ops.sources import open_source
 from alance.ops.spool import Scratch
+from alance.ops.update import moved_blobs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,6 +90,8 @@ async def _with_retries(
 async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Snapshot:
     plan = merge.plan
     run = base.engine.pool.run
+    if plan.when_matched == "update" and not merge.rewrites_columns:
+        moved_blobs(base, merge.lacking)
     found = await match(base, merge, source, scratch)
     rows, places, row_ids = await run(found.changed)
     summary = _summary(merge, found, source.num_rows)

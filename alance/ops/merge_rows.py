@@ -17,6 +17,7 @@ from alance.ops.merge_source import pieces
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.sources import conform
 from alance.ops.take import take_addresses
+from alance.ops.update import cut_by_blobs, moved_blobs
 from alance.ops.write import table_schema
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 PIECE_ROWS: Final = 64 << 10
-TAKEN_ROWS: Final = 16 << 10  # of the table at once
+TAKEN_ROWS: Final = 16 << 10  # of the table at once, at most
+TAKEN_BYTES: Final = 32 << 20  # encoded
 
 
 async def write_updated(
@@ -47,19 +49,22 @@ async def write_updated(
 
     Raises:
         InvalidInputError: nulls in columns that have none.
+        UnsupportedError: columns that the source lacks have blobs that are not moved.
     """
     if not len(rows):
         return
     schema = table_schema(base.manifest)
+    run = base.engine.pool.run
     async for batch, start, stop in chosen_rows(source, rows):
         if not merge.lacking:
             await files.write(batch)
             continue
-        for first in range(start, stop, TAKEN_ROWS):
-            last = min(stop, first + TAKEN_ROWS)
-            kept = await _kept(base, merge.lacking, places[first:last])
-            part = batch.slice(first - start, last - first)
-            await files.write(await base.engine.pool.run(partial(_side, part, kept, schema)))
+        done = 0
+        async with aclosing(_kept(base, merge.lacking, places[start:stop])) as taken:
+            async for kept in taken:
+                part = batch.slice(done, kept.num_rows)
+                done += kept.num_rows
+                await files.write(await run(partial(_side, part, kept, schema)))
 
 
 async def write_inserted(
@@ -75,7 +80,7 @@ async def write_inserted(
     """
     schema = table_schema(base.manifest)
     async for batch, _, _ in chosen_rows(source, np.flatnonzero(~matched)):
-        await files.write(await base.engine.pool.run(lambda batch=batch: conform(batch, schema)))  # type: ignore[misc]
+        await files.write(await base.engine.pool.run(partial(conform, batch, schema)))
 
 
 async def chosen_rows(
@@ -108,20 +113,36 @@ def _picked(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
     return batch.take(to_arrow(rows))
 
 
-async def _kept(base: Snapshot, names: tuple[str, ...], places: U64) -> pa.RecordBatch:
-    """Columns of the table for rows by address."""
-    taken = await take_addresses(base, places.astype(np.int64), list(names))
-    batch = taken.combine_chunks().to_batches()[0]
-    blobs = [name for name in names if base.schema.field(name).is_blob_v1]
+async def _kept(
+    base: Snapshot, names: tuple[str, ...], places: U64
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Columns of the table for rows by address, some rows at a time."""
+    blobs = moved_blobs(base, names)
+    count = _rows_at_once(base)
+
+    async def taken() -> AsyncGenerator[pa.RecordBatch, None]:
+        for start in range(0, len(places), count):
+            part = places[start : start + count]
+            table = await take_addresses(base, part.astype(np.int64), list(names))
+            batch = table.combine_chunks().to_batches()[0]
+            yield batch.append_column(ROW_ADDRESS, to_arrow(part)) if blobs else batch
+
     if not blobs:
-        return batch
-    batch = batch.append_column(ROW_ADDRESS, to_arrow(places))
+        async for batch in taken():
+            yield batch
+        return
+    cut = cut_by_blobs(taken(), blobs)
+    async with aclosing(with_bytes(base, cut, blobs, keep_address=False)) as filled:
+        async for batch in filled:
+            yield batch
 
-    async def one() -> AsyncGenerator[pa.RecordBatch, None]:
-        yield batch
 
-    async with aclosing(with_bytes(base, one(), blobs, keep_address=False)) as filled:
-        return await anext(filled)
+def _rows_at_once(base: Snapshot) -> int:
+    """How many rows are taken together, by what one has in the table's files on average."""
+    rows = sum(handle.num_physical_rows for handle in base.handles)
+    files = (file for handle in base.handles for file in handle.fragment.files)
+    num_bytes = sum(file.num_bytes for file in files)
+    return int(min(TAKEN_ROWS, max(1, TAKEN_BYTES * max(1, rows) // max(1, num_bytes))))
 
 
 def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

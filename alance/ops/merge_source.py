@@ -18,12 +18,14 @@ from alance.ops.sources import conform
 from alance.ops.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from alance.ops.merge_plan import Merge
     from alance.ops.sources import Source
     from alance.ops.spool import Scratch
 
+JOINED_ROWS: Final = 8 << 10
+JOINED_BYTES: Final = 1 << 20
 SHARE: Final = 4  # of the budget: what is held of the rows, and of the keys
 
 
@@ -81,12 +83,29 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
         ]
         return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    async for batch in source.batches:
+    async for batch in _together(source.batches):
         first = rows.num_rows
         whole, part = await scratch.pool.run(partial(prepare, batch, first))
         await rows.append(whole)
         await keys.append(part)
     return HeldSource(rows, keys)
+
+
+async def _together(batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches, small ones joined: what is done for each costs a hop and a request or two."""
+    held: list[pa.RecordBatch] = []
+    num_rows = num_bytes = 0
+    async for batch in batches:
+        if held and not batch.schema.equals(held[0].schema):
+            yield pa.concat_batches(held)
+            held, num_rows, num_bytes = [], 0, 0
+        held.append(batch)
+        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
+        if num_rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, num_rows, num_bytes = [], 0, 0
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
 def key_schema(merge: Merge) -> pa.Schema:

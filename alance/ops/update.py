@@ -122,7 +122,7 @@ async def _matching(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows that move, with their addresses (and ids, where they have some), as they are."""
     columns = assignments.needed(base.schema)
-    blobs = _blobs(base, columns)
+    blobs = moved_blobs(base, columns)
     options = ScanOptions(filter=where, with_row_address=True, with_row_id=base.has_stable_row_ids)
     plan = await plan_scan(base, columns, options)
     async with aclosing(scan(base, plan)) as batches:
@@ -130,13 +130,13 @@ async def _matching(
             async for batch in batches:
                 yield batch
             return
-        pieces = _cut(batches, blobs)
+        pieces = cut_by_blobs(batches, blobs)
         async with aclosing(with_bytes(base, pieces, blobs, keep_address=True)) as filled:
             async for batch in filled:
                 yield batch
 
 
-def _blobs(base: Snapshot, columns: Sequence[str]) -> list[str]:
+def moved_blobs(base: Snapshot, columns: Sequence[str]) -> list[str]:
     """The blob columns that move.
 
     Raises:
@@ -154,7 +154,7 @@ def _blobs(base: Snapshot, columns: Sequence[str]) -> list[str]:
     return found
 
 
-async def _cut(
+async def cut_by_blobs(
     batches: AsyncIterator[pa.RecordBatch], blobs: Sequence[str]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The batches in pieces whose blobs fit in memory together."""

@@ -12,6 +12,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
+from alance.ops import merge_rows
 from tests.changing.both_ways import META, Twins, files_of, latest, plain, read, rows
 
 if TYPE_CHECKING:
@@ -330,3 +331,38 @@ async def test_a_match_that_is_to_fail(twins: Twins) -> None:
     await merge(
         twins, lambda m: m.when_matched_fail().when_not_matched_insert_all(), source(50, 51)
     )
+
+
+async def test_blobs_that_the_data_lacks(tmp_path: Path) -> None:
+    """Their bytes move with the rows."""
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64()), blob])
+    values = [None if one % 3 == 2 else bytes([one]) * one * 100 for one in range(12)]
+    table = pa.table([list(range(12)), list(range(12)), values], schema=schema)
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(table, path, max_rows_per_file=5, data_storage_version="2.1")
+    dataset = await alance.dataset(path)
+    made = await dataset.upsert(pa.table({"id": [3, 8, 7, 20], "v": [30, 80, 70, 200]}), "id")
+    assert dict(made.summary)["num_updated_rows"] == 3
+    found = await made.to_table(blob_handling="all_binary")
+    expected = {one: content for one, content in enumerate(values)} | {20: None}
+    assert {row["id"]: row["b"] for row in found.to_pylist()} == expected
+    lance.dataset(path).validate()
+
+
+async def test_wide_rows_are_taken_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    taken = merge_rows.take_addresses
+
+    async def take(snapshot: Any, places: Any, columns: Any) -> pa.Table:
+        sizes.append(len(places))
+        return await taken(snapshot, places, columns)
+
+    monkeypatch.setattr(merge_rows, "take_addresses", take)
+    monkeypatch.setattr(merge_rows, "TAKEN_BYTES", 400)
+    twins = Twins.make(tmp_path)
+    await merge(twins, CLAUSES["upsert"], source(*range(3, 40)).select(["id", "v"]))
+    assert sum(sizes) == 17
+    assert 0 < max(sizes) < 17
