@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from alance.datasets import Dataset
+    from alance.ops.compact_plan import CompactionMode
 
 __all__ = [
     "Compaction",
@@ -50,6 +51,8 @@ class Optimize:
         max_source_bytes: int | None = None,
         excluded_fragment_ids: Collection[int] = (),
         data_storage_version: str | None = None,
+        compaction_mode: CompactionMode | None = None,
+        defer_index_remap: bool | None = None,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
@@ -89,6 +92,8 @@ class Optimize:
             max_source_bytes=max_source_bytes,
             excluded_fragment_ids=excluded_fragment_ids,
             data_storage_version=data_storage_version,
+            compaction_mode=compaction_mode,
+            defer_index_remap=defer_index_remap,
         )
         made = await compact.compact_files(
             self._dataset._snapshot, options, CommitOptions(properties, message, max_retries)

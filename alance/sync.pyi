@@ -28,7 +28,7 @@ from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
 from alance.ops.columns_alter import Alteration
 from alance.ops.columns_sources import Transforms
 from alance.ops.compact import RewriteResult
-from alance.ops.compact_plan import Resolved
+from alance.ops.compact_plan import CompactionMode, Resolved
 from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.opening import Reference
@@ -490,6 +490,8 @@ class Optimize:
         max_source_bytes: int | None = ...,
         excluded_fragment_ids: Collection[int] = ...,
         data_storage_version: str | None = ...,
+        compaction_mode: CompactionMode | None = ...,
+        defer_index_remap: bool | None = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,

@@ -146,7 +146,7 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
                 tuple(snapshot.handle(one.id).fragment.message for one in group),
                 resolved,
             )
-            for group in compact_plan.within(groups, options)
+            for group in compact_plan.within(groups, resolved)
         ]
 
     tasks = await snapshot.engine.pool.run(build)

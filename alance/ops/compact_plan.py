@@ -8,7 +8,7 @@ into groups of about the wanted number of rows, so that rows keep their order.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CONFIG: Final = "lance.compaction."
 TARGET_ROWS: Final = 1 << 20
+CompactionMode: TypeAlias = Literal["reencode", "try_binary_copy", "force_binary_copy"]
 WRITTEN: Final = (FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
 
 
@@ -47,6 +48,8 @@ class CompactionOptions:
         max_source_bytes: bytes of data files to rewrite at most, likewise.
         excluded_fragment_ids: fragments that stay, and part the runs of neighbours.
         data_storage_version: of the new files; None: that of the table.
+        compaction_mode: `reencode`, or `try_binary_copy`, which encodes anew as well.
+        defer_index_remap: False: this alance does not write fragment-reuse indices.
     """
 
     target_rows_per_fragment: int | None = None
@@ -62,6 +65,8 @@ class CompactionOptions:
     max_source_bytes: int | None = None
     excluded_fragment_ids: Collection[int] = ()
     data_storage_version: str | None = None
+    compaction_mode: CompactionMode | None = None
+    defer_index_remap: bool | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -80,6 +85,16 @@ class CompactionOptions:
         if share is not None and not (isinstance(share, float | int) and 0 <= share <= 1):
             raise InvalidInputError(
                 f"materialize_deletions_threshold={share!r}: expected a share from 0 to 1"
+            )
+        if self.compaction_mode not in (None, *get_args(CompactionMode)):
+            raise InvalidInputError(
+                f"compaction_mode={self.compaction_mode!r}: expected one of "
+                f"{', '.join(get_args(CompactionMode))}"
+            )
+        if self.compaction_mode == "force_binary_copy" or self.defer_index_remap:
+            raise UnsupportedError(
+                "compaction that copies pages as they are, or translates indices later: not done "
+                "by this alance"
             )
 
     @classmethod
@@ -127,6 +142,9 @@ class Resolved:
     materialize_deletions_threshold: float
     batch_size: int | None
     io_buffer_bytes: int | None
+    max_source_fragments: int | None
+    max_source_rows: int | None
+    max_source_bytes: int | None
     version: FileVersion
 
 
@@ -141,6 +159,9 @@ _RESOLVED: Final = (
     ("materialize_deletions_threshold", 0.1, float),
     ("batch_size", None, int),
     ("io_buffer_bytes", None, int),
+    ("max_source_fragments", None, int),
+    ("max_source_rows", None, int),
+    ("max_source_bytes", None, int),
 )
 
 
@@ -247,7 +268,7 @@ def candidates(
 
 
 def within(
-    groups: Sequence[Sequence[Candidate]], options: CompactionOptions
+    groups: Sequence[Sequence[Candidate]], options: CompactionOptions | Resolved
 ) -> list[Sequence[Candidate]]:
     """The first groups, as many as the limits of `options` allow."""
     kept: list[Sequence[Candidate]] = []

@@ -41,6 +41,7 @@ OURS: Final[dict[str, str]] = {
     "CleanupExplanation": "alance.ops.cleanup_policy",
     "CleanupStats": "alance.ops.cleanup_policy",
     "Columns": "alance.ops.projection",
+    "CompactionMode": "alance.ops.compact_plan",
     "CommitLock": "alance.versioning.lock",
     "Data": "alance.ops.sources",
     "DataFragment": "alance.format.proto.table_pb2",

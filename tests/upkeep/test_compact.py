@@ -167,7 +167,14 @@ async def test_values_of_the_configuration(tmp_path: Path) -> None:
     made = await dataset.optimize.compact_files()
     assert len(made.fragments) == 2
     twins.check()
-    made = await made.optimize.compact_files(target_rows_per_fragment=100)
+    made = await made.update_config({"lance.compaction.max_source_fragments": "1"})
+    assert (await Compaction.plan(made, target_rows_per_fragment=100)).num_tasks() == 0
+    made = await made.optimize.compact_files(
+        target_rows_per_fragment=100,
+        max_source_fragments=2,
+        compaction_mode="try_binary_copy",
+        defer_index_remap=False,
+    )
     assert len(made.fragments) == 1
     made = await made.update_config({"lance.compaction.materialize_deletions": "perhaps"})
     with pytest.raises(InvalidInputError, match="materialize_deletions='perhaps'"):
@@ -227,9 +234,13 @@ async def test_what_cannot_be_rewritten(tmp_path: Path) -> None:
         ({"materialize_deletions_threshold": 2}, "threshold=2"),
         ({"materialize_deletions": "yes"}, "materialize_deletions='yes'"),
         ({"data_storage_version": "9"}, "file version '9'"),
+        ({"compaction_mode": "fast"}, "compaction_mode='fast'"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             await dataset.optimize.compact_files(**wrong)
+    for unsupported in ({"compaction_mode": "force_binary_copy"}, {"defer_index_remap": True}):
+        with pytest.raises(UnsupportedError, match="not done"):
+            await dataset.optimize.compact_files(**unsupported)
     with pytest.raises(UnsupportedError, match="not written"):
         await dataset.optimize.compact_files(data_storage_version="2.3")
     with pytest.raises(InvalidInputError, match="'rows': not known"):
