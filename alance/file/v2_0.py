@@ -141,12 +141,18 @@ class FieldColumn:
         """
         if not isinstance(self.node, LeafNode) or len(rows) == 0:
             return None
+        if self._row_page(0) is None:
+            return None  # most likely others are of its kind, and looking for them has a price
         found = []
         for number, mine in overlaps(self.node.column, Spans(rows, rows + 1)):
-            if number not in self.row_page_of:
-                self.row_page_of[number] = row_page(self.node.column.array_page(number))
-            page = self.row_page_of[number]
+            page = self._row_page(number)
             if page is None:
                 return None
             found.append((page, mine.starts))
         return found
+
+    def _row_page(self, number: int) -> RowPage | None:
+        if number not in self.row_page_of:
+            assert isinstance(self.node, LeafNode)
+            self.row_page_of[number] = row_page(self.node.column.array_page(number))
+        return self.row_page_of[number]

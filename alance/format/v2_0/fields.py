@@ -276,6 +276,13 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
     if len(first_rows) == 2:
         yield 0, spans
         return
+    if len(spans.starts) == 1:  # the usual case, without the vectors of the general one
+        start, stop = int(spans.starts[0]), int(spans.stops[0])
+        number = int(first_rows.searchsorted(start, "right")) - 1
+        first = int(first_rows[number])
+        if stop <= first_rows[number + 1]:
+            yield number, Spans.of_range(start - first, stop - first)
+            return
     begin = int(np.searchsorted(first_rows, spans.starts[0], "right")) - 1
     end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
     for number in range(begin, end):
