@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
+
+MARK: Final = "alance-spark-commit-"
+MARK_LIFE_S: Final = 86400.0  # Spark aborts within minutes
 
 
 @dataclass(frozen=True)
@@ -207,13 +211,31 @@ async def remove_files(options: WriteOptions, messages: Sequence[Written | None]
                 await store.delete([path])
 
 
-def open_mark(job: str) -> Path:
-    """A file on the driver that says that a commit was begun, and its end is not known.
+def begin_commit(job: str) -> None:
+    """Note on the driver that a commit is begun, until `not_committed` takes the note away.
 
-    Spark aborts a write whose commit failed, in another process: what may be in a version must
-    then stay.
+    Spark aborts a write whose commit did not come to an end, in another process. What may be in a
+    version must then stay, also where the process was killed after the version was made.
     """
-    return Path(tempfile.gettempdir(), f"alance-spark-commit-{job}")
+    for old in _marks().glob(MARK + "*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > MARK_LIFE_S:
+                old.unlink()
+    (_marks() / (MARK + job)).touch()
+
+
+def not_committed(job: str) -> None:
+    """Note that the version was not made, and never will be."""
+    (_marks() / (MARK + job)).unlink(missing_ok=True)
+
+
+def may_be_committed(job: str) -> bool:
+    """Whether a commit was begun."""
+    return (_marks() / (MARK + job)).exists()
+
+
+def _marks() -> Path:
+    return Path(tempfile.gettempdir())
 
 
 def check_version(text: str | None) -> FileVersion | None:

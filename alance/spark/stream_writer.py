@@ -16,7 +16,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from alance.errors import InvalidInputError
-from alance.spark.committing import Written, commit_rows, open_mark, remove_files, write_rows
+from alance.spark.committing import (
+    Written,
+    begin_commit,
+    commit_rows,
+    may_be_committed,
+    not_committed,
+    remove_files,
+    write_rows,
+)
 from alance.spark.types import new_table_schema
 from alance.spark.worker import run
 from alance.spark.writer import target_of, written
@@ -67,22 +75,21 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             raise InvalidInputError(
                 "the streaming query has no id that its tasks can see; name it by option txn_app"
             )
-        mark = open_mark(_job(query, batch_id))
-        mark.touch()
+        job = _job(query, batch_id)
+        begin_commit(job)
         try:
             target, appends = self._as_written(found[0]), found[0].appends
             run(commit_rows(target, found, (query, batch_id), appends=appends))
         except BaseException as error:
             if not may_be_visible(error) and isinstance(error, Exception):
-                mark.unlink(missing_ok=True)
+                not_committed(job)
             raise
-        mark.unlink(missing_ok=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Remove what the tasks wrote, unless a version may name it."""
         found = written(messages)
         query = self.options.txn_app or (found[0].query if found else None)
-        if found and not (query and open_mark(_job(query, batch_id)).exists()):
+        if found and not (query and may_be_committed(_job(query, batch_id))):
             run(remove_files(self.options, found))
 
     def _as_written(self, message: Written) -> Target:

@@ -13,8 +13,10 @@ from alance.ops.write import table_schema
 from alance.spark.committing import (
     Target,
     Written,
+    begin_commit,
     commit_rows,
-    open_mark,
+    may_be_committed,
+    not_committed,
     refuse_columns,
     refuse_existing,
     remove_files,
@@ -81,23 +83,22 @@ class AlanceWriter(DataSourceArrowWriter):
         """Make one version of what all tasks wrote."""
         if self.target is None:
             return
-        options, mark = self.options, open_mark(self.job)
+        options = self.options
         producer = None
         if options.txn_app is not None and options.txn_version is not None:
             producer = (options.txn_app, options.txn_version)
-        mark.touch()
+        begin_commit(self.job)
         try:
             appends = self.target.base is not None
             run(commit_rows(self.target, written(messages), producer, appends=appends))
         except BaseException as error:
             if not may_be_visible(error) and isinstance(error, Exception):
-                mark.unlink(missing_ok=True)
+                not_committed(self.job)
             raise
-        mark.unlink(missing_ok=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless a version may name it."""
-        if not open_mark(self.job).exists():
+        if not may_be_committed(self.job):
             run(remove_files(self.options, written(messages)))
 
 

@@ -1,0 +1,187 @@
+"""Streams into tables and out of them: each row once, whatever is killed or run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance.spark
+from alance.spark import jobs
+from alance.spark.source import AlanceSource
+from alance.spark.stream_writer import AlanceStreamWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def registered(spark):
+    alance.spark.register_once(spark)
+
+
+def ids_of(uri: str) -> list[int]:
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+
+
+def feed(spark, folder: Path, start: int, stop: int) -> None:
+    spark.range(start, stop, 1, 1).write.mode("append").parquet(str(folder / "in"))
+
+
+def into_table(spark, folder: Path, name: str = "alance"):
+    """A query from Parquet files to a table, up to what there is now, a file a batch."""
+    reader = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+    writer = reader.parquet(str(folder / "in")).writeStream.format(name)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "table"))
+    query.awaitTermination()
+    return query
+
+
+def out_of_table(spark, folder: Path, **options):
+    """A query from a table to another one."""
+    writer = spark.readStream.format("alance").options(**options).load(str(folder / "table"))
+    writer = writer.writeStream.format("alance").option("checkpointLocation", f"{folder}/following")
+    query = writer.trigger(availableNow=True).start(str(folder / "copy"))
+    query.awaitTermination()
+    return query
+
+
+def forget(checkpoint: Path, batch: int) -> None:
+    """Make the query believe that it was killed before it noted the end of a batch."""
+    for path in (checkpoint / "commits").glob(f"*{batch}*"):
+        path.unlink()
+
+
+def test_a_batch_that_is_run_again_is_committed_once(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    for number in range(3):
+        feed(spark, tmp_path, number * 10, number * 10 + 10)
+    into_table(spark, tmp_path)
+    assert ids_of(uri) == list(range(30))
+    lance.write_dataset(pa.table({"id": range(100, 105)}), uri, mode="append")
+    version = lance.dataset(uri).version
+    forget(tmp_path / "checkpoint", 2)
+    into_table(spark, tmp_path)
+    assert lance.dataset(uri).version == version
+    feed(spark, tmp_path, 30, 40)
+    into_table(spark, tmp_path)
+    assert ids_of(uri) == [*range(40), *range(100, 105)]
+
+
+def killing(where: str, folder: Path) -> type[AlanceSource]:
+    """The sink, whose processes kill themselves at one place, once."""
+    mark, signals = str(folder / f"killed {where}"), (os.kill, os.getpid, signal.SIGKILL)
+
+    def die(here: str) -> None:
+        if here == where and not os.path.exists(mark):
+            open(mark, "w").close()
+            kill, pid, number = signals
+            kill(pid(), number)
+
+    class Writer(AlanceStreamWriter):
+        def write(self, iterator):
+            done = super().write(iterator)
+            die("after a file")
+            return done
+
+        def commit(self, messages, batch_id):
+            if batch_id == 1:
+                die("before the commit")
+            super().commit(messages, batch_id)
+            if batch_id == 1:
+                die("after the commit")
+
+    class Source(AlanceSource):
+        @classmethod
+        def name(cls):
+            return "alance_killed"
+
+        def streamWriter(self, schema, overwrite):
+            writer = super().streamWriter(schema, overwrite)
+            writer.__class__ = Writer
+            return writer
+
+    return Source
+
+
+@pytest.mark.parametrize("where", ["after a file", "before the commit", "after the commit"])
+def test_a_query_whose_processes_are_killed(spark, tmp_path, where):
+    spark.dataSource.register(killing(where, tmp_path))
+    for number in range(3):
+        feed(spark, tmp_path, number * 10, number * 10 + 10)
+    for _ in range(2):
+        try:
+            into_table(spark, tmp_path, "alance_killed")
+            break
+        except Exception:
+            assert (tmp_path / f"killed {where}").exists()
+    assert (tmp_path / f"killed {where}").exists()
+    assert ids_of(str(tmp_path / "table")) == list(range(30))
+    assert lance.dataset(str(tmp_path / "table")).version == 3
+
+
+def test_complete_mode_replaces_the_rows(spark, tmp_path):
+    for _ in range(2):
+        feed(spark, tmp_path, 0, 10)
+        reader = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
+        counts = reader.selectExpr("id % 2 as k").groupBy("k").count().writeStream
+        counts = counts.format("alance").outputMode("complete")
+        counts = counts.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        counts.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination()
+    table = lance.dataset(str(tmp_path / "table")).to_table().sort_by("k")
+    assert table.to_pylist() == [{"k": 0, "count": 10}, {"k": 1, "count": 10}]
+
+
+def test_following_a_table(spark, tmp_path):
+    """The rows that were there, then those that versions add; not those that are moved."""
+    uri, copy = str(tmp_path / "table"), str(tmp_path / "copy")
+
+    def rows(start: int, stop: int) -> pa.Table:
+        return pa.table({"id": pa.array(range(start, stop), pa.int64()), "x": [0] * (stop - start)})
+
+    lance.write_dataset(rows(0, 100), uri, max_rows_per_file=30, enable_stable_row_ids=True)
+    query = out_of_table(spark, tmp_path, max_fragments_per_batch=2)
+    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [60, 40]
+    assert ids_of(copy) == list(range(100))
+    lance.write_dataset(rows(100, 150), uri, mode="append")
+    lance.dataset(uri).delete("id < 50")
+    jobs.compact(spark, uri)
+    lance.write_dataset(rows(150, 160), uri, mode="append")
+    lance.dataset(uri).merge_insert("id").when_matched_update_all().when_not_matched_insert_all(
+    ).execute(rows(155, 170))  # fmt: skip
+    lance.dataset(uri).update({"x": "1"}, where="id = 60")
+    out_of_table(spark, tmp_path)
+    assert ids_of(copy) == list(range(170))
+    version = lance.dataset(copy).version
+    forget(tmp_path / "following", 2)
+    out_of_table(spark, tmp_path)
+    assert (lance.dataset(copy).version, ids_of(copy)) == (version, list(range(170)))
+
+
+def test_a_version_that_replaces_rows(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"id": [1, 2]}), uri)
+    out_of_table(spark, tmp_path)
+    lance.write_dataset(pa.table({"id": [3]}), uri, mode="overwrite")
+    with pytest.raises(Exception, match="on_change=skip passes it"):
+        out_of_table(spark, tmp_path)
+    lance.write_dataset(pa.table({"id": [4]}), uri, mode="append")
+    out_of_table(spark, tmp_path, on_change="skip")
+    assert ids_of(str(tmp_path / "copy")) == [1, 2, 4]
+
+
+def test_from_a_version_on_and_rate_in_rows(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    for number in range(4):
+        mode = "append" if number else "create"
+        lance.write_dataset(pa.table({"id": range(number * 10, number * 10 + 10)}), uri, mode=mode)
+    query = out_of_table(spark, tmp_path, start=1, max_rows_per_batch=15, filter="id % 2 = 0")
+    assert len([one for one in query.recentProgress if one.numInputRows]) == 3
+    assert ids_of(str(tmp_path / "copy")) == list(range(10, 40, 2))
