@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Expressions:
     """Values by expression.
 
@@ -37,6 +37,7 @@ class Expressions:
 
     texts: Mapping[str, str | pc.Expression]
     batch_size: int | None = None
+    _parsed: tuple[Schema, Projection] | None = field(default=None, init=False)
 
     @property
     def is_physical(self) -> bool:
@@ -47,12 +48,15 @@ class Expressions:
         return False
 
     def projection(self, schema: Schema) -> Projection:
-        """The new columns over a version's.
+        """The new columns over a version's; parsed once a schema.
 
         Raises:
             InvalidInputError: bad SQL, an unknown column, no name or no text.
             UnsupportedError: valid SQL that is not evaluated here.
         """
+        known = self._parsed
+        if known is not None and known[0] is schema:
+            return known[1]
         arrow = schema.to_arrow()
         outputs = []
         for name, text in self.texts.items():
@@ -64,7 +68,9 @@ class Expressions:
                 computed = computed_from_arrow(text, arrow)
             outputs.append(Output(name, computed=computed))
         fields = [name for one in outputs if one.computed for name in one.computed.columns]
-        return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
+        made = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
+        self._parsed = schema, made
+        return made
 
     def schema(self, schema: Schema) -> pa.Schema:
         """The new columns; errors as of `projection`."""

@@ -119,8 +119,9 @@ class Computed:
     async def _values(
         self, snapshot: Snapshot, handle: FragmentHandle, start: int, batch: pa.RecordBatch
     ) -> pa.RecordBatch:
-        source = rows_source(handle, self.reads(snapshot.schema))
+        source = ""
         if self.checkpoint is not None:
+            source = rows_source(handle, self.reads(snapshot.schema))
             known = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
             if known is not None:
                 return known
