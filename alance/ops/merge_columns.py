@@ -76,7 +76,7 @@ async def rewrite_columns(
     """
     schema = merge.written
     values = await _Values.of(merge, source, rows, places, scratch)
-    ids = np.unique(places >> np.uint64(32)).tolist()
+    ids = await base.engine.pool.run(values.fragment_ids)
     backfill = Backfill(values)
     try:
         handles = [base.handle(one) for one in ids]
@@ -152,7 +152,7 @@ class _Values:
         held = target.append(pa.field(ROW_ADDRESS, pa.uint64()))
         room = max(1, merge.plan.memory_bytes // BUCKET_SHARE)
         count = max(1, min(len(places), -(-source.rows.num_bytes // room)))
-        ordered = np.sort(places)
+        ordered = await scratch.pool.run(partial(np.sort, places))
         bounds = np.linspace(0, len(places), count + 1).astype(np.int64)
         ends = ordered[bounds[1:-1]]
         buckets = [Spool(scratch, held, None if count == 1 else 1 << 16) for _ in range(count)]
@@ -207,6 +207,11 @@ class _Values:
                     old = await run(partial(_updated, old, addresses, new))
                     start = last
                 yield old
+
+    def fragment_ids(self) -> list[int]:
+        """The fragments of the rows that change, ascending. CPU."""
+        found: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
+        return found
 
     def offsets(self) -> dict[int, Rows]:
         """The rows that change, as physical offsets by fragment; shape (n,), sorted."""

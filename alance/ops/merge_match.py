@@ -96,7 +96,8 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
     if not source.num_rows and not merge.plan.deletes_others:
         return matcher.found
     keys = source.keys
-    count = partitions_for(keys.num_rows, keys.num_bytes, merge.plan.memory_bytes)
+    room = merge.plan.memory_bytes // 2  # the spools have the other half
+    count = partitions_for(keys.num_rows, keys.num_bytes, room)
     try:
         if count == 1:
             await _match_at_once(matcher, source)

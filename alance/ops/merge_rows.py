@@ -79,8 +79,10 @@ async def write_inserted(
         matched: those that do; shape (source rows,).
     """
     schema = table_schema(base.manifest)
-    async for batch, _, _ in chosen_rows(source, np.flatnonzero(~matched)):
-        await files.write(await base.engine.pool.run(partial(conform, batch, schema)))
+    run = base.engine.pool.run
+    rows = await run(lambda: np.flatnonzero(~matched))
+    async for batch, _, _ in chosen_rows(source, rows):
+        await files.write(await run(partial(conform, batch, schema)))
 
 
 async def chosen_rows(

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 KINDS = [
     pytest.param({}, id="addresses"),
-    pytest.param({"enable_v2_manifest_paths": False}, id="addresses-v1"),
-    pytest.param({"enable_stable_row_ids": True}, id="stable"),
     pytest.param({"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable-2.2"),
 ]
 CLAUSES: dict[str, Clauses] = {
@@ -129,29 +127,32 @@ def updated_ids(table: pa.Table) -> set[tuple[Any, int]]:
     }
 
 
-@pytest.mark.parametrize("memory", BUDGETS, ids=["memory", "disk"])
 @pytest.mark.parametrize("name", CLAUSES)
-async def test_clauses(twins: Twins, name: str, memory: int) -> None:
+async def test_clauses(twins: Twins, name: str) -> None:
     clauses = CLAUSES[name]
-    await merge(twins, clauses, source(3, 4, 5, 7, 9, 25, 26, None), memory=memory)
-    await merge(twins, clauses, source(26, 5, 1, 25, 30), memory=memory)
-    await merge(twins, clauses, source(), memory=memory)
+    await merge(twins, clauses, source(3, 4, 5, 7, 9, 25, 26, None), memory=BUDGETS[1])
+    await merge(twins, clauses, source(26, 5, 1, 25, 30))
+    await merge(twins, clauses, source(), memory=BUDGETS[1])
     lance.dataset(str(twins.ours)).merge_insert("id").when_matched_delete().execute(source(1, 30))
     found = await (await alance.dataset(str(twins.ours))).to_table(["id"])
     assert not {1, 30} & set(found.column("id").to_pylist())
 
 
-@pytest.mark.parametrize("memory", BUDGETS, ids=["memory", "disk"])
 @pytest.mark.parametrize("columns", [["id", "s"], ["n", "v", "id"], ["id"]], ids=str)
 @pytest.mark.parametrize("name", ["upsert", "update", "insert", "delete", "replace", "others"])
-async def test_columns_that_the_data_lacks(
-    tmp_path: Path, name: str, columns: list[str], memory: int
-) -> None:
-    for number, options in enumerate(({}, {"enable_stable_row_ids": True})):
+async def test_columns_that_the_data_lacks(tmp_path: Path, name: str, columns: list[str]) -> None:
+    for number, options in enumerate(
+        (
+            {"enable_v2_manifest_paths": False},
+            {"enable_stable_row_ids": True},
+        )
+    ):
         twins = Twins.make(tmp_path / str(number), **options)
         data = source(3, 4, 5, 7, 9, 25, None).select(columns)
-        await merge(twins, CLAUSES[name], data, memory=memory)
-        await merge(twins, CLAUSES[name], source(25, 4, 19).select(columns[::-1]), memory=memory)
+        await merge(twins, CLAUSES[name], data, memory=BUDGETS[1 - number])
+        await merge(
+            twins, CLAUSES[name], source(25, 4, 19).select(columns[::-1]), "id", BUDGETS[number]
+        )
 
 
 def bits(*values: int) -> pa.Array:
@@ -199,22 +200,20 @@ KEYS: dict[str, tuple[pa.Array, pa.Array]] = {
 }
 
 
-@pytest.mark.parametrize("memory", BUDGETS, ids=["memory", "disk"])
 @pytest.mark.parametrize("kind", KEYS)
-async def test_kinds_of_keys(tmp_path: Path, kind: str, memory: int) -> None:
+async def test_kinds_of_keys(tmp_path: Path, kind: str) -> None:
     old, new = KEYS[kind]
     table = pa.table({"k": old, "v": pa.array(range(len(old)), pa.int64())})
     data = pa.table({"k": new, "v": pa.array(range(100, 100 + len(new)), pa.int64())})
     twins = Twins.make(tmp_path, table, data_storage_version="2.2")
-    await merge(twins, CLAUSES["upsert"], data, "k", memory)
-    await merge(twins, CLAUSES["insert and delete others"], data.slice(1), "k", memory)
+    await merge(twins, CLAUSES["upsert"], data, "k", BUDGETS[1])
+    await merge(twins, CLAUSES["insert and delete others"], data.slice(1), "k")
 
 
-@pytest.mark.parametrize("memory", BUDGETS, ids=["memory", "disk"])
 @pytest.mark.parametrize(
     "on", [["a", "b"], ["b", "a"], ["a", "a"], ["b", "c", "a"], ["A"]], ids=str
 )
-async def test_several_key_columns(tmp_path: Path, on: list[str], memory: int) -> None:
+async def test_several_key_columns(tmp_path: Path, on: list[str]) -> None:
     def table(*triples: tuple[Any, Any, Any]) -> pa.Table:
         a, b, c = zip(*triples, strict=True)
         return pa.table(
@@ -233,7 +232,7 @@ async def test_several_key_columns(tmp_path: Path, on: list[str], memory: int) -
         CLAUSES["upsert"],
         table((1, "x", 1), (2, "xx", 2), (3, None, 3), (4, "", 9), (None, "y", 5)),
         on,
-        memory,
+        BUDGETS[1],
     )
 
 
@@ -345,7 +344,7 @@ async def test_blobs_that_the_data_lacks(tmp_path: Path) -> None:
     made = await dataset.upsert(pa.table({"id": [3, 8, 7, 20], "v": [30, 80, 70, 200]}), "id")
     assert dict(made.summary)["num_updated_rows"] == 3
     found = await made.to_table(blob_handling="all_binary")
-    expected = {one: content for one, content in enumerate(values)} | {20: None}
+    expected = dict(enumerate(values)) | {20: None}
     assert {row["id"]: row["b"] for row in found.to_pylist()} == expected
     lance.dataset(path).validate()
 
