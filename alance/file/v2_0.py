@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page
-from alance.format.v2_0.fields import LeafNode, Node, overlaps
+from alance.format.v2_0.columns import overlaps
+from alance.format.v2_0.fields import LeafNode, Node
 from alance.format.v2_0.row_pages import row_page
 from alance.format.v2_0.spans import Spans
 

@@ -99,6 +99,8 @@ def _node(
         if kind is None and not field.is_leaf and field.children and len(field.children) == 1:
             return ListNode(field, column, _node(field.children[0], columns, opened, used))
         return LeafNode(field, column)
+    if field.is_blob_v1:
+        raise UnsupportedError(f"field {field.name!r}: blobs stored as lists of bytes")
     if field.is_leaf:
         content = Field("bytes", -1, field.id, BYTES, False, {}, (), file_pb2.Field())
         inner = opened[index + 1]

@@ -165,6 +165,16 @@ def make(table: pa.Table, folder: Path, name: str) -> None:
     shutil.rmtree(folder / f"{name}.lance" / "_transactions", ignore_errors=True)
 
 
+def make_blobs(folder: Path) -> None:
+    """Blobs, which some releases store as strings; the rows beside them are their bytes."""
+    payloads = [b"hello", None, b"", b"x" * 70, b"yy"] * 3
+    metadata = {"lance-encoding:blob": "true"}
+    schema = pa.schema([pa.field("blob", pa.large_binary(), metadata=metadata)])
+    table = pa.table([pa.array(payloads, pa.large_binary())], schema=schema)
+    write(table, folder / "blobs.lance")
+    save(table, folder / "blobs.arrow")
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) / lance.__version__
     shutil.rmtree(folder, ignore_errors=True)
@@ -173,6 +183,7 @@ def main() -> None:
     make(pa.table({**numbers(ROWS)}), folder, "numbers")
     make(pa.table({**strings(ROWS), **nested(ROWS)}), folder, "nested")
     make(asked_for(ROWS), folder, "asked_for")
+    make_blobs(folder)
     few = sparse([f"word {row % 4}" for row in range(240)])
     make(
         pa.table({"few": few, "lists": [few[row : row + row % 3] for row in range(240)]}),

@@ -8,9 +8,12 @@ import pyarrow as pa
 import pytest
 
 import alance
+from alance.errors import UnsupportedError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v2_0"
-TABLES = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
+ALL = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
+BLOBS = [path for path in ALL if path.name == "blobs"]
+TABLES = [path for path in ALL if path.name != "blobs"]
 
 
 def expected(path: Path) -> pa.Table:
@@ -65,3 +68,19 @@ async def test_filters(path: Path) -> None:
     want = expected(path).filter(pa.compute.field("int32") > 20)
     dataset = await alance.dataset(f"{path}.lance")
     assert rows(await dataset.to_table(filter="int32 > 20")) == rows(want)
+
+
+@pytest.mark.parametrize("path", BLOBS, ids=lambda path: path.parent.name)
+async def test_blobs(path: Path) -> None:
+    """The bytes that were written, of releases that store blobs as strings too."""
+    want = expected(path).column("blob").to_pylist()
+    dataset = await alance.dataset(f"{path}.lance")
+    if path.parent.name == "0.13.0":
+        with pytest.raises(UnsupportedError, match="lists of bytes"):
+            await dataset.to_table()
+        return
+    places = list(range(len(want)))[::-1]
+    found = await dataset.take_blobs("blob", indices=places)
+    assert [await one.read() for one in found] == [want[n] for n in places if want[n] is not None]
+    scanned = await dataset.to_table(blob_handling="all_binary")
+    assert scanned.column("blob").to_pylist() == want

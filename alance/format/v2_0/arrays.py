@@ -17,11 +17,11 @@ from alance.format.codecs.describe import MAX_BITS_PER_VALUE
 from alance.format.codecs.fsst import SymbolTable
 from alance.format.layouts.place import PagePlace
 from alance.format.proto import encodings_v2_0_pb2 as pb
-from alance.format.v2_0.base import AllNulls, ArrayEncoding, unsupported
+from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
 from alance.format.v2_0.bitpacked import PackedBits
 from alance.format.v2_0.dictionary import Dictionary
 from alance.format.v2_0.fixed import Child, FixedSizeList, Flat, PackedStruct, SomeNulls
-from alance.format.v2_0.strings import Binary, Fsst, Indices, SameLength
+from alance.format.v2_0.strings import Binary, Fsst, Indices, Places, SameLength
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,11 @@ class ArrayPage:
     place: PagePlace
     root: ArrayEncoding | Offsets | Header
 
-    def values(self, spans: Spans) -> Plan[Piece]:
+    def values(self, spans: Spans, *, as_places: bool = False) -> Plan[Piece]:
         """Plan the values of rows.
+
+        Args:
+            as_places: give blobs as the places of their bytes, if they are stored as strings.
 
         Raises:
             CorruptFileError: the page has offsets of lists, or is the header of a struct.
@@ -65,7 +68,10 @@ class ArrayPage:
         if isinstance(self.root, Offsets | Header):
             kind = type(self.root).__name__.lower()
             raise self.place.corrupt(f"{kind} where its column has values")
-        return (yield from self.root.plan(self.place, spans))
+        root = self.root
+        if as_places and isinstance(root, Binary) and root.scheme is None:
+            root = Places(root)
+        return (yield from root.plan(self.place, spans))
 
 
 def array_page(
@@ -111,7 +117,7 @@ class _Parser:
     is_dictionary: bool
 
     def root(self, message: pb.ArrayEncoding) -> ArrayEncoding | Offsets | Header:
-        match _kind(message):
+        match kind_of(message):
             case "struct":
                 return Header()
             case "list":
@@ -128,7 +134,7 @@ class _Parser:
 
     def encoding(self, message: pb.ArrayEncoding, count: int) -> ArrayEncoding:
         """The tree of a message that describes `count` values."""
-        match kind := _kind(message):
+        match kind := kind_of(message):
             case "flat":
                 return self._flat(message.flat, count)
             case "nullable":
@@ -139,8 +145,8 @@ class _Parser:
                 return self._binary(message.binary, count)
             case "fsst":
                 table = SymbolTable.parse(message.fsst.symbol_table)
-                if _kind(message.fsst.binary) != "binary":
-                    raise unsupported(f"fsst of {_kind(message.fsst.binary)}")
+                if kind_of(message.fsst.binary) != "binary":
+                    raise unsupported(f"fsst of {kind_of(message.fsst.binary)}")
                 return Fsst(table, self._binary(message.fsst.binary.binary, count))
             case "dictionary":
                 found = message.dictionary
@@ -217,15 +223,15 @@ class _Parser:
     def _binary(self, message: pb.Binary, count: int) -> Binary:
         indices = self._indices(message.indices, count, message.null_adjustment, "binary")
         content = message.bytes
-        if _kind(content) == "nullable" and content.nullable.HasField("no_nulls"):
+        if kind_of(content) == "nullable" and content.nullable.HasField("no_nulls"):
             content = content.nullable.no_nulls.values
-        if _kind(content) != "flat" or content.flat.bits_per_value != 8:
+        if kind_of(content) != "flat" or content.flat.bits_per_value != 8:
             raise CorruptFileError("binary: bytes that are not flat")
         flat = self._plain(content.flat, 0)
         return Binary(indices, flat.buffer, count, _scheme(content.flat))
 
     def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStruct:
-        children = tuple(_child(inner) for inner in message.inner)
+        children = tuple(Child.from_proto(inner) for inner in message.inner)
         row_bytes = sum(child.num_bytes for child in children)
         if not children or row_bytes * count >= MAX_ROWS or row_bytes == 0:
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
@@ -249,21 +255,14 @@ class _Parser:
 
     def _same_length(self, message: pb.FixedSizeBinary, count: int) -> SameLength:
         width, content = message.byte_width, message.bytes
-        while _kind(content) == "nullable" and content.nullable.HasField("no_nulls"):
+        while kind_of(content) == "nullable" and content.nullable.HasField("no_nulls"):
             content = content.nullable.no_nulls.values
         per_row = width
-        if _kind(content) == "flat" and content.flat.bits_per_value == 8 * width:
+        if kind_of(content) == "flat" and content.flat.bits_per_value == 8 * width:
             per_row = 1
         if count * per_row >= MAX_ROWS or per_row == 0:
             raise CorruptFileError(f"fixed-size binary of {width} bytes, {count} rows")
         return SameLength(width, per_row, self.encoding(content, count * per_row))
-
-
-def _kind(message: pb.ArrayEncoding) -> str:
-    kind: str | None = message.WhichOneof("array_encoding")
-    if kind is None:
-        raise UnsupportedError("array encoding: none that pages of 2.0 have")
-    return kind
 
 
 def _scheme(message: pb.Flat) -> Scheme | None:
@@ -273,24 +272,3 @@ def _scheme(message: pb.Flat) -> Scheme | None:
     if name not in SCHEMES:
         raise UnsupportedError(f"compression scheme {name!r}")
     return SCHEMES[name]
-
-
-def _child(message: pb.ArrayEncoding) -> Child:
-    """A child of a packed struct from the encoding that tells its width."""
-    dimensions: list[int] = []
-    while True:
-        match kind := _kind(message):
-            case "flat":
-                bits = message.flat.bits_per_value
-                if bits == 0 or bits % 8 or bits > MAX_BITS_PER_VALUE:
-                    raise CorruptFileError(f"packed struct: values of {bits} bits")
-                return Child(bits, tuple(dimensions))
-            case "nullable" if message.nullable.HasField("no_nulls"):
-                message = message.nullable.no_nulls.values
-            case "fixed_size_list":
-                dimensions.append(message.fixed_size_list.dimension)
-                if not dimensions[-1] or len(dimensions) > 8:
-                    raise CorruptFileError("packed struct: lists of no items, or too deep")
-                message = message.fixed_size_list.items
-            case _:
-                raise CorruptFileError(f"packed struct: a child of {kind}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
+    from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.spans import Spans
 
     Mask = npt.NDArray[np.bool_]
@@ -96,3 +97,15 @@ def fixed(values: Values, what: str) -> FixedWidth:
 def unsupported(what: str) -> UnsupportedError:
     """The error for an encoding that pages of 2.0 have in no known release."""
     return UnsupportedError(f"array encoding {what}: not in pages of 2.0")
+
+
+def kind_of(message: pb.ArrayEncoding) -> str:
+    """The name of the encoding that a message describes.
+
+    Raises:
+        UnsupportedError: none that is known.
+    """
+    kind: str | None = message.WhichOneof("array_encoding")
+    if kind is None:
+        raise UnsupportedError("array encoding: none that pages of 2.0 have")
+    return kind

@@ -17,15 +17,17 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock
+from alance.format.codecs.describe import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import Piece, Values
+from alance.format.v2_0.base import Piece, Values, kind_of
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
+    from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.base import ArrayEncoding
 
 
@@ -150,6 +152,27 @@ class Child:
 
     bits_per_value: int
     dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; none: plain values
+
+    @classmethod
+    def from_proto(cls, message: pb.ArrayEncoding) -> Child:
+        """A child from the encoding that tells its width."""
+        dimensions: list[int] = []
+        while True:
+            match kind := kind_of(message):
+                case "flat":
+                    bits = message.flat.bits_per_value
+                    if bits == 0 or bits % 8 or bits > MAX_BITS_PER_VALUE:
+                        raise CorruptFileError(f"packed struct: values of {bits} bits")
+                    return cls(bits, tuple(dimensions))
+                case "nullable" if message.nullable.HasField("no_nulls"):
+                    message = message.nullable.no_nulls.values
+                case "fixed_size_list":
+                    dimensions.append(message.fixed_size_list.dimension)
+                    if not dimensions[-1] or len(dimensions) > 8:
+                        raise CorruptFileError("packed struct: lists of no items, or too deep")
+                    message = message.fixed_size_list.items
+                case _:
+                    raise CorruptFileError(f"packed struct: a child of {kind}")
 
     @property
     def num_bytes(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.format.blocks import VariableWidth
+from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.base import kernel_errors
 from alance.format.codecs.compression import Scheme, decompress
 from alance.format.layouts.place import fetch, unpinned
@@ -162,6 +162,48 @@ class Binary:
 def _whole(place: PagePlace, buffer: int) -> Plan[memoryview]:
     (content,) = yield from fetch([place.whole(buffer)])
     return content
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesPiece:
+    """Where strings lie in the file, as blobs are described."""
+
+    page: Binary
+    spans: Spans
+    entries: memoryview
+    first_byte: int  # of the bytes of the page, in the file
+    size: int
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.entries)
+
+    def decode(self) -> Values:
+        ends = self.page.indices.decode(self.entries, self.spans, self.size, wide=True)
+        counts, offsets = self.spans.counts, ends.offsets.astype(np.int64)
+        before = np.cumsum(counts) - counts
+        shifts = np.repeat(ends.spans.starts - offsets[before], counts)
+        sizes = np.diff(offsets)
+        positions = np.where(sizes > 0, offsets[:-1] + shifts + self.first_byte, 0)
+        valid = ends.mask()
+        if valid is not None:
+            positions, sizes = np.where(valid, positions, 1), np.where(valid, sizes, 0)
+        children = [
+            FixedWidth(64, len(one), one.astype("<u8").view(np.uint8)) for one in (positions, sizes)
+        ]
+        return Values(StructBlock(len(sizes), tuple(children)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Blobs of releases that stored them as strings: one round, and the bytes when asked for."""
+
+    page: Binary
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        entries = yield from self.page.indices.fetch(place, spans)
+        first_byte, size = place.buffers[self.page.buffer]
+        return PlacesPiece(self.page, spans, entries, first_byte, size)
 
 
 @dataclass(frozen=True, slots=True)
