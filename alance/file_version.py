@@ -53,6 +53,7 @@ ALIASES: Final = {"legacy": "0.1", "stable": "2.2", "next": "2.3"}
 
 # A 2.0 file says 0.3; manifests and some early writers say 2.0 for the same.
 FOOTERS: Final = {
+    (0, 0): FileVersion.V0_1,  # manifests that do not say
     (0, 1): FileVersion.V0_1,
     (0, 2): FileVersion.V0_1,
     (0, 3): FileVersion.V2_0,

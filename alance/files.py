@@ -16,6 +16,7 @@ from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
+from alance.format.v0_1.metadata import BatchContainer
 from alance.ops.take import as_positions, in_order
 from alance.session import Session
 
@@ -32,7 +33,7 @@ BATCH_ROWS = 64 << 10  # rows of a batch at most, where the caller asks for no s
 
 
 class FileReader:
-    """A Lance data file of version 2.0 or later. Immutable; safe to share among tasks."""
+    """A Lance data file. Immutable; safe to share among tasks."""
 
     __slots__ = ("_container", "_num_rows", "_schema", "_session", "_source")
 
@@ -183,6 +184,8 @@ class FileReader:
 
 def _columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
     """Plan which field is in which column; no round for files of 2.1 and later."""
+    if isinstance(container, BatchContainer):
+        return {field: number for number, field in enumerate(container.field_ids())}
     if container.version is FileVersion.V2_0:
         return (yield from number_columns(schema.fields, container, states))
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]

@@ -16,12 +16,14 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns
 from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
+from alance.file.v0_1 import open_batch_fields
 from alance.file.v2_0 import FieldRows
 from alance.file.v2_0_open import merged, open_fields
 from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
 from alance.format.plans import T, together
+from alance.format.v0_1.metadata import BatchContainer
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -279,6 +281,9 @@ def _open_leaves(
     states: States,
 ) -> Plan[list[OpenLeaf]]:
     container = yield from open_file(source.location, source.file_bytes, states)
+    if isinstance(container, BatchContainer):
+        found = yield from open_batch_fields(schema.fields, source.columns, container, states)
+        return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in found]
     if container.version is FileVersion.V2_0:
         fields = yield from open_fields(schema.fields, source.columns, container, states)
         return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in fields]

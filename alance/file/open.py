@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from alance.file.columns import OpenColumn, States
 from alance.file.recall import kept_by, noted, recalled
 from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
 from alance.format.plans import cut
+from alance.format.v0_1.metadata import BatchContainer, is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,18 +28,26 @@ def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
         kept = kept_by(states)
         tail = None if kept is None else kept.tail(path)
         if tail is not None:
-            container = recalled(lambda: open_container(path, file_bytes, tail), path, kept)
+            known = tail
+            container = recalled(lambda: _opened(path, file_bytes, known), path, kept)
         if container is None:
             tail = yield from read_tail(path, file_bytes)
             # Of callers that waited for the same bytes, one parses them.
             parsed: Container | None = states.peek(("file", path))
             if parsed is not None:
                 return parsed
-            container = _trimmed((yield from open_container(path, file_bytes, tail)))
+            container = _trimmed((yield from _opened(path, file_bytes, tail)))
             if kept is not None:
                 kept.put(path, container.content_start, file_bytes, container.content)
         states.put(("file", path), container, container.num_bytes)
     return container
+
+
+def _opened(path: str, file_bytes: int, tail: memoryview) -> Plan[Container]:
+    """Plan the container of a file of any version, from its last bytes."""
+    if is_batch_file(tail):
+        return (yield from open_batch_file(path, file_bytes, tail))
+    return (yield from open_container(path, file_bytes, tail))
 
 
 def open_columns(
@@ -107,18 +117,11 @@ def _trimmed(container: Container) -> Container:
     keep_from = container.content_start
     if container.file_bytes > TAIL_BYTES:
         spans = [*container.columns[:, 0].tolist(), *container.buffers[:, 0].tolist()]
+        if isinstance(container, BatchContainer):
+            spans.append(max(container.content_start, container.page_table_start))
         if container.search is not None:  # its entries from there on are of use
             spans.append(max(container.content_start, int(container.buffers[-1, 0])))
         inside = [start for start in spans if start >= container.content_start]
         keep_from = min(inside, default=container.content_start)
     content = memoryview(bytes(container.content[keep_from - container.content_start :]))
-    return Container(
-        container.path,
-        container.file_bytes,
-        container.version,
-        container.columns,
-        container.buffers,
-        content,
-        keep_from,
-        container.search,
-    )
+    return replace(container, content=content, content_start=keep_from)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from alance.file.v0_1 import BatchedColumn
 from alance.format.layouts.paged_rows import PagedRows
 from alance.io import trace
 
@@ -60,4 +61,6 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
 
 
 def _spans(column: OpenColumn | FieldColumn) -> list[tuple[int, int]]:
+    if isinstance(column, BatchedColumn):
+        return column.spans()
     return [(start, start + size) for page in column.column.pages for start, size in page.buffers]

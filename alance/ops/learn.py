@@ -17,6 +17,7 @@ from alance.format.numbers import as_numbers
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
+from alance.format.v0_1.metadata import BatchContainer
 from alance.io.tasks import all_of
 from alance.ops.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from alance.versioning.sidecars import load_external
@@ -73,6 +74,8 @@ def _count_rows(snapshot: Snapshot, fragment_id: int, sources: Sequence[FileSour
         for field_id, index in source.columns.items():
             if field_id < 0 or field_id in leaves:
                 container = yield from open_file(source.location, source.file_bytes, cache)
+                if isinstance(container, BatchContainer):
+                    return container.num_rows
                 (column,) = yield from open_columns(container, [index], cache)
                 return column.num_rows // leaves.get(field_id, 1)
     raise CorruptFileError(

@@ -23,6 +23,7 @@ from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.flags import STABLE_ROW_IDS, check_readable
 from alance.format.table.fragment import BasePath, Fragment
+from alance.format.v0_1.dictionary import attach_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,9 +129,11 @@ def _parse(content: memoryview) -> Manifest:
     fragments = tuple(Fragment.from_protobuf(one) for one in message.fragments)
     if len({fragment.id for fragment in fragments}) != len(fragments):
         raise CorruptFileError("two fragments of the manifest have the same id")
+    schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+    attach_items(schema.walk(), content, "manifest")
     return Manifest(
         message.version,
-        Schema.from_protobuf(message.fields, message.schema_metadata),
+        schema,
         fragments,
         {
             one.id: BasePath(

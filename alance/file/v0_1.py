@@ -1,0 +1,150 @@
+"""Fields of open 0.1 files: their pages, opened together, and plans over their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.file.recall import held, kept_by, noted, recalled
+from alance.file.v2_0 import FieldColumn
+from alance.format.container import Column
+from alance.format.plans import together
+from alance.format.v0_1.dictionary import items_of, read_items
+from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.file.columns import States
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.v0_1.arrays import Items
+    from alance.format.v0_1.metadata import BatchContainer, PageRun
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedColumn(FieldColumn):
+    """A field of the schema with all its pages."""
+
+    tree: Tree
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of all pages."""
+        return sum(int((stops - starts).sum()) for starts, stops in self._pages())
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the pages are."""
+        pages = self._pages()
+        return [
+            span for run in pages for span in zip(*(part.tolist() for part in run), strict=True)
+        ]
+
+    def _pages(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Of each field at or below that has pages: where they begin and end."""
+        for field in self.field.walk():
+            run = self.tree.runs.get(field.id)
+            if run is not None and page_bits(field) is not None:
+                begins = self.tree.begins(field, run)
+                yield run.positions if begins is None else begins, page_ends(field, run)
+
+
+def open_batch_fields(
+    fields: Sequence[Field], columns: Mapping[int, int], container: BatchContainer, states: States
+) -> Plan[list[FieldColumn]]:
+    """Plan the pages of fields of which the file has any: no round if its tail had the table.
+
+    Args:
+        fields: of the schema.
+        columns: field id -> any number; the ids of the fields of the file.
+
+    Raises:
+        CorruptFileError: pages that contradict each other or the schema.
+    """
+    types = container.field_ids() or {
+        one.id: one.logical_type for field in fields for one in field.walk() if one.id in columns
+    }
+    before = {} if container.schema is None else pages_before(container.schema)
+    mine = [one for field in fields for one in field.walk() if one.id in columns]
+    for one in mine:
+        if one.id not in types:
+            raise CorruptFileError(
+                f"{container.path}: no field {one.id}, the manifest says {one.name!r} is in it"
+            )
+    wanted = [one.id for one in mine if one.logical_type != "struct"]
+    wanted += fields_before(mine, before)
+    runs = yield from _open_runs(container, list(dict.fromkeys(wanted)), types, states)
+    have = {field_id: run for field_id, run in runs.items() if field_id in columns}
+    items = yield from _open_items(mine, container, states)
+    tree = Tree(container.path, container.file_bytes, have, runs, before, items)
+    rows = np.array([0, container.num_rows], np.int64)
+    num_rows = np.diff(container.first_rows)
+    found: list[FieldColumn] = []
+    for field in fields:
+        if any(one.id in columns for one in field.walk()):
+            column = Column(field.id, (), rows)
+            node = tree.node(field, num_rows)
+            found.append(BatchedColumn(field, node, container, column, tree=tree))
+    return found
+
+
+def _open_runs(
+    container: BatchContainer, wanted: Sequence[int], types: Mapping[int, str], states: States
+) -> Plan[dict[int, PageRun]]:
+    found: dict[int, PageRun] = {}
+    for field_id in wanted:
+        known: PageRun | None = states.peek(("run", container.path, field_id))
+        if known is not None:
+            found[field_id] = known
+    missing = [one for one in wanted if one not in found]
+    if missing:
+        kept = kept_by(states)
+        runs = recalled(lambda: container.read_runs(missing, types), container.path, kept)
+        if runs is None:
+            runs = yield from noted(container.read_runs(missing, types), kept)
+        for field_id, run in zip(missing, runs, strict=True):
+            found[field_id] = run
+            states.put(("run", container.path, field_id), run, run.num_bytes)
+    return found
+
+
+def _open_items(
+    fields: Sequence[Field], container: BatchContainer, states: States
+) -> Plan[dict[int, Items]]:
+    """The values of dictionaries: those of the table, else those of the file."""
+    found: dict[int, Items] = {}
+    missing = []
+    for field in fields:
+        if not field.logical_type.startswith("dict:"):
+            continue
+        key = ("items", container.path, field.id)
+        items = items_of(field) or states.peek(key)
+        if items is not None:
+            found[field.id] = items
+            continue
+        own = None if container.schema is None else container.schema.field_by_id(field.id)
+        if own is None or own.logical_type != field.logical_type:
+            raise CorruptFileError(
+                f"{container.path}: no values for the dictionary of field {field.name!r}"
+            )
+        missing.append(own)
+    plans = [_items_of(field, container) for field in missing]
+    for field, items in zip(missing, (yield from together(plans)), strict=True):
+        found[field.id] = items
+        size = 100 + field.message.dictionary.length * 16
+        states.put(("items", container.path, field.id), items, size)
+    return found
+
+
+def _items_of(field: Field, container: BatchContainer) -> Plan[Items]:
+    items = held(read_items(field, container.path, container.file_bytes), container)
+    if items is None:
+        items = yield from read_items(field, container.path, container.file_bytes)
+    return items

@@ -1,0 +1,255 @@
+"""Fields of 0.1 files: trees of pages, with the rows that each level has.
+
+A list has a page of offsets a batch, each counted from the first item of its batch; its items have
+pages of their own. Structs have none. Neither can be null.
+
+Source: file format 0.1, "Pages", "Reading in few requests".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.codecs.base import kernel_errors
+from alance.format.plans import together
+from alance.format.types import is_nested
+from alance.format.v0_1.arrays import PlainNode, is_bits, row_bits, storage
+from alance.format.v0_1.pages import Pages, firsts
+from alance.format.v0_1.strings import TextNode
+from alance.format.v2_0.fields import ListRows, NullNode, StructNode
+from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.strings import Ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.schema import Schema
+    from alance.format.v0_1.arrays import Items
+    from alance.format.v0_1.metadata import PageRun
+    from alance.format.v0_1.pages import Parts
+    from alance.format.v2_0.arrays import ArrayPage
+    from alance.format.v2_0.fields import Node, PagedColumn, Rows
+
+    Int64s = npt.NDArray[np.int64]
+
+
+class NoPages:
+    """The pages that structs of 0.1 do not have."""
+
+    first_rows: Final = np.zeros(1, np.int64)
+
+    def array_page(self, number: int) -> ArrayPage:
+        raise AssertionError(f"page {number} of a struct")
+
+
+HEADER: Final = NoPages()
+
+
+def is_list(field: Field) -> bool:
+    """Whether the field has a page of offsets and a child."""
+    return field.logical_type.startswith(("list", "large_list"))
+
+
+def is_text(field: Field) -> bool:
+    """Whether values have offsets into bytes."""
+    return field.logical_type in (
+        "string",
+        "large_string",
+        "binary",
+        "large_binary",
+        "json",
+        "blob",
+    )
+
+
+def page_bits(field: Field) -> int | None:
+    """Bits of an entry of the field's pages; None for structs and other types without pages."""
+    if is_list(field):
+        return 64 if field.logical_type.startswith("large") else 32
+    if is_text(field):
+        return 64
+    if is_nested(field.logical_type) or field.logical_type == "null":
+        return None
+    return row_bits(field.arrow_type)
+
+
+def page_ends(field: Field, run: PageRun) -> Int64s:
+    """Where each page of a field that has pages ends; shape (batches,)."""
+    bits = page_bits(field)
+    assert bits is not None
+    entries = run.lengths + is_text(field)
+    ends: Int64s = run.positions + (entries * bits + 7) // 8
+    return ends
+
+
+def pages_before(schema: Schema) -> dict[int, Field]:
+    """For each field with pages, the one whose pages are right before its own in the file.
+
+    For the first it is the last: its pages of the batch before.
+    """
+    order = [field for field in schema.walk() if page_bits(field) is not None]
+    found = {field.id: before for before, field in pairwise(order)}
+    if order:
+        found[order[0].id] = order[-1]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ListNode:
+    """Lists, and the field of their items."""
+
+    field: Field
+    pages: Pages
+    items: Node
+    first_items: Int64s  # shape (batches + 1,): the first item of each batch, and their number
+    width: int  # bytes of an offset
+
+    def columns(self) -> Iterator[PagedColumn]:
+        return self.items.columns()
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """One round for the offsets, and those of the items; whole batches have both at once."""
+        parts = self.pages.parts(spans)
+        hit, first_rows = parts.batches, self.pages.first_rows
+        if len(hit) and (parts.counts == first_rows[hit + 1] - first_rows[hit]).all():
+            wanted = Spans.of(self.first_items[hit], self.first_items[hit + 1])
+            plans: list[Plan[Ends | Rows]] = [self._ends(parts), self.items.plan(wanted)]
+            ends, items = yield from together(plans)
+            assert isinstance(ends, Ends)
+            assert not isinstance(items, Ends)
+            if int(ends.offsets[-1]) == wanted.num_rows:
+                return ListRows([ends], items)
+        else:
+            ends = yield from self._ends(parts)
+        owned = Spans.of(ends.spans.starts, ends.spans.stops)
+        return ListRows([ends], (yield from self.items.plan(owned)))
+
+    def _ends(self, parts: Parts) -> Plan[Ends]:
+        entries = yield from self.pages.fetch(parts, self.width, extra=1)
+        raw = np.frombuffer(entries, f"<i{self.width}").astype(np.int64)
+        counts = parts.counts + 1
+        base = np.repeat(self.first_items[parts.batches], counts)
+        most = np.repeat(self.first_items[parts.batches + 1], counts) - base
+        if ((raw < 0) | (raw > most)).any():
+            raise self.pages.place.corrupt(
+                f"field {self.field.name!r}: offsets of lists outside of their items"
+            )
+        with kernel_errors:
+            starts, stops, offsets, _ = _kernels.page_offsets_64(
+                (raw + base).view(np.uint8), parts.counts, False, 0, int(self.first_items[-1])
+            )
+        return Ends(Spans(starts, stops), offsets, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What makes nodes of fields: the page table of a file, as far as it was read.
+
+    Attributes:
+        runs: of the fields that are read, by field id.
+        others: of more fields, some of which are `before` those.
+        before: what is right before the pages of a field, by its id; none where it is not known.
+        items: the values of dictionaries, by field id.
+    """
+
+    path: str
+    file_bytes: int
+    runs: Mapping[int, PageRun]
+    others: Mapping[int, PageRun]
+    before: Mapping[int, Field]
+    items: Mapping[int, Items]
+
+    def node(self, field: Field, num_rows: Int64s) -> Node:
+        """The tree of a field.
+
+        Args:
+            num_rows: of the field in each batch; shape (batches,).
+
+        Raises:
+            CorruptFileError: pages of other numbers of rows, or outside of the file.
+        """
+        if field.logical_type == "struct":
+            if not any(one.id in self.runs for one in field.walk()):
+                return NullNode()
+            return StructNode(HEADER, [self.node(child, num_rows) for child in field.children])
+        run = self.runs.get(field.id)
+        if run is None:
+            return NullNode()
+        self._check(field, run.lengths - is_list(field), num_rows)
+        bits = page_bits(field)
+        if bits is None:
+            if field.logical_type != "null":
+                raise UnsupportedError(f"field {field.name!r}: {field.logical_type} in a 0.1 file")
+            return NullNode()
+        extra = int(is_list(field) or is_text(field))
+        pages = Pages.of(self.path, self.file_bytes, run, num_rows, bits, extra)
+        if is_text(field):
+            return TextNode(field, pages, self.begins(field, run))
+        if is_list(field):
+            return self._list(field, pages, bits // 8)
+        arrow = storage(field.arrow_type)
+        items = self.items[field.id] if pa.types.is_dictionary(arrow) else None
+        return PlainNode(field, pages, bits, is_bits(arrow), items)
+
+    def _list(self, field: Field, pages: Pages, width: int) -> Node:
+        if len(field.children) != 1:
+            raise CorruptFileError(f"field {field.name!r}: a list of {len(field.children)} fields")
+        counts = self._counts(field.children[0])
+        if counts is None:
+            raise UnsupportedError(
+                f"field {field.name!r}: lists of structs of which no field was asked for is here"
+            )
+        if (counts < 0).any():
+            raise CorruptFileError(f"field {field.name!r}: a page of offsets without entries")
+        return ListNode(field, pages, self.node(field.children[0], counts), firsts(counts), width)
+
+    def _counts(self, field: Field) -> Int64s | None:
+        """The rows of a field in each batch, by what its pages say; None where it has none."""
+        if field.logical_type == "struct":
+            for child in field.children:
+                found = self._counts(child)
+                if found is not None:
+                    return found
+            return None
+        run = self.runs.get(field.id)
+        return None if run is None else run.lengths - is_list(field)
+
+    def begins(self, field: Field, run: PageRun) -> Int64s | None:
+        """Where the bytes of strings begin in each batch, if pages follow each other."""
+        before = self.before.get(field.id)
+        pages = None if before is None else self.others.get(before.id)
+        if before is None or pages is None:
+            return None
+        found = page_ends(before, pages)
+        if len(found) and found[0] > run.positions[0]:  # of the batch before
+            found = np.concatenate([np.zeros(1, np.int64), found[:-1]])
+        return found if ((found >= 0) & (found <= run.positions)).all() else None
+
+    def _check(self, field: Field, found: Int64s, expected: Int64s) -> None:
+        if not np.array_equal(found, expected):
+            batch = int(np.argmax(found != expected)) if len(found) == len(expected) else 0
+            raise CorruptFileError(
+                f"{self.path}: field {field.name!r} in batch {batch}: {found[batch]} rows, "
+                f"expected {expected[batch]}"
+            )
+
+
+def fields_before(fields: Sequence[Field], before: Mapping[int, Field]) -> list[int]:
+    """The ids of fields whose pages tell where the bytes of strings of some fields begin."""
+    return [
+        before[one.id].id
+        for field in fields
+        for one in field.walk()
+        if one.id in before and is_text(one)
+    ]

@@ -1,0 +1,245 @@
+"""The end of a 0.1 file: what says where its pages are.
+
+    batch 0 | batch 1 | ... | page table | statistics | dictionaries | schema | metadata | footer
+
+    page table: for each field id from the smallest to the largest, and for each batch,
+      i64 position, i64 number of entries
+    footer, the last 16 bytes: u64 position of the metadata | u16 major | u16 minor | `LANC`
+
+Source: file format 0.1, "File skeleton", "Metadata", "Page table".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from alance.errors import CorruptFileError
+from alance.file_version import FOOTERS, FileVersion
+from alance.format.container import MAGIC, TAIL_BYTES, Container
+from alance.format.plans import ByteRange
+from alance.format.proto import file_pb2, table_pb2
+from alance.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    from google.protobuf.message import Message
+
+    from alance.format.plans import Plan
+
+    Int64s = npt.NDArray[np.int64]
+
+FOOTER: Final = struct.Struct("<QHH4s")
+LENGTH: Final = struct.Struct("<I")
+WITHOUT_PAGES: Final = ("struct",)  # types whose entries in the page table are zeros
+
+
+@dataclass(frozen=True, slots=True)
+class PageRun:
+    """The pages of one field, a batch each."""
+
+    positions: Int64s  # shape (batches,): absolute
+    lengths: Int64s  # shape (batches,): entries; of lists one more than rows
+
+    @property
+    def num_bytes(self) -> int:
+        return self.positions.nbytes + self.lengths.nbytes + 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchContainer(Container):
+    """A 0.1 file: what its metadata say, and as much of its end as was read to get them.
+
+    Attributes:
+        first_rows: the first row of each batch, and the number of rows; shape (batches + 1,).
+        schema: of the file itself; None where it has none.
+    """
+
+    first_rows: Int64s
+    page_table_start: int
+    metadata: file_pb2.Metadata
+    schema: Schema | None
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.first_rows) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        size = len(self.content) + self.first_rows.nbytes + 2 * self.metadata.ByteSize()
+        return size + (0 if self.schema is None else 400 * sum(1 for _ in self.schema.walk()))
+
+    @property
+    def keep_from(self) -> int:
+        """Where begins what is of use of the file's end."""
+        return self.page_table_start
+
+    def field_ids(self) -> dict[int, str]:
+        """The fields of the file with their logical types; none where it has no schema."""
+        fields = () if self.schema is None else self.schema.walk()
+        return {field.id: field.logical_type for field in fields}
+
+    def read_runs(self, wanted: Sequence[int], types: Mapping[int, str]) -> Plan[list[PageRun]]:
+        """Plan the pages of fields: no round if the tail held their part of the table, else one.
+
+        Tables of releases up to 0.7 begin with field 0, whatever the file has; then it is one more.
+
+        Args:
+            types: the logical types of all fields of the file, by field id.
+
+        Raises:
+            CorruptFileError: pages outside of the file.
+        """
+        if not wanted or not self.num_batches:
+            nothing = np.empty(0, np.int64)
+            return [PageRun(nothing, nothing)] * len(wanted)
+        ids = sorted(types)
+        first = ids[0]
+        probe = next((one for one in ids if types[one] not in WITHOUT_PAGES), first)
+        runs = yield from self._runs([*wanted, probe], first)
+        if first and types[probe] not in WITHOUT_PAGES and not _has_pages(runs[-1]):
+            runs = yield from self._runs([*wanted, probe], 0)
+        return runs[:-1]
+
+    def _runs(self, wanted: Sequence[int], first: int) -> Plan[list[PageRun]]:
+        size = 16 * self.num_batches
+        spans = []
+        for one in wanted:
+            start = self.page_table_start + (one - first) * size
+            if one < first or start + size > self.file_bytes:
+                raise CorruptFileError(
+                    f"{self.path}: the pages of field {one} at {start}, beyond the file's "
+                    f"{self.file_bytes} bytes"
+                )
+            spans.append((start, start + size))
+        contents = yield from self._read(spans)
+        return [self._run(one, content) for one, content in zip(wanted, contents, strict=True)]
+
+    def _run(self, field_id: int, content: memoryview) -> PageRun:
+        table = np.frombuffer(content, "<i8").reshape(-1, 2)
+        positions, lengths = table[:, 0].copy(), table[:, 1].copy()
+        bad = (positions < 0) | (positions > self.file_bytes) | (lengths < 0)
+        bad |= lengths > 1 << 40
+        bad[1:] |= positions[1:] < positions[:-1]
+        if bad.any():
+            batch = int(np.argmax(bad))
+            raise CorruptFileError(
+                f"{self.path}: the page of field {field_id} in batch {batch}: {lengths[batch]} "
+                f"entries at {positions[batch]}, expected ascending positions in "
+                f"{self.file_bytes} bytes"
+            )
+        return PageRun(positions, lengths)
+
+    def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
+        """Plan the file's own schema and row count; no round.
+
+        Raises:
+            CorruptFileError: it has no schema.
+        """
+        if self.schema is None:
+            raise CorruptFileError(f"{self.path}: a 0.1 file without a schema of its own")
+        found = file_pb2.FileDescriptor(length=self.num_rows)
+        found.schema.fields.extend(field.message for field in self.schema.walk())
+        for key, value in self.schema.metadata.items():
+            found.schema.metadata[key] = value.encode()
+        return found
+        yield
+
+
+def _has_pages(run: PageRun) -> bool:
+    return bool(run.positions.any() or run.lengths.any())
+
+
+def is_batch_file(tail: memoryview) -> bool:
+    """Whether a file's last bytes are those of version 0.1."""
+    if len(tail) < FOOTER.size:
+        return False
+    _, major, minor, magic = FOOTER.unpack(tail[-FOOTER.size :])
+    return bool(magic == MAGIC and FOOTERS.get((major, minor)) is FileVersion.V0_1)
+
+
+def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchContainer]:
+    """Plan the opening of a file: no round, or one or two where its metadata outgrow the tail.
+
+    Args:
+        path: the file's location.
+        file_bytes: its exact size.
+        tail: its last bytes, with a footer of version 0.1.
+
+    Raises:
+        CorruptFileError: metadata that contradict the format.
+    """
+    footer_start = file_bytes - FOOTER.size
+    start, _, _, _ = FOOTER.unpack(tail[-FOOTER.size :])
+    tail = yield from _from(path, file_bytes, tail, start, "metadata")
+    metadata = file_pb2.Metadata()
+    end = _parse(path, file_bytes, tail, start, metadata)
+    if end != footer_start:
+        raise CorruptFileError(f"{path}: metadata end at {end}, the footer is at {footer_start}")
+    first_rows = np.array(list(metadata.batch_offsets) or [0], np.int64)
+    if first_rows[0] != 0 or (first_rows[1:] < first_rows[:-1]).any():
+        raise CorruptFileError(f"{path}: rows of batches that do not ascend from 0")
+    if metadata.page_table_position > file_bytes:
+        raise CorruptFileError(
+            f"{path}: page table at {metadata.page_table_position} of {file_bytes} bytes"
+        )
+    schema = None
+    if metadata.manifest_position:
+        place = metadata.manifest_position
+        tail = yield from _from(path, file_bytes, tail, place, "schema")
+        message = table_pb2.Manifest()
+        _parse(path, file_bytes, tail, place, message)
+        schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+    none = np.empty((0, 2), np.int64)
+    return BatchContainer(
+        path,
+        file_bytes,
+        FileVersion.V0_1,
+        none,
+        none,
+        tail,
+        file_bytes - len(tail),
+        first_rows=first_rows,
+        page_table_start=metadata.page_table_position,
+        metadata=metadata,
+        schema=schema,
+    )
+
+
+def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -> Plan[memoryview]:
+    """The end of the file from `start`, or from before: with what the tail lacks of it."""
+    tail_start = file_bytes - len(tail)
+    if start > file_bytes - FOOTER.size - LENGTH.size:
+        raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")
+    if start >= tail_start:
+        return tail
+    wanted = max(0, start - TAIL_BYTES)  # and as much again, for what lies before
+    (head,) = yield [ByteRange(path, wanted, tail_start)]
+    return memoryview(bytes(head) + bytes(tail))
+
+
+def _parse(path: str, file_bytes: int, tail: memoryview, start: int, into: Message) -> int:
+    """Read a message block at `start`; returns where it ends."""
+    begin = start - (file_bytes - len(tail))
+    (length,) = LENGTH.unpack_from(tail, begin)
+    begin += LENGTH.size
+    kind = into.DESCRIPTOR.name
+    if length > len(tail) - FOOTER.size - begin:
+        raise CorruptFileError(
+            f"{path}: {kind} of {length} bytes at {start}, in a file of {file_bytes} bytes"
+        )
+    try:
+        into.ParseFromString(bytes(tail[begin : begin + length]))
+    except DecodeError as error:
+        raise CorruptFileError(f"{path}: {kind} at {start}: {error}") from error
+    return start + LENGTH.size + int(length)

@@ -1,0 +1,127 @@
+"""Where rows of a 0.1 field are: rows are counted over all batches, each batch has a page.
+
+Items of lists are counted likewise, over the item pages of all batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.format.layouts.place import PagePlace, fetch_pieces
+from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.plans import Plan
+    from alance.format.v0_1.metadata import PageRun
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Ranges of rows, none over the end of a batch; ascending."""
+
+    batches: Int64s  # shape (n,)
+    starts: Int64s  # shape (n,): rows, counted from the first of the batch
+    counts: Int64s  # shape (n,), none 0
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages of a field, and the rows that each has.
+
+    Attributes:
+        place: the whole file.
+        first_rows: the first row of each page, and the number of rows; shape (batches + 1,).
+        positions: where each page begins; of strings, where its offsets do.
+    """
+
+    place: PagePlace
+    first_rows: Int64s
+    positions: Int64s
+
+    @classmethod
+    def of(
+        cls, path: str, file_bytes: int, run: PageRun, num_rows: Int64s, bits: int, extra: int
+    ) -> Pages:
+        """Pages of entries of `bits` bits, `extra` more of them than rows.
+
+        Raises:
+            CorruptFileError: pages that end behind the file.
+        """
+        # Entries are less than 2^40 and rows of vectors of less than 2^31 items: no overflow.
+        ends = run.positions + np.minimum((num_rows + extra) * (bits / 8), 2.0**62)
+        if (ends > file_bytes).any():
+            batch = int(np.argmax(ends > file_bytes))
+            raise CorruptFileError(
+                f"{path}: {num_rows[batch]} rows at {run.positions[batch]} in batch {batch}, "
+                f"{bits} bits each, in a file of {file_bytes} bytes"
+            )
+        place = PagePlace(path, ((0, file_bytes),), int(num_rows.sum()))
+        return cls(place, firsts(num_rows), run.positions)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    def parts(self, spans: Spans) -> Parts:
+        """Rows, batch by batch.
+
+        Raises:
+            CorruptFileError: rows behind the last.
+        """
+        starts, stops, first_rows = spans.starts, spans.stops, self.first_rows
+        if not len(starts):
+            return Parts(starts, starts, starts)
+        if stops[-1] > first_rows[-1]:
+            raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
+        batches = np.searchsorted(first_rows, starts, "right") - 1
+        last = np.searchsorted(first_rows, stops, "left") - 1
+        counts = last - batches + 1
+        if (counts > 1).any():
+            before = np.cumsum(counts) - counts
+            batches = np.repeat(batches - before, counts) + np.arange(int(counts.sum()))
+            starts = np.maximum(np.repeat(starts, counts), first_rows[batches])
+            stops = np.minimum(np.repeat(stops, counts), first_rows[batches + 1])
+            some = stops > starts
+            if not some.all():
+                batches, starts, stops = batches[some], starts[some], stops[some]
+        return Parts(batches, starts - first_rows[batches], stops - starts)
+
+    def fetch(self, parts: Parts, width: int, extra: int = 0) -> Plan[memoryview]:
+        """Plan entries of `width` bytes; `extra` more behind the rows of each part. One round."""
+        starts = self.positions[parts.batches] + parts.starts * width
+        return (yield from fetch_range(self.place, starts, starts + (parts.counts + extra) * width))
+
+    def fetch_bits(self, parts: Parts, per_row: int) -> Plan[BitPiece]:
+        """Plan `per_row` bits a row: one round."""
+        starts = self.positions[parts.batches] * 8 + parts.starts * per_row
+        stops = starts + parts.counts * per_row
+        if len(starts) > 1 and not (starts % 8).any() and not (stops[:-1] % 8).any():
+            # Whole bytes: one behind the other, the bits are too.
+            content = yield from fetch_range(self.place, starts // 8, (stops + 7) // 8)
+            return BitPiece(content, 0, None, int((stops - starts).sum()))
+        return (yield from fetch_bits(self.place, 0, Spans.of(starts, stops)))
+
+
+def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
+    """Ask for pieces in one round, neighbours that touch as one; empty ones are not asked for."""
+    wanted = Spans.of(starts, stops)
+    return (yield from fetch_pieces(place, 0, wanted.starts, wanted.stops))
+
+
+def firsts(counts: Int64s) -> Int64s:
+    """The first of each of some runs, and the total; shape (n + 1,)."""
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found

@@ -1,0 +1,180 @@
+"""Strings of 0.1 files.
+
+    bytes of all values | i64 offsets, absolute: one more than values
+                        ^ position of the page
+
+In a nullable field an empty value is null. Where the bytes begin is told by the offsets alone; as
+pages follow each other, it is also known from the page before, and one round reads both.
+
+Source: file format 0.1, "Strings and binary".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.blocks import VariableWidth
+from alance.format.codecs.base import kernel_errors
+from alance.format.layouts.arrays import wrapped
+from alance.format.layouts.fields import values_array
+from alance.format.layouts.place import unpinned
+from alance.format.plans import together
+from alance.format.v0_1.pages import fetch_range, firsts
+from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.strings import WIDE_BYTES, Ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.v0_1.pages import Pages, Parts
+    from alance.format.v2_0.fields import PagedColumn, Rows
+
+    Int64s = npt.NDArray[np.int64]
+
+# Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
+# 5 ms, another round 30 ms.
+MAX_WHOLE_BYTES: Final = 512 << 10
+
+
+def decode_ends(entries: memoryview, parts: Parts, limit: int, *, wide: bool) -> Ends:
+    """Offsets of parts, each with one entry more than rows.
+
+    Raises:
+        CorruptFileError: they decrease, or end behind `limit`.
+    """
+    decode = _kernels.page_offsets_64 if wide else _kernels.page_offsets_32
+    with kernel_errors:
+        data = np.frombuffer(entries, np.uint8)
+        starts, stops, offsets, _ = decode(data, parts.counts, False, 0, limit)
+    return Ends(Spans(starts, stops), offsets, None)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """Strings whose offsets were decoded, and their bytes one behind the other."""
+
+    field: Field
+    ends: Ends
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content) + 8 * len(self.ends.offsets)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        return _text(self.field, arrow, self.ends.offsets, unpinned(self.content))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRows:
+    """Offsets of some strings, and the bytes of all strings of their batches."""
+
+    field: Field
+    parts: Parts
+    entries: memoryview
+    content: memoryview
+    begins: Int64s  # of each part: where the bytes of its batch begin in the file
+    ends: Int64s  # and end
+    shifts: Int64s  # and where they begin in the content, less `begins`
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.entries) + len(self.content)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        data = unpinned(self.content)
+        limit = int(self.ends[-1]) if len(self.ends) else 0
+        found = decode_ends(self.entries, self.parts, limit, wide=len(data) > WIDE_BYTES)
+        starts, stops = found.spans.starts, found.spans.stops
+        if (starts < self.begins).any() or (stops > self.ends).any():
+            raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
+        sizes = stops - starts
+        if int(sizes.sum()) < len(data):
+            with kernel_errors:
+                data = _kernels.concat_spans_64(data, starts + self.shifts, sizes)[1]
+        return _text(self.field, arrow, found.offsets, data)
+
+
+def _text(
+    field: Field,
+    arrow: pa.DataType,
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: Bytes,
+) -> pa.Array:
+    if isinstance(arrow, pa.BaseExtensionType):
+        return wrapped(_text(field, arrow.storage_type, offsets, data), arrow)
+    valid = None
+    if field.nullable:
+        valid = offsets[1:] > offsets[:-1]
+        if valid.all():
+            valid = None
+    return values_array(field, arrow, VariableWidth(offsets, data), valid)
+
+
+@dataclass(frozen=True, slots=True)
+class TextNode:
+    """A field of strings or bytes."""
+
+    field: Field
+    pages: Pages
+    begins: Int64s | None  # shape (batches,): where the bytes of each page begin, by what precedes
+
+    def columns(self) -> Iterator[PagedColumn]:
+        return iter(())
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """One round where all bytes of the batches are few or wanted, else two."""
+        parts = self.pages.parts(spans)
+        if self.begins is not None and len(parts.batches):
+            hit = _distinct(parts.batches)
+            begins, ends = self.begins[hit], self.pages.positions[hit]
+            first_rows = self.pages.first_rows
+            size = int((ends - begins).sum())
+            share = parts.num_rows / int((first_rows[hit + 1] - first_rows[hit]).sum())
+            if size <= MAX_WHOLE_BYTES or share > 0.5:
+                found = yield from self._whole(parts, hit, begins, ends)
+                if found is not None:
+                    return found
+        return (yield from self._by_offsets(parts))
+
+    def _whole(
+        self, parts: Parts, hit: Int64s, begins: Int64s, ends: Int64s
+    ) -> Plan[WholeRows | None]:
+        """None: the bytes are not where they should be."""
+        entries, content = yield from together(
+            [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
+        )
+        owner = np.searchsorted(hit, parts.batches)
+        heads = np.frombuffer(entries, "<i8")[firsts(parts.counts + 1)[:-1]]
+        if (heads < begins[owner]).any():
+            return None
+        shifts = firsts(ends - begins)[:-1] - begins
+        return WholeRows(
+            self.field, parts, entries, content, begins[owner], ends[owner], shifts[owner]
+        )
+
+    def _by_offsets(self, parts: Parts) -> Plan[TextRows]:
+        entries = yield from self.pages.fetch(parts, 8, extra=1)
+        limit = self.pages.place.size(0)
+        with self.pages.place.checking():
+            ends = decode_ends(entries, parts, limit, wide=limit > WIDE_BYTES)
+        content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
+        return TextRows(self.field, ends, content)
+
+
+def _distinct(ascending: Int64s) -> Int64s:
+    if len(ascending) < 2:
+        return ascending
+    found: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
+    return found
