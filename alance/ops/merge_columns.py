@@ -36,7 +36,7 @@ from alance.ops.spool import Spool
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     import numpy.typing as npt
 
@@ -61,8 +61,9 @@ async def rewrite_columns(
     places: U64,
     scratch: Scratch,
     summary: Mapping[str, int],
-) -> Snapshot:
-    """The version in which rows have the data's values where they are.
+) -> Callable[[], Awaitable[Snapshot]]:
+    """Write files by which rows have the data's values where they are; gives what then makes the
+    version.
 
     Cost: the data's columns of the fragments that have such rows are read, and written.
 
@@ -72,7 +73,6 @@ async def rewrite_columns(
 
     Raises:
         InvalidInputError: nulls in columns that have none.
-        RetryableConflictError: others changed the same fragments.
     """
     schema = merge.written
     values = await _Values.of(merge, source, rows, places, scratch)
@@ -81,17 +81,23 @@ async def rewrite_columns(
     try:
         handles = [base.handle(one) for one in ids]
         made = await backfill.fragments(base, schema, handles) if handles else []
+        gone = frozenset(one.id for one in schema.walk())
+        run = base.engine.pool.run
+        changed = await run(values.offsets) if base.has_stable_row_ids else {}
+        operation = await run(partial(_operation, made, gone, changed, base.version + 1))
     except BaseException:
         await backfill.discard()
         raise
-    gone = frozenset(one.id for one in schema.walk())
-    run = base.engine.pool.run
-    changed = await run(values.offsets) if base.has_stable_row_ids else {}
-    operation = await run(partial(_operation, made, gone, changed, base.version + 1))
     lineage = lineage_reader(base) if base.has_stable_row_ids else None
     rules = TableRules(base.engine, base.table, lineage=lineage)
-    return await commit_change(
-        base, operation, merge.plan.commit, rules=rules, discard=backfill.discard, summary=summary
+    return partial(
+        commit_change,
+        base,
+        operation,
+        merge.plan.commit,
+        rules=rules,
+        discard=backfill.discard,
+        summary=summary,
     )
 
 

@@ -29,6 +29,8 @@ from alance.ops.spool import Scratch
 from alance.ops.update import moved_blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -64,10 +66,10 @@ async def _with_retries(
     base = snapshot
     for left in range(plan.conflict_retries, -1, -1):
         try:
-            if base is snapshot:
-                return await _attempt(base, merge, source, scratch)
-            async with asyncio.timeout_at(deadline):
-                return await _attempt(base, merge, source, scratch)
+            # A commit that has begun goes on: only what comes before it can be given up.
+            async with asyncio.timeout_at(None if base is snapshot else deadline):
+                commit = await _attempt(base, merge, source, scratch)
+            return await commit()
         except RetryableConflictError:
             if not left or loop.time() >= deadline:
                 raise
@@ -87,7 +89,10 @@ async def _with_retries(
     raise AssertionError("unreachable")
 
 
-async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Snapshot:
+async def _attempt(
+    base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
+) -> Callable[[], Awaitable[Snapshot]]:
+    """Write all that the merge of a version needs; gives what then makes the next one."""
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
@@ -111,7 +116,8 @@ async def _attempt(base: Snapshot, merge: Merge, source: HeldSource, scratch: Sc
     except BaseException:
         await files.discard()
         raise
-    return await commit_rows(
+    return partial(
+        commit_rows,
         base,
         Update(fields_for_preserving_frag_bitmap=_field_ids(merge), inserted_rows=keys),
         deleted=deleted,

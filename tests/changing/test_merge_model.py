@@ -407,6 +407,28 @@ async def test_retries_end(tmp_path: Path) -> None:
     assert (await made_.to_table(["v"], filter="id = 3")).to_pydict() == {"v": [4.5]}
 
 
+async def test_an_attempt_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the first one; and nothing of it stays."""
+    dataset = await made(tmp_path)
+    await dataset.update({"v": "0"}, "id = 3")
+    before = files_of(tmp_path / "t.lance")
+    write = merge_insert.write_inserted
+    calls: list[int] = []
+
+    async def late(*args: Any) -> None:
+        await write(*args)
+        calls.append(1)
+        if len(calls) > 1:
+            raise TimeoutError  # as of the deadline
+
+    monkeypatch.setattr(merge_insert, "write_inserted", late)
+    merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    with pytest.raises(RetryableConflictError, match="not done within"):
+        await merge.execute(rows(3, 40))
+    assert len(calls) == 2
+    assert files_of(tmp_path / "t.lance") == before
+
+
 async def test_other_columns_meanwhile(tmp_path: Path) -> None:
     dataset = await made(tmp_path)
     await (await dataset.update({"v": "0"}, "id = 3")).drop_columns(["s"])
