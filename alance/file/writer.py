@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import pyarrow as pa
+
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
@@ -24,8 +26,6 @@ from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from alance.file_version import FileVersion
     from alance.format.blocks import Bytes
@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 PAGE_BYTES: Final = 8 << 20  # of values in memory, before they are encoded
 BUFFER_BYTES: Final = 128 << 20  # of rows that wait for a page, of all columns
+HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself
 STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
 
 
@@ -202,6 +203,8 @@ class FileWriter:
     def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
         """Take rows of a field, and encode the columns whose page is full; CPU work."""
         flushed = []
+        if array.nbytes < self._page_bytes:
+            array = _owned(array)
         for field_id, values in leaf_values(root, array).items():
             column = self._by_field[field_id]
             column.add(values)
@@ -265,6 +268,23 @@ def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, -(-rows // parts))
     for start in range(0, rows, step):
         yield batch.slice(start, step)
+
+
+def _owned(array: pa.Array) -> pa.Array:
+    """An array whose rows may wait for long: a copy, where it keeps much more memory alive.
+
+    A column of a batch that came by IPC holds the batch, and a slice what it is a slice of.
+    """
+    held: dict[int, int] = {}
+    for buffer in array.buffers():
+        whole = buffer
+        while whole is not None and whole.parent is not None:
+            whole = whole.parent
+        if whole is not None:
+            held[whole.address] = whole.size
+    if sum(held.values()) <= 2 * array.nbytes + HELD_BYTES:
+        return array
+    return pa.concat_arrays([array])
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:

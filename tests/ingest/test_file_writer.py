@@ -103,3 +103,20 @@ async def test_what_is_asked_wrongly(tmp_path: Path) -> None:
     with pytest.raises(alance.InvalidInputError, match="one file"):
         async with writer:
             pass
+
+
+async def test_rows_that_wait_do_not_keep_their_batches(tmp_path: Path) -> None:
+    """A column of a batch that came by IPC holds all of the batch."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"id": list(range(64)), "large": [b"x" * (32 << 10)] * 64})
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    content = sink.getvalue().to_pybytes()
+    async with FileWriter.open(tmp_path / "a", batch.schema) as writer:
+        before = pa.total_allocated_bytes()
+        for _ in range(60):
+            copied = pa.BufferReader(pa.py_buffer(bytes(content)))
+            stream = pa.ipc.open_stream(pa.BufferedInputStream(copied, 4096))
+            await writer.write(stream.read_next_batch())
+        del stream
+        assert pa.total_allocated_bytes() - before < 48 << 20  # of 120 MiB
