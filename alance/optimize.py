@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from alance.ops import compact
 from alance.ops.commits import CommitOptions
-from alance.ops.compact import CompactionMetrics, CompactionPlan, CompactionTask, RewriteResult
+from alance.ops.compact import CompactionPlan, CompactionTask
 from alance.ops.compact_plan import CompactionOptions
+from alance.ops.compact_results import CompactionMetrics, RewriteResult
 from alance.versioning.commit import MAX_RETRIES
 
 if TYPE_CHECKING:

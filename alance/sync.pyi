@@ -27,8 +27,8 @@ from alance.ops.assign import Updates
 from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
 from alance.ops.columns_alter import Alteration
 from alance.ops.columns_sources import Transforms
-from alance.ops.compact import RewriteResult
 from alance.ops.compact_plan import CompactionMode, Resolved
+from alance.ops.compact_results import RewriteResult
 from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.opening import Reference

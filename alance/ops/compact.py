@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
@@ -18,6 +18,7 @@ from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
 from alance.ops import compact_plan
 from alance.ops.commits import commit_change
+from alance.ops.compact_results import CompactionMetrics, RewriteResult, discard
 from alance.ops.compact_rewrite import rewrite, shared
 from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE
 from alance.ops.snapshot import Snapshot
@@ -31,52 +32,6 @@ if TYPE_CHECKING:
     from alance.ops.compact_plan import CompactionOptions, Resolved
 
 TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionMetrics:
-    """What a rewrite takes away and adds; files are data files and deletion files."""
-
-    fragments_removed: int = 0
-    fragments_added: int = 0
-    files_removed: int = 0
-    files_added: int = 0
-
-    @classmethod
-    def of(
-        cls, old: Sequence[table_pb2.DataFragment], new: Sequence[table_pb2.DataFragment]
-    ) -> CompactionMetrics:
-        """Of the fragments before and after."""
-        removed = sum(len(one.files) + one.HasField("deletion_file") for one in old)
-        return cls(len(old), len(new), removed, sum(len(one.files) for one in new))
-
-    def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
-        return CompactionMetrics(
-            self.fragments_removed + other.fragments_removed,
-            self.fragments_added + other.fragments_added,
-            self.files_removed + other.files_removed,
-            self.files_added + other.files_added,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteResult:
-    """A task that is done: its new files are there, no version has them yet. Can be pickled.
-
-    Attributes:
-        read_version: the version that was rewritten.
-        original_fragments: the fragments before, as the manifest has them.
-        new_fragments: those that hold the same rows; their ids are given by the commit.
-    """
-
-    read_version: int
-    original_fragments: tuple[table_pb2.DataFragment, ...]
-    new_fragments: tuple[table_pb2.DataFragment, ...]
-
-    @property
-    def metrics(self) -> CompactionMetrics:
-        """Fragments and files before and after."""
-        return CompactionMetrics.of(self.original_fragments, self.new_fragments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,17 +249,3 @@ async def compact_files(
         await forget()
         raise
     return await commit(snapshot, results, commit_options, discard=forget)
-
-
-async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
-    """Remove the files of results that no version will have, as far as the store can be reached."""
-    table = snapshot.table
-    for result in results:
-        for fragment in result.new_fragments:
-            places = [table.new_data_file(file.path) for file in fragment.files]
-            try:
-                for location in places:
-                    store, path = snapshot.engine.registry.resolve(location)
-                    await store.delete([path])
-            except AlanceError:
-                return  # orphans, which cleanup finds

@@ -56,7 +56,7 @@ OURS: Final[dict[str, str]] = {
     "Progress": "alance.ops.data_files",
     "Reference": "alance.ops.opening",
     "Resolved": "alance.ops.compact_plan",
-    "RewriteResult": "alance.ops.compact",
+    "RewriteResult": "alance.ops.compact_results",
     "Session": "alance.session",
     "TagContents": "alance.format.table.refs",
     "Transforms": "alance.ops.columns_sources",
