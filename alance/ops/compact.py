@@ -31,6 +31,19 @@ if TYPE_CHECKING:
     from alance.ops.commits import CommitOptions
     from alance.ops.compact_plan import CompactionOptions, Resolved
 
+__all__ = [
+    "CompactionMetrics",
+    "CompactionPlan",
+    "CompactionTask",
+    "RewriteResult",
+    "at_version",
+    "commit",
+    "compact_files",
+    "discard",
+    "execute",
+    "plan",
+]
+
 TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
 
 
