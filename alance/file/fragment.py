@@ -18,7 +18,7 @@ from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
 from alance.file.v0_1 import open_batch_fields
 from alance.file.v2_0 import FieldRows
-from alance.file.v2_0_open import merged, open_fields
+from alance.file.v2_0_open import holds_packed_lists, merged, open_fields
 from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
@@ -253,7 +253,7 @@ def open_fragment(
     wanted: list[tuple[FileSource, list[LeafColumn]]] = []
     for source in files:
         mine = [leaf for leaf in leaves if leaf.field.id in source.columns]
-        if mine:
+        if mine or holds_packed_lists(schema.fields, source.columns):
             wanted.append((source, mine))
     opened = yield from together(
         [_open_leaves(schema, source, mine, top, states) for source, mine in wanted]

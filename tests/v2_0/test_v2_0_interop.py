@@ -270,3 +270,15 @@ async def test_compaction(version: str, tmp_path: Path) -> None:
     assert len(theirs.get_fragments()) == 1
     assert theirs.to_table().equals(want)
     assert (await (await alance.dataset(uri)).to_table()).equals(want)
+
+
+async def test_fixed_size_lists_of_structs(tmp_path: Path) -> None:
+    """Pylance writes them as packed structs, and cannot read them."""
+    pair = pa.list_(pa.struct([("x", pa.int32()), ("y", pa.float64())]), 2)
+    values = [[{"x": n, "y": n / 2}, {"x": -n, "y": 1.0}] for n in range(20)]
+    want = pa.table({"pairs": pa.array(values, pair), "number": range(20)})
+    lance.write_dataset(want, tmp_path / "t", data_storage_version="2.0")
+    dataset = await alance.dataset(tmp_path / "t")
+    assert (await dataset.to_table()).to_pylist() == want.to_pylist()
+    found = await dataset.take([19, 4], columns=["pairs"])
+    assert found.to_pylist() == want.select(["pairs"]).take([19, 4]).to_pylist()
