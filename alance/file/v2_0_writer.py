@@ -95,6 +95,7 @@ class ArrayFileWriter(FileWriter):
         threads: int = 2,
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
+        statistics: bool = False,
     ) -> None:
         super().__init__(
             upload,
@@ -104,6 +105,7 @@ class ArrayFileWriter(FileWriter):
             threads=threads,
             page_bytes=page_bytes,
             buffer_bytes=buffer_bytes,
+            statistics=statistics,
         )
         self._array_columns = Columns.of(schema.fields)
         self._arrays = ArrayFileBuilder(schema, self._array_columns)
