@@ -1,0 +1,102 @@
+"""Tables of 0.1 that old releases wrote read as those releases read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+import alance
+from alance.file_version import FileVersion
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "v0_1"
+TABLES = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
+
+
+def expected(path: Path) -> pa.Table:
+    with pa.ipc.open_file(f"{path}.arrow") as reader:
+        return reader.read_all()
+
+
+def rows(table: pa.Table) -> dict[str, list[object]]:
+    """Plain values; moments as integers, which hold nanoseconds too."""
+    plain = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
+            column = column.cast(pa.int64())
+        plain[name] = column.to_pylist()
+    return plain
+
+
+def test_releases_are_there() -> None:
+    """Each release has tables of all kinds that it writes."""
+    assert {path.parent.name for path in TABLES} >= {
+        "0.3.19",
+        "0.5.10",
+        "0.7.5",
+        "0.8.0",
+        "0.8.21",
+        "0.10.5",
+        "0.10.18",
+        "0.13.0",
+        "0.16.1",
+        "0.20.0",
+    }
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: f"{path.parent.name}-{path.name}")
+async def test_reads_as_its_release(path: Path) -> None:
+    """All rows, their ids, single rows, single columns, in the types of the schema."""
+    want = expected(path)
+    dataset = await alance.dataset(f"{path}.lance")
+    if "_rowid" in want.column_names:
+        found = await dataset.to_table(with_row_id=True)
+        assert found.column("_rowid").to_pylist() == want.column("_rowid").to_pylist()
+        want = want.drop_columns(["_rowid"])
+    found = await dataset.to_table()
+    assert found.schema.equals(want.schema)
+    found.validate(full=True)
+    assert rows(found) == rows(want)
+    assert await dataset.count_rows() == want.num_rows
+    places = [want.num_rows - 1, 0, 3, 17, 15, 3]
+    assert rows(await dataset.take(places)) == rows(want.take(places))
+    for name in want.column_names:
+        one = await dataset.to_table(columns=[name], offset=2, limit=21)
+        assert rows(one) == rows(want.select([name]).slice(2, 21))
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in TABLES if one.name == "numbers"], ids=lambda path: path.parent.name
+)
+async def test_filters(path: Path) -> None:
+    """Filters, with the columns that are read late."""
+    want = expected(path).filter(pa.compute.field("int64") > 5 << 33)
+    if "_rowid" in want.column_names:
+        want = want.drop_columns(["_rowid"])
+    dataset = await alance.dataset(f"{path}.lance")
+    found = await dataset.to_table(filter=f"int64 > {5 << 33}")
+    assert found.num_rows > 10
+    assert rows(found) == rows(want)
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in TABLES if one.name == "nested"], ids=lambda path: path.parent.name
+)
+async def test_files_by_themselves(path: Path) -> None:
+    """A file has its schema and its rows."""
+    want = expected(path)
+    if "_rowid" in want.column_names:
+        want = want.drop_columns(["_rowid"])
+    found = []
+    for file in Path(f"{path}.lance/data").iterdir():
+        reader = await alance.FileReader.open(file)
+        assert reader.version is FileVersion.V0_1
+        assert reader.num_rows == 15
+        assert reader.schema.names == want.column_names
+        found.append(await reader.to_table())
+        part = await reader.take([14, 2, 2], columns=["lists", "struct"])
+        assert rows(part) == rows(found[-1].select(["lists", "struct"]).take([14, 2, 2]))
+    found.sort(key=lambda one: one.column("struct")[0].as_py()["x"])
+    assert rows(pa.concat_tables(found)) == rows(want)
