@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
+    from alance.ops.cleanup_files import Numbers
     from alance.versioning.table import Table
 
 MANIFESTS_AT_ONCE: Final = 16
@@ -49,7 +50,7 @@ class _Found:
     Attributes:
         listed: all files, those of versions too.
         manifests: of this table or branch by version, detached ones too.
-        names: what each of these versions needs.
+        names: what each of these versions needs, as numbers of `index`.
         of_branches: what versions of the branches below need.
     """
 
@@ -58,8 +59,9 @@ class _Found:
     listed: list[files.Listed] = field(default_factory=list)
     manifests: dict[int, ManifestLocation] = field(default_factory=dict)
     times: dict[int, datetime | None] = field(default_factory=dict)
-    names: dict[int, frozenset[str]] = field(default_factory=dict)
-    of_branches: set[str] = field(default_factory=set)
+    names: dict[int, Numbers] = field(default_factory=dict)
+    of_branches: list[Numbers] = field(default_factory=list)
+    index: files.NameIndex = field(default_factory=files.NameIndex)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,11 @@ async def _look(engine: Engine, table: Table) -> _Found:
 
     async def read(version: int, where: ManifestLocation) -> None:
         async with limit:
-            time, names = await _needs(engine, where)
+            time, names = await _needs(engine, where, found.index)
         found.times[version], found.names[version] = time, names
 
     async def read_branch(name: str) -> None:
-        found.of_branches |= await _of_branch(engine, table, name, limit)
+        found.of_branches += await _of_branch(engine, table, name, limit, found.index)
 
     await all_of(
         [
@@ -181,10 +183,9 @@ def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetim
     # Detached versions are in no order: they stay, unless they are named.
     named = set(policy.versions or ())
     expired |= {one for one in found.times if one >> 63 and one in named}
-    kept = found.of_branches.union(
-        *(names for one, names in found.names.items() if one not in expired)
-    )
-    verified = frozenset().union(*(found.names[one] for one in expired))
+    staying = [names for one, names in found.names.items() if one not in expired]
+    kept = found.index.names([*found.of_branches, *staying])
+    verified = found.index.names(found.names[one] for one in expired)
     before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
     chosen = (files.candidate(one, kept, verified, before) for one in found.listed)
     others = [one for one in chosen if one is not None]
@@ -234,27 +235,28 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
     return found
 
 
-async def _needs(engine: Engine, where: ManifestLocation) -> tuple[datetime | None, frozenset[str]]:
-    """When a version was made, and the names of what it needs; nothing where it is gone."""
+async def _needs(
+    engine: Engine, where: ManifestLocation, index: files.NameIndex
+) -> tuple[datetime | None, Numbers]:
+    """When a version was made, and what it needs; nothing where it is gone."""
     try:
         manifest = await load_manifest(engine, where, keep=False)
     except NotFoundError:
-        return None, frozenset()
-    names = await engine.pool.run(lambda: frozenset(files.names_of(manifest)))
-    return manifest.timestamp, names
+        return None, files.NONE
+    return manifest.timestamp, await engine.pool.run(lambda: index.numbers_of(manifest))
 
 
 async def _of_branch(
-    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore
-) -> frozenset[str]:
+    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, index: files.NameIndex
+) -> list[Numbers]:
     branch = table.on_branch(name)
     manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
 
-    async def read(where: ManifestLocation) -> frozenset[str]:
+    async def read(where: ManifestLocation) -> Numbers:
         async with limit:
-            return (await _needs(engine, where))[1]
+            return (await _needs(engine, where, index))[1]
 
-    return frozenset().union(*await all_of(read(one) for one in manifests.values()))
+    return await all_of(read(one) for one in manifests.values())
 
 
 def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
@@ -273,19 +275,20 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
         parents.update(new)
 
 
-async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> frozenset[str]:
+async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> set[str]:
     """What versions and branches need that were made since `_look`."""
     branches, listed = await asyncio.gather(
         refs.list_branches(engine, table), _listed(engine, table, VERSIONS)
     )
     new = [one for key, one in _manifests(table, listed).items() if key not in found.manifests]
-    limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
-    names = [(await _needs(engine, one))[1] for one in new]
-    younger = [name for name in _below(table.branch, branches) if name not in found.branches]
-    names += [await _of_branch(engine, table, name, limit) for name in younger]
-    # Its first version may come yet.
-    names += [found.names.get(branches[name].parent_version, frozenset()) for name in younger]
-    return frozenset().union(*names)
+    limit, index = asyncio.Semaphore(MANIFESTS_AT_ONCE), found.index
+    names = [(await _needs(engine, one, index))[1] for one in new]
+    for name in _below(table.branch, branches):
+        if name not in found.branches:
+            names += await _of_branch(engine, table, name, limit, index)
+            # Its first version may come yet.
+            names.append(found.names.get(branches[name].parent_version, files.NONE))
+    return await engine.pool.run(lambda: index.names(names))
 
 
 def _name(file: CleanupCandidateFile) -> str:

@@ -7,24 +7,32 @@ that branches read from the folder of their parent are known by name alone.
 from __future__ import annotations
 
 import posixpath
+import threading
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
 
 from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup_policy import CleanupCandidateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
+    from collections.abc import Iterable, Iterator, Set
+
+    import numpy.typing as npt
 
     from alance.format.table.manifest import Manifest
     from alance.ops.cleanup_policy import Kind
+
+    Numbers: TypeAlias = npt.NDArray[np.int32]
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
 FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
 TEMPORARY: Final = ".tmp"
 PROBE: Final = ".probe-"
+NONE: Final = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,29 @@ def names_of(manifest: Manifest) -> Iterator[str]:
         yield f"{TRANSACTIONS}/{manifest.message.transaction_file}"
     for index in manifest.indices:
         yield index_folder(index.uuid.uuid)
+
+
+class NameIndex:
+    """Numbers of names: versions share most files, so that each of them takes 4 bytes a file."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def numbers_of(self, manifest: Manifest) -> Numbers:
+        """The numbers of what a version needs; CPU work, in any thread."""
+        with self._lock:
+            known = self._numbers
+            return np.fromiter(
+                (known.setdefault(name, len(known)) for name in names_of(manifest)), np.int32
+            )
+
+    def names(self, parts: Iterable[Numbers]) -> set[str]:
+        """The names of some versions together."""
+        found = np.unique(np.concatenate([NONE, *parts])).tolist()
+        with self._lock:
+            names = list(self._numbers)
+        return {names[number] for number in found}
 
 
 def index_folder(content: bytes) -> str:

@@ -18,9 +18,10 @@ import alance
 from alance.errors import InvalidInputError, NotFoundError
 from alance.ops import cleanup as ops
 from alance.ops.cleanup_delete import Deleter
+from alance.ops.cleanup_files import NameIndex
 from alance.ops.cleanup_policy import CleanupCandidateFile, CleanupPolicy, parse_duration
 from alance.testing import virtual_time
-from tests.changing.both_ways import Twins, read, rows
+from tests.changing.both_ways import Twins, latest, read, rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -391,3 +392,22 @@ async def test_a_store_that_refuses(lineitem_lab: Lab) -> None:
         assert seen.summary()["requests"] <= 12
         table = lance.dataset("s3://lab/cleaned.lance", storage_options=lab.lance_options())
         assert table.to_table()["id"].to_pylist() == [2, 3, 4, 5, 6]
+
+
+async def test_names_are_numbers_that_versions_share(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    make(path)
+    index = NameIndex()
+    found = {}
+    for version in range(1, 9):
+        dataset = await alance.dataset(path, version=version)
+        found[version] = index.numbers_of(dataset._snapshot.manifest)
+    assert len(found[4]) == 5, "four data files and the transaction's"
+    shared = set(found[3].tolist()) & set(found[4].tolist())
+    assert len(index.names([found[3][:0]])) == 0
+    assert len(shared) == 3
+    assert len(index.names(found.values())) == 5 + 8 + 1 + 2, (
+        "data, transactions, deletions, indices"
+    )
+    named = {name for name in index.names([found[8]]) if name.startswith("data/")}
+    assert named == {f"data/{file.path}" for one in latest(path).fragments for file in one.files}
