@@ -18,7 +18,7 @@ from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
 from alance.file.v0_1 import open_batch_fields
 from alance.file.v2_0 import FieldRows
-from alance.file.v2_0_open import holds_packed_lists, merged, open_fields
+from alance.file.v2_0_open import holds_packed_lists, merged, open_fields, refuse_mixed
 from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
@@ -262,6 +262,8 @@ def open_fragment(
     for one in (leaf for group in opened for leaf in group):
         twin = found.get(one.leaf.field.id)
         found[one.leaf.field.id] = one if twin is None else merged(twin, one)
+    if len(opened) > 1:
+        refuse_mixed(schema.fields, found)
     for one in found.values():
         if one.column.num_rows != num_rows * one.leaf.multiplier:
             raise CorruptFileError(

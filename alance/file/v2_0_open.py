@@ -12,6 +12,7 @@ from alance.file.open import open_columns
 from alance.file.v2_0 import BYTES, ArrayColumn, FieldColumn
 from alance.format.container import Column
 from alance.format.field import Field
+from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
 from alance.format.v2_0.arrays import Header, Offsets
 from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
@@ -123,6 +124,26 @@ def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> b
         for one in field.walk()
         if one.logical_type.startswith("fixed_size_list:struct:")
     )
+
+
+def refuse_mixed(fields: Sequence[Field], found: Mapping[int, OpenLeaf]) -> None:
+    """Refuse structs with members in files of 2.0 and in later ones: no writer makes them.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for field in fields:
+        one = found.get(field.id)
+        if (
+            one is not None
+            and isinstance(one.column, FieldColumn)
+            and any(
+                leaf.field.id in found and leaf.field is not field for leaf in leaf_columns(field)
+            )
+        ):
+            raise UnsupportedError(
+                f"field {field.name!r}: members in files of version 2.0 and of a later one"
+            )
 
 
 def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
