@@ -47,7 +47,7 @@ async def merge_insert(
     """The version with a source merged into it. See `alance.MergeInsert`."""
     plan.check()
     source = await open_source(data, schema, snapshot.engine.pool)
-    merge = Merge.of(plan, snapshot.schema, source.schema.names)
+    merge = Merge.of(plan, snapshot.schema, source.schema)
     scratch = Scratch(snapshot.engine.pool)
     try:
         held = await hold(source, merge, scratch)
@@ -79,7 +79,7 @@ async def _with_retries(
                 f"done within {plan.retry_seconds} s"
             ) from error
         base = await latest(snapshot)
-        again = Merge.of(plan, base.schema, merge.given.names)
+        again = Merge.of(plan, base.schema, merge.given)
         if again.given != merge.given or again.on != merge.on:
             raise CommitConflictError(
                 f"dataset {snapshot.uri!r}: version {base.version} has other columns than version "
@@ -96,7 +96,7 @@ async def _attempt(
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
-        moved_blobs(base, merge.lacking)
+        moved_blobs(base, (*merge.lacking, *merge.partial))
     found = await match(base, merge, source, scratch)
     rows, places, row_ids = await run(found.changed)
     summary = _summary(merge, found, source.num_rows)

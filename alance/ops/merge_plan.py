@@ -10,15 +10,13 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter
 from alance.ops.commits import CommitOptions
+from alance.ops.merge_parts import given_fields, is_whole
 from alance.ops.planning import parse_predicate
 from alance.ops.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.expr import Predicate
     from alance.file_version import FileVersion
-    from alance.format.field import Field
     from alance.format.schema import Schema
 
 WhenMatched: TypeAlias = Literal["nothing", "update", "delete", "fail"]
@@ -80,6 +78,7 @@ class Merge:
         on: the key columns, as the table names them.
         given: the source's columns as the table has them, in its order.
         lacking: the table's other columns.
+        partial: struct columns of which the source has some members.
         condition: over two columns, the structs `SOURCE` and `TARGET`, and columns that only one
             side has.
         others: over the table's columns.
@@ -90,14 +89,15 @@ class Merge:
     on: tuple[str, ...]
     given: pa.Schema
     lacking: tuple[str, ...]
+    partial: tuple[str, ...]
     condition: Predicate | None
     others: Predicate | None
 
     @classmethod
-    def of(cls, plan: MergePlan, schema: Schema, names: Sequence[str]) -> Merge:
+    def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> Merge:
         """
         Args:
-            names: of the source's columns.
+            source: the columns that the source has.
 
         Raises:
             InvalidInputError: unknown columns, a source without the key columns or without ones
@@ -105,14 +105,16 @@ class Merge:
         """
         plan.check()
         on = key_columns(plan, schema)
-        fields = _given(schema, names)
-        given = pa.schema([one.logical_arrow() for one in fields])
+        given = pa.schema(given_fields(schema, source))
         missing = [one for one in on if given.get_field_index(one) < 0]
         if missing:
             raise InvalidInputError(
                 f"key column {missing[0]!r}: the data has no such column, "
-                f"only {', '.join(names) or 'none'}"
+                f"only {', '.join(given.names) or 'none'}"
             )
+        for name in on:
+            if not _is_whole(schema, given, name):
+                raise InvalidInputError(f"key column {name!r}: the data has some members only")
         lacking = [one for one in schema.fields if given.get_field_index(one.name) < 0]
         needed = [one.name for one in lacking if not one.logical_arrow().nullable]
         if plan.inserts and needed:
@@ -125,6 +127,7 @@ class Merge:
             on,
             given,
             tuple(one.name for one in lacking),
+            tuple(one for one in given.names if not _is_whole(schema, given, one)),
             None if plan.condition is None else _condition(plan.condition, schema, given),
             parse_predicate(schema, plan.others) if plan.deletes_others else None,
         )
@@ -182,6 +185,8 @@ class Merge:
             why = "rows are deleted"
         elif plan.when_matched != "update":
             why = "no row is updated"
+        elif self.partial:
+            why = f"the data has some members of column {self.partial[0]!r} only"
         elif not self.lacking:
             why = "the data has all columns"
         elif len(self.given) == len(self.on):
@@ -234,16 +239,8 @@ def primary_key(schema: Schema) -> tuple[str, ...]:
     return tuple(one.name for one in keys)
 
 
-def _given(schema: Schema, names: Sequence[str]) -> list[Field]:
-    known = [one.name for one in schema.fields]
-    for name in names:
-        if name not in known:
-            raise InvalidInputError(
-                f"column {name!r}: not among the columns of the table, {', '.join(known)}"
-            )
-        if list(names).count(name) > 1:
-            raise InvalidInputError(f"column {name!r}: the data has it twice")
-    return [one for one in schema.fields if one.name in names]
+def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:
+    return is_whole(given.field(name).type, schema.field(name).logical_arrow().type)
 
 
 def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:

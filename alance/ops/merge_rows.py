@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from alance.format.numbers import to_arrow
 from alance.ops.blob_bytes import with_bytes
+from alance.ops.merge_parts import filled
 from alance.ops.merge_source import pieces
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.sources import conform
@@ -55,12 +56,13 @@ async def write_updated(
         return
     schema = table_schema(base.manifest)
     run = base.engine.pool.run
+    names = (*merge.lacking, *merge.partial)
     async for batch, start, stop in chosen_rows(source, rows):
-        if not merge.lacking:
+        if not names:
             await files.write(batch)
             continue
         done = 0
-        async with aclosing(_kept(base, merge.lacking, places[start:stop])) as taken:
+        async with aclosing(_kept(base, names, places[start:stop])) as taken:
             async for kept in taken:
                 part = batch.slice(done, kept.num_rows)
                 done += kept.num_rows
@@ -151,7 +153,7 @@ def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.R
     """Rows with columns of two batches, as the table has them."""
     arrays, fields = [], []
     for field in schema:
-        side = part if part.schema.get_field_index(field.name) >= 0 else kept
-        arrays.append(side.column(field.name))
-        fields.append(side.schema.field(field.name))
+        sides = [one.column(field.name) for one in (part, kept) if field.name in one.schema.names]
+        arrays.append(sides[0] if len(sides) == 1 else filled(*sides))
+        fields.append(field.with_type(arrays[-1].type))
     return conform(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)

@@ -365,3 +365,43 @@ async def test_wide_rows_are_taken_a_few_at_a_time(
     await merge(twins, CLAUSES["upsert"], source(*range(3, 40)).select(["id", "v"]))
     assert sum(sizes) == 17
     assert 0 < max(sizes) < 17
+
+
+async def test_members_that_the_data_lacks(tmp_path: Path) -> None:
+    """They keep their values, and are null in rows that are inserted."""
+    inner = pa.struct([("p", pa.int64()), ("q", pa.string())])
+    whole = pa.struct([("x", pa.int64()), ("y", pa.string()), ("z", inner)])
+    values = [
+        None if one == 2 else {"x": one, "y": f"y{one}", "z": {"p": one, "q": f"q{one}"}}
+        for one in range(6)
+    ]
+    table = pa.table({"id": pa.array(range(6)), "s": pa.array(values, whole)})
+    part = pa.struct([("z", pa.struct([("q", pa.string())])), ("x", pa.int64())])
+    new = [{"x": 10, "z": {"q": "new"}}, None, {"x": None, "z": None}, {"x": 7, "z": {"q": "r"}}]
+    twins = Twins.make(tmp_path, table)
+    for data in (
+        pa.table({"id": [1, 3, 2, 9], "s": pa.array(new, part)}),
+        pa.table({"id": [2, 4], "s": pa.array([{"y": "only"}, {"y": None}])}),
+    ):
+        told = CLAUSES["upsert"](lance.dataset(str(twins.theirs)).merge_insert("id")).execute(data)
+        made = await (await alance.dataset(str(twins.ours))).upsert(data, "id")
+        assert dict(made.summary) == told
+        assert by_value(read(twins.ours)) == by_value(read(twins.theirs))
+
+
+async def test_members_that_cannot_be_filled(tmp_path: Path) -> None:
+    struct = pa.array([{"x": 1, "y": 2}])
+    table = pa.table({"id": [1], "s": struct, "l": [[{"x": 1, "y": 2}]]})
+    dataset = await alance.write_dataset(table, str(tmp_path / "t.lance"))
+    part = pa.array([{"x": 5}])
+    for data, on, text in (
+        (pa.table({"id": [1], "l": [[{"x": 1}]]}), "id", "structs in lists"),
+        (pa.table({"id": [1], "s": [{"x": 1, "w": 1}]}), "id", "'s.w': not among"),
+        (pa.table({"id": [1], "s": part}), "s", "key column 's'"),
+    ):
+        with pytest.raises(InvalidInputError, match=text):
+            await dataset.upsert(data, on)
+    merge = dataset.merge_insert("id").when_matched_update_all().write_mode("rewrite_columns")
+    with pytest.raises(InvalidInputError, match="some members of column 's'"):
+        await merge.execute(pa.table({"id": [1], "s": part}))
+    assert await dataset.latest_version() == 1
