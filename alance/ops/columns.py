@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.format.table.operations import Merge
@@ -48,7 +49,8 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
     backfill = Backfill(columns.values, columns.checkpoint)
 
     async def attempt(base: Snapshot) -> Snapshot:
-        schema, new = added(base.schema, await columns.schema(base), next_field_id(base.manifest))
+        next_id = await base.engine.pool.run(partial(next_field_id, base.manifest))
+        schema, new = added(base.schema, await columns.schema(base), next_id)
         check_grown(base.manifest, new, is_null=False)
         fragments = await backfill.fragments(base, new)
         change = merge_of(base, schema, new, fragments)
@@ -66,7 +68,8 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 
 async def _add_nulls(snapshot: Snapshot, columns: AllNull, options: CommitOptions) -> Snapshot:
     async def attempt(base: Snapshot) -> Snapshot:
-        schema, new = added(base.schema, columns.arrow, next_field_id(base.manifest))
+        next_id = await base.engine.pool.run(partial(next_field_id, base.manifest))
+        schema, new = added(base.schema, columns.arrow, next_id)
         check_grown(base.manifest, new, is_null=True)
         fragments = [handle.fragment.message for handle in base.handles]
         return await commit_change(base, merge_of(base, schema, new, fragments), options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -94,7 +95,7 @@ async def alter_columns(
     backfill = Backfill(casts)
 
     async def attempt(base: Snapshot) -> Snapshot:
-        made = altered(base, changes)
+        made = await base.engine.pool.run(partial(altered, base, changes))
         await check_no_nulls(base, made.tightened)
         if not made.cast:
             project = Project(messages_of(made.schema), not made.tightened)
