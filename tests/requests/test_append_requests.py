@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -14,10 +14,9 @@ import pytest
 
 import alance
 from alance.testing.lab import Lab
-from benchmarks.measure import waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROWS = pa.table({"a": list(range(50)), "b": ["text"] * 50})
 LATENCY_MS = 30
@@ -38,6 +37,15 @@ def place(server: Lab, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, st
     server.config(latency_ms=LATENCY_MS)
     yield server, uri
     server.calm()
+
+
+def waves(records: Sequence[Any]) -> int:
+    """Requests one after the other: each wave begins when all before have ended."""
+    count, end = 0, float("-inf")
+    for one in sorted(records, key=lambda record: record["t0"]):
+        count += one["t0"] >= end
+        end = max(end, one["t2"])
+    return count
 
 
 async def probe(lab: Lab, uri: str) -> None:
