@@ -485,6 +485,26 @@ def chunk_strings(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
 
+# --- encode_zones.cpp ---
+
+def zone_bounds(
+    data: npt.NDArray[np.uint8],
+    kind: str,
+    valid: npt.NDArray[np.uint8],
+    cuts: npt.NDArray[np.int64],
+) -> tuple[
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+]: ...
+def zone_strings(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    valid: npt.NDArray[np.uint8],
+    cuts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+
 # --- encode_fsst.cpp ---
 
 def learn_fsst(

@@ -8,31 +8,31 @@ to a budget, and what the upload has under way.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.file.waiting import WaitingColumn
+from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blob import encode_blob_page
 from alance.format.encode.container import FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
-from alance.format.encode.rows import join, split, values_bytes
+from alance.format.encode.statistics import FileStatistics
 from alance.format.layouts.fields import leaf_columns
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from alance.file_version import FileVersion
     from alance.format.blocks import Bytes
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
-    from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
     from alance.io.pool import DecodePool
     from alance.io.upload import Upload
@@ -59,35 +59,11 @@ class WrittenFile:
     columns: dict[int, int]
 
 
-@dataclass(slots=True)
-class _Column:
-    """A column and the rows that wait for its next page."""
-
-    number: int
-    root: Field
-    leaf: LeafColumn
-    parts: list[PageValues] = field(default_factory=list)
-    num_bytes: int = 0
-
-    def add(self, values: PageValues) -> None:
-        if values.num_rows:
-            self.parts.append(values)
-            self.num_bytes += values_bytes(values)
-
-    def take(self, page_bytes: int) -> list[PageValues]:
-        """The waiting rows, in pieces of about a page."""
-        if not self.parts:
-            return []
-        joined = join(self.parts)
-        self.parts, self.num_bytes = [], 0
-        return split(joined, page_bytes, multiple=self.leaf.multiplier)
-
-
 @dataclass(frozen=True, slots=True)
 class _Flushed:
     """Rows of a column that leave: as pages, or as blobs that have to be placed first."""
 
-    column: _Column
+    column: WaitingColumn
     pages: Sequence[EncodedPage] = ()
     blobs: Sequence[PageValues] = ()
 
@@ -103,6 +79,7 @@ class FileWriter:
         threads: of them, how many may work for this file at once.
         page_bytes: values of a page, before they are encoded.
         buffer_bytes: rows that may wait for pages.
+        statistics: the file says what its zones of rows hold (not in 2.0): docs/statistics.md.
 
     Raises:
         UnsupportedError: a version that is not written.
@@ -118,6 +95,7 @@ class FileWriter:
         threads: int = 2,
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
+        statistics: bool = True,
     ) -> None:
         self._upload = upload
         self._schema = schema
@@ -128,7 +106,11 @@ class FileWriter:
         self._buffer_bytes = buffer_bytes
         self._builder = FileBuilder(schema, version)
         leaves = [(root, leaf) for root in schema.fields for leaf in leaf_columns(root)]
-        self._columns = [_Column(n, root, leaf) for n, (root, leaf) in enumerate(leaves)]
+        told = statistics and version > FileVersion.V2_0
+        self._statistics = FileStatistics([leaf for _, leaf in leaves]) if told else None
+        self._columns = [
+            WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
+        ]
         self._by_field = {one.leaf.field.id: one for one in self._columns}
         self._num_rows = 0
 
@@ -173,6 +155,10 @@ class FileWriter:
     async def seal(self) -> WrittenFile:
         """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
         await self._flush(self._columns)
+        if self._statistics is not None:
+            content = await self._pool.run(self._statistics.finish)
+            if content is not None:
+                await self._upload_all(self._builder.add_buffer(content)[1])
         await self._upload_all(self._builder.finish())
         columns = {column.leaf.field.id: column.number for column in self._columns}
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
@@ -212,7 +198,7 @@ class FileWriter:
                 flushed.append(self._encode(column))
         return flushed
 
-    def _encode(self, column: _Column) -> _Flushed:
+    def _encode(self, column: WaitingColumn) -> _Flushed:
         pieces = column.take(self._page_bytes)
         leaf = column.leaf.field
         if leaf.is_blob_v1:
@@ -221,7 +207,7 @@ class FileWriter:
         pages = [page for piece in pieces for page in encode_pages(leaf, piece, hints)]
         return _Flushed(column, pages)
 
-    async def _flush(self, columns: Sequence[_Column]) -> None:
+    async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
         """Write the rows that wait, a few columns at a time."""
         waiting = [column for column in columns if column.parts]
         for start in range(0, len(waiting), self._threads):

@@ -32,10 +32,11 @@ FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How rows become files."""
+    """How rows become files; with or without statistics of their zones (docs/statistics.md)."""
 
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
+    statistics: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_rows_per_file", "max_bytes_per_file"):
@@ -159,6 +160,7 @@ class DataFiles:
             session.engine.pool,
             threads=session.decode_threads,
             buffer_bytes=self.buffer_bytes,
+            statistics=self.limits.statistics,
         )
         self._current = _File(writer, name, location)
         self._files.append(self._current)

@@ -1,0 +1,283 @@
+"""The statistics buffer: nulls, least and greatest value of each zone of rows, by column.
+
+    global buffer, before the search-cache buffer:
+      header     8 bytes `alancest`, u16 version (1), u16 zero, u32 rows of a zone, u64 rows,
+                 u32 columns, u32 bytes of the head
+      entries    one a column, 40 bytes: see ENTRY
+      bounds     of the whole file: the low and the high one of each entry, end to end
+      u32        CRC-32 of all this, which is the head
+      blocks     one a column, zlib: the zones, see `parse_zones`
+
+The head alone dismisses a file; a block is read of the columns that a filter names.
+
+Source: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.format.blocks import FixedWidth, VariableWidth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+HEADER: Final = struct.Struct("<8sHHIQII")
+MAGIC: Final = b"alancest"
+VERSION: Final = 1
+ENTRY: Final = np.dtype(
+    [
+        ("column", "<u4"),  # number of the column in the file
+        ("kind", "u1"),  # place in KINDS
+        ("flags", "u1"),  # of the whole file
+        ("low", "<u2"),  # bytes of the file's low bound
+        ("high", "<u2"),
+        ("zero", "<u2"),
+        ("raw", "<u4"),  # bytes of the block before zlib
+        ("nulls", "<u8"),
+        ("offset", "<u4"),  # of the block in the buffer
+        ("num_bytes", "<u4"),
+        ("crc", "<u4"),
+        ("zero2", "<u4"),
+    ]
+)
+KINDS: Final = (
+    *("i1", "i2", "i4", "i8", "i16"),
+    *("u1", "u2", "u4", "u8"),
+    *("f2", "f4", "f8"),
+    *("b", "s"),
+)
+HAS_LOW: Final = 1  # the low bound is known
+HAS_HIGH: Final = 2
+HAS_VALUES: Final = 4  # that are neither null nor NaN
+HAS_NANS: Final = 8
+MAX_ZONES: Final = 1 << 16  # of a buffer that is read
+
+U8: Final = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """What is known of one column in each zone of rows, or of a whole file as one zone.
+
+    Attributes:
+        nulls: rows that are null; shape (n,).
+        flags: HAS_LOW and so on; shape (n,).
+        lows: no value that is not NaN is below; the slot is arbitrary without HAS_LOW. Text and
+            binary may be cut off: then the bound is no value of the zone.
+        highs: no such value is above.
+    """
+
+    kind: str
+    nulls: npt.NDArray[np.int64]
+    flags: npt.NDArray[np.uint8]
+    lows: FixedWidth | VariableWidth
+    highs: FixedWidth | VariableWidth
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, for a cache's budget."""
+        sides = sum(len(side.data) for side in (self.lows, self.highs))
+        return 200 + sides + 25 * len(self.nulls)
+
+    def low(self, arrow: pa.DataType) -> pa.Array:
+        """The low bounds as an array of a type of this kind, null where unknown."""
+        return _array(self.lows, arrow, self.flags & HAS_LOW != 0)
+
+    def high(self, arrow: pa.DataType) -> pa.Array:
+        """The high bounds as of `low`."""
+        return _array(self.highs, arrow, self.flags & HAS_HIGH != 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The head of a statistics buffer.
+
+    Attributes:
+        zone_rows: rows of a zone; the last one of a file may have fewer.
+        files: the whole file as one zone, by column.
+        blocks: offset in the buffer, bytes, CRC-32 and bytes before zlib, by column.
+    """
+
+    zone_rows: int
+    num_rows: int
+    files: Mapping[int, Zones]
+    blocks: Mapping[int, tuple[int, int, int, int]]
+
+    @property
+    def num_zones(self) -> int:
+        """Zones of each column."""
+        return -(-self.num_rows // self.zone_rows)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, for a cache's budget."""
+        return 200 + sum(one.num_bytes + 100 for one in self.files.values())
+
+
+def kind_of(arrow: pa.DataType) -> str | None:
+    """The kind of the bounds of a storage type; None: a type without statistics."""
+    if pa.types.is_boolean(arrow):
+        return "b"
+    if pa.types.is_unsigned_integer(arrow):
+        return f"u{arrow.bit_width // 8}"
+    if pa.types.is_floating(arrow):
+        return f"f{arrow.bit_width // 8}"
+    if pa.types.is_decimal128(arrow):
+        return "i16"
+    if pa.types.is_integer(arrow) or pa.types.is_temporal(arrow):
+        return f"i{arrow.bit_width // 8}" if not pa.types.is_interval(arrow) else None
+    is_string = pa.types.is_string(arrow) or pa.types.is_large_string(arrow)
+    return "s" if is_string or pa.types.is_binary(arrow) or is_large_binary(arrow) else None
+
+
+def is_large_binary(arrow: pa.DataType) -> bool:
+    """Whether values are byte strings with 64-bit offsets."""
+    return bool(pa.types.is_large_binary(arrow))
+
+
+def width_of(kind: str) -> int:
+    """Bytes of a bound; 0: they differ."""
+    if kind in ("b", "s"):
+        return 1 if kind == "b" else 0
+    return int(kind[1:])
+
+
+def head_bytes(where: str, content: memoryview) -> int | None:
+    """The bytes of the head of a buffer, from its beginning; None: other content.
+
+    Raises:
+        CorruptFileError: a head that cannot be.
+    """
+    if len(content) < HEADER.size:
+        return None
+    magic, version, _, zone_rows, num_rows, columns, size = HEADER.unpack_from(content)
+    if magic != MAGIC or version != VERSION:
+        return None
+    if (
+        zone_rows == 0
+        or num_rows > zone_rows * MAX_ZONES
+        or size < HEADER.size + columns * ENTRY.itemsize + 4
+    ):
+        raise CorruptFileError(
+            f"{where}: statistics of {columns} columns of {num_rows} rows in zones of "
+            f"{zone_rows}, with a head of {size} bytes"
+        )
+    return int(size)
+
+
+def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
+    """The head of a buffer.
+
+    Args:
+        content: the head, of `head_bytes` bytes.
+        num_bytes: of the whole buffer.
+
+    Raises:
+        CorruptFileError: other bytes than were written, or bounds that do not fit.
+    """
+    crc = int.from_bytes(content[-4:], "little")
+    if zlib.crc32(content[:-4]) != crc:
+        raise CorruptFileError(f"{where}: the head of the statistics has another checksum")
+    _, _, _, zone_rows, num_rows, columns, _ = HEADER.unpack_from(content)
+    entries = np.frombuffer(content, ENTRY, columns, HEADER.size)
+    place, end = HEADER.size + entries.nbytes, len(content) - 4
+    files: dict[int, Zones] = {}
+    blocks: dict[int, tuple[int, int, int, int]] = {}
+    for entry in entries.tolist():
+        column, number, flags, low, high, _, raw, nulls, offset, size, block_crc, _ = entry
+        width = width_of(KINDS[number]) if number < len(KINDS) else -1
+        if (
+            width < 0
+            or place + low + high > end
+            or (width and (low, high) != (width, width))
+            or nulls > num_rows
+            or offset + size > num_bytes
+        ):
+            raise CorruptFileError(f"{where}: statistics of column {column} do not fit")
+        bounds = np.frombuffer(content, U8, low + high, place)
+        place += low + high
+        files[column] = Zones(
+            KINDS[number],
+            np.array([nulls], np.int64),
+            np.array([flags], np.uint8),
+            *(_side(KINDS[number], part) for part in (bounds[:low], bounds[low:])),
+        )
+        blocks[column] = offset, size, block_crc, raw
+    return Statistics(zone_rows, num_rows, files, blocks)
+
+
+def parse_zones(where: str, head: Statistics, column: int, content: memoryview) -> Zones:
+    """The zones of a column, from its block.
+
+    The block, before zlib: u32 nulls of each zone, u8 flags of each, and for kinds of equal width
+    the lows, then the highs; for text u8 bytes of each low, of each high, then all lows, all highs.
+
+    Raises:
+        CorruptFileError: other bytes than were written.
+    """
+    _, _, crc, num_raw = head.blocks[column]
+    kind, count = head.files[column].kind, head.num_zones
+    place = f"{where}: statistics of column {column}"
+    if zlib.crc32(content) != crc:
+        raise CorruptFileError(f"{place} have another checksum")
+    width = width_of(kind)
+    if num_raw > count * (5 + 2 * (width or 256)):
+        raise CorruptFileError(f"{place}: {num_raw} bytes for {count} zones")
+    try:
+        raw = zlib.decompressobj().decompress(content, num_raw + 1)
+    except zlib.error as error:
+        raise CorruptFileError(f"{place}: {error}") from error
+    least = count * (5 + 2 * (width or 1))
+    if len(raw) != num_raw or len(raw) < least:
+        raise CorruptFileError(f"{place}: {len(raw)} bytes for {count} zones")
+    sizes = None if width else np.frombuffer(raw, np.uint8, 2 * count, 5 * count)
+    need = least if sizes is None else least + int(sizes.sum())
+    if len(raw) != need:
+        raise CorruptFileError(f"{place}: {len(raw)} bytes, expected {need} for {count} zones")
+    nulls = np.frombuffer(raw, "<u4", count).astype(np.int64)
+    flags = np.frombuffer(raw, np.uint8, count, 4 * count)
+    sides: list[FixedWidth | VariableWidth] = []
+    if sizes is None:
+        values = np.frombuffer(raw, np.uint8, offset=5 * count).reshape(2, count * width)
+        sides += [FixedWidth(8 * width, count, values[side].copy()) for side in (0, 1)]
+    else:
+        values = np.frombuffer(raw, np.uint8, offset=7 * count)
+        for part in sizes.reshape(2, count):
+            offsets = np.zeros(count + 1, np.int64)
+            np.cumsum(part, out=offsets[1:])
+            sides.append(VariableWidth(offsets, values[: offsets[-1]]))
+            values = values[offsets[-1] :]
+    return Zones(kind, nulls, flags, *sides)
+
+
+def _side(kind: str, content: npt.NDArray[np.uint8]) -> FixedWidth | VariableWidth:
+    """One bound."""
+    if kind == "s":
+        return VariableWidth(np.array([0, len(content)], np.int64), content)
+    return FixedWidth(8 * len(content), 1, content.copy())
+
+
+def _array(
+    side: FixedWidth | VariableWidth, arrow: pa.DataType, known: npt.NDArray[np.bool_]
+) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(known, bitorder="little"))
+    data = side.data
+    if isinstance(side, FixedWidth):
+        if pa.types.is_boolean(arrow):
+            data = np.packbits(data != 0, bitorder="little")
+        buffers = [validity, pa.py_buffer(data)]
+    else:
+        large = pa.types.is_large_string(arrow) or is_large_binary(arrow)
+        offsets = side.offsets.astype(np.int64 if large else np.int32)
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(arrow, side.num_values, buffers)
