@@ -405,3 +405,13 @@ async def test_members_that_cannot_be_filled(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="some members of column 's'"):
         await merge.execute(pa.table({"id": [1], "s": part}))
     assert await dataset.latest_version() == 1
+
+
+async def test_dictionaries_that_the_data_lacks(tmp_path: Path) -> None:
+    """Rows that are inserted have nulls in them."""
+    values = pa.array([f"v{one % 3}" for one in range(20)]).dictionary_encode()
+    table = pa.table({"id": pa.array(range(20)), "v": pa.array(range(20)), "d": values})
+    twins = Twins.make(tmp_path, table, max_rows_per_file=7)
+    data = pa.table({"id": pa.array(range(15, 30)), "v": pa.array(range(15))})
+    await merge(twins, CLAUSES["upsert"], data)
+    await merge(twins, CLAUSES["insert"], data.slice(2, 0))

@@ -111,6 +111,9 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
     shifts = []
     total = 0
     for block in blocks:
+        if not block.items.num_values and kept:
+            shifts.append(0)  # nothing but nulls, whose indices must be ones that are there
+            continue
         number = next((n for n, one in enumerate(kept) if _are_equal(one, block.items)), None)
         if number is None:
             number = len(kept)
