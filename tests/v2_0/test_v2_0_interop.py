@@ -282,3 +282,15 @@ async def test_fixed_size_lists_of_structs(tmp_path: Path) -> None:
     assert (await dataset.to_table()).to_pylist() == want.to_pylist()
     found = await dataset.take([19, 4], columns=["pairs"])
     assert found.to_pylist() == want.select(["pairs"]).take([19, 4]).to_pylist()
+
+
+@pytest.mark.parametrize(("count", "distinct"), [(99, 5), (100, 99), (5000, 100), (200_000, 7)])
+async def test_few_distinct_strings(count: int, distinct: int, tmp_path: Path) -> None:
+    """A dictionary where pylance has one, in pages of any length."""
+    values = [None if row % 11 == 5 else f"word {row % distinct}" for row in range(count)]
+    want = pa.table({"a": values})
+    await alance.write_dataset(want, tmp_path / "ours", data_storage_version="2.0")
+    lance.write_dataset(want, tmp_path / "theirs", data_storage_version="2.0")
+    sizes = [one.stat().st_size for one in sorted(tmp_path.glob("*/data/*"))]  # noqa: ASYNC240
+    assert abs(sizes[0] - sizes[1]) < 200
+    assert lance.dataset(tmp_path / "ours").to_table().equals(want)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 MAX_ITEMS: Final = 99  # of a dictionary that only compresses strings
+COUNTED: Final = 2048  # counting stops here: the sample that it begins with cannot tell fewer
 MIN_ROWS: Final = 100  # of a page that may have one
 ITEM_BYTES: Final = 1 << 20
 
@@ -140,8 +141,8 @@ def _strings(
 ) -> pb.ArrayEncoding:
     plain = Options.of(Hints(FileVersion.V2_0, {}))
     if field.logical_type == "string" and block.num_values >= MIN_ROWS:
-        found = _kernels.distinct_strings(block.offsets, block.data, MAX_ITEMS, ITEM_BYTES)
-        if found is not None:
+        found = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
+        if found is not None and len(found[1]) <= MAX_ITEMS + 1:
             indices, offsets, data = found
             places = (indices + 1).astype(np.uint8)
             if valid is not None:
