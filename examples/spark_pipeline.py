@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-import alance
+import alance.spark
 from alance.spark import jobs
 from alance.spark.session import session
 
@@ -56,7 +56,7 @@ def embeddings(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def stream(spark: SparkSession, folder: Path, uri: str) -> None:
     """Append new orders, file by file, each file one version of the table."""
-    frame = spark.read.format("alance").load(uri).limit(3_000)
+    frame = alance.spark.read(spark, uri, limit=3_000)
     frame.repartition(3).write.parquet(str(folder / "new"))
     reader = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1)
     writer = reader.parquet(str(folder / "new")).writeStream.format("alance")

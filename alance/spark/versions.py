@@ -120,5 +120,10 @@ async def open_for_read(options: ReadOptions) -> Snapshot:
 
 
 def pinned(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
-    """The same read of the version that was found for it."""
+    """The same read of the version that was found for it.
+
+    A tag on a branch stays one: a number alone would be of the main branch.
+    """
+    if snapshot.manifest.branch is not None and options.tag is not None:
+        return options
     return replace(options, version=snapshot.version, tag=None, asof=None)

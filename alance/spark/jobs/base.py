@@ -84,6 +84,7 @@ class Watch:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+            self._spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
     def summary(self, uri: str, version: int | None, **counts: object) -> Summary:
         """What was done, with the time that it took."""

@@ -106,7 +106,7 @@ def export(
         frame = read(spark, uri, **options)
         writer = frame.write.format(format).mode(mode).options(**(target_options or {}))
         writer.save(target)
-        return watch.summary(uri, None, partitions=frame.rdd.getNumPartitions(), target=target)
+        return watch.summary(uri, None, target=target)
 
 
 def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
