@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.file.v2_0_writer import writer_of
+from alance.file.v0_1_writer import writer_of
 from alance.file.writer import BUFFER_BYTES, PAGE_BYTES
 from alance.file_version import FileVersion
 from alance.format.schema import Schema

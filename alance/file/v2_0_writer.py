@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError
 from alance.file.writer import BUFFER_BYTES, PAGE_BYTES, FileWriter, WrittenFile
-from alance.file_version import FileVersion
 from alance.format.encode.leaves import storage_of
 from alance.format.v2_0.encode import blob_page
 from alance.format.v2_0.encode_fields import (
@@ -29,16 +28,12 @@ from alance.format.v2_0.file import ArrayFileBuilder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.file_version import FileVersion
     from alance.format.schema import Schema
     from alance.format.v2_0.encode_fields import Output, Unit
     from alance.format.v2_0.messages import Page
     from alance.io.pool import DecodePool
     from alance.io.upload import Upload
-
-
-def writer_of(version: FileVersion) -> type[FileWriter]:
-    """The writer of files of a version."""
-    return ArrayFileWriter if version is FileVersion.V2_0 else FileWriter
 
 
 class _Waiting:

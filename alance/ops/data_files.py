@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.file.v2_0_writer import writer_of
+from alance.file.v0_1_writer import writer_of
 from alance.file.writer import BUFFER_BYTES, FileWriter
+from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file.writer import WrittenFile
-    from alance.file_version import FileVersion
     from alance.format.schema import Schema
     from alance.session import Session
     from alance.versioning.table import Table
@@ -195,7 +195,7 @@ class DataFiles:
         data_file = table_pb2.DataFile(
             path=file.name,
             fields=list(written.columns),
-            column_indices=list(written.columns.values()),
+            column_indices=written.columns.values() if self.version > FileVersion.V0_1 else (),
             file_major_version=major,
             file_minor_version=minor,
             file_size_bytes=written.num_bytes,

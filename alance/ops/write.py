@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
-WRITTEN: Final = (FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
+WRITTEN: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ async def test_files_by_themselves(path: Path) -> None:
     if "_rowid" in want.column_names:
         want = want.drop_columns(["_rowid"])
     found = []
-    for file in Path(f"{path}.lance/data").iterdir():
+    for file in Path(f"{path}.lance/data").iterdir():  # noqa: ASYNC240  # a test
         reader = await alance.FileReader.open(file)
         assert reader.version is FileVersion.V0_1
         assert reader.num_rows == 15

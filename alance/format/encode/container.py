@@ -44,7 +44,11 @@ FOOTER_NUMBERS: Final = {
     FileVersion.V2_1: (2, 1),
     FileVersion.V2_2: (2, 2),
 }
-MANIFEST_NUMBERS: Final = {**FOOTER_NUMBERS, FileVersion.V2_0: (2, 0)}  # what `DataFile` says
+MANIFEST_NUMBERS: Final = {  # what `DataFile` says
+    **FOOTER_NUMBERS,
+    FileVersion.V0_1: (0, 2),
+    FileVersion.V2_0: (2, 0),
+}
 
 
 class FileBuilder:

@@ -66,12 +66,14 @@ class Schema(_message.Message):
     def __init__(self, fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., metadata: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
 class Dictionary(_message.Message):
-    __slots__ = ("offset", "length")
+    __slots__ = ("offset", "length", "values")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
     offset: int
     length: int
-    def __init__(self, offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+    values: bytes
+    def __init__(self, offset: _Optional[int] = ..., length: _Optional[int] = ..., values: _Optional[bytes] = ...) -> None: ...
 
 class Field(_message.Message):
     __slots__ = ("type", "name", "id", "parent_id", "logical_type", "nullable", "encoding", "dictionary", "extension_name", "metadata", "unenforced_primary_key", "unenforced_primary_key_position", "unenforced_clustering_key", "unenforced_clustering_key_position")

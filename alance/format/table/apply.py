@@ -19,6 +19,7 @@ from alance.format.table.apply_indices import retain
 from alance.format.table.apply_state import DEFAULT, Draft, Settings
 from alance.format.table.flags import check_writable, flags_of
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC
+from alance.format.v0_1.dictionary import place_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,11 +160,11 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
 
 
 def manifest_bytes(made: Next) -> bytes:
-    """The content of a manifest's file: indices, transaction, manifest, footer."""
+    """The content of a manifest's file: dictionaries, indices, transaction, manifest, footer."""
     message = table_pb2.Manifest()
     message.CopyFrom(made.message)
-    parts: list[bytes] = []
-    position = 0
+    parts = place_items(message.fields, 0)
+    position = sum(len(part) for part in parts)
     if made.indices:
         message.index_section = position
         content = table_pb2.IndexSection(indices=made.indices).SerializeToString()

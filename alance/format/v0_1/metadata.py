@@ -106,16 +106,26 @@ class BatchContainer(Container):
         ids = sorted(types)
         first = ids[0]
         probe = next((one for one in ids if types[one] not in WITHOUT_PAGES), first)
-        runs = yield from self._runs([*wanted, probe], first)
+        runs = yield from self._data_runs([*wanted, probe], first)
         if first and types[probe] not in WITHOUT_PAGES and not _has_pages(runs[-1]):
-            runs = yield from self._runs([*wanted, probe], 0)
+            runs = yield from self._data_runs([*wanted, probe], 0)
         return runs[:-1]
 
-    def _runs(self, wanted: Sequence[int], first: int) -> Plan[list[PageRun]]:
-        size = 16 * self.num_batches
+    def _data_runs(self, wanted: Sequence[int], first: int) -> Plan[list[PageRun]]:
+        return (yield from self._runs(wanted, first, self.page_table_start, self.num_batches))
+
+    def read_statistics_runs(self, wanted: Sequence[int]) -> Plan[list[PageRun]]:
+        """Plan the pages of fields of the statistics, of which each has one; as of `read_runs`."""
+        start = self.metadata.statistics.page_table_position
+        return (yield from self._runs(wanted, 0, start, 1))
+
+    def _runs(
+        self, wanted: Sequence[int], first: int, table_start: int, num_batches: int
+    ) -> Plan[list[PageRun]]:
+        size = 16 * num_batches
         spans = []
         for one in wanted:
-            start = self.page_table_start + (one - first) * size
+            start = table_start + (one - first) * size
             if one < first or start + size > self.file_bytes:
                 raise CorruptFileError(
                     f"{self.path}: the pages of field {one} at {start}, beyond the file's "

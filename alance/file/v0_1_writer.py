@@ -1,0 +1,134 @@
+"""FileWriter of 0.1: rows wait until a batch of the file is full, and leave batch by batch.
+
+What is common to all versions is in `alance.file.writer`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.file.v2_0_writer import ArrayFileWriter
+from alance.file.writer import BUFFER_BYTES, PAGE_BYTES, FileWriter, WrittenFile
+from alance.file_version import FileVersion
+from alance.format.encode.leaves import storage_of
+from alance.format.v0_1.encode_file import BatchFileBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.blocks import Bytes
+    from alance.format.schema import Schema
+    from alance.io.pool import DecodePool
+    from alance.io.upload import Upload
+
+BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
+STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
+
+
+def writer_of(version: FileVersion) -> type[FileWriter]:
+    """The writer of files of a version."""
+    if version is FileVersion.V0_1:
+        return BatchFileWriter
+    return ArrayFileWriter if version is FileVersion.V2_0 else FileWriter
+
+
+class BatchFileWriter(FileWriter):
+    """Writes one data file of version 0.1; as of `FileWriter`.
+
+    Values that are null become zeros, empty lists, valid structs: files of 0.1 hold no others.
+    It warns of that once a file. Strings alone can be null, and empty ones are.
+
+    Raises:
+        UnsupportedError: a schema with types that files of 0.1 do not hold.
+    """
+
+    def __init__(
+        self,
+        upload: Upload,
+        schema: Schema,
+        version: FileVersion,
+        pool: DecodePool,
+        *,
+        threads: int = 2,
+        page_bytes: int = PAGE_BYTES,
+        buffer_bytes: int = BUFFER_BYTES,
+        statistics: bool = True,
+    ) -> None:
+        self._upload = upload
+        self._schema = schema
+        self._version = version
+        self._pool = pool
+        self._step_bytes = min(page_bytes, buffer_bytes)
+        self._batches = BatchFileBuilder(schema, statistics=statistics)
+        self._parts: list[list[pa.Array]] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._num_rows = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        return self._batches.num_bytes + self._waiting_bytes
+
+    async def seal(self) -> WrittenFile:
+        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=False)))
+        await self._upload_all(self._batches.finish())
+        if self._batches.lost:
+            warnings.warn(
+                f"fields {list(self._batches.lost)}: nulls are zeros, empty lists, or valid "
+                "structs in files of version 0.1",
+                stacklevel=2,
+            )
+        columns = {field: number for number, field in enumerate(self._batches.field_ids)}
+        return WrittenFile(self._num_rows, self._batches.num_bytes, columns)
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        self._parts.append(batch.columns)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= STEP_ROWS or (
+            self._waiting_rows >= BATCH_ROWS and self._waiting_bytes >= self._step_bytes
+        ):
+            await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=True)))
+
+    def _encode_batches(self, *, whole: bool) -> list[Bytes]:
+        """The batches of the rows that wait; CPU work.
+
+        Args:
+            whole: rows that do not fill a batch go on waiting.
+        """
+        rows = self._waiting_rows
+        if not rows:
+            return []
+        arrays = [
+            _joined(field.name, [part[number] for part in self._parts])
+            for number, field in enumerate(self._schema.fields)
+        ]
+        stop = rows // BATCH_ROWS * BATCH_ROWS if whole else rows
+        chunks: list[Bytes] = []
+        for start in range(0, stop, BATCH_ROWS):
+            part = [array.slice(start, min(BATCH_ROWS, stop - start)) for array in arrays]
+            chunks += self._batches.add_batch(part)
+        rest = [array.slice(stop) for array in arrays]
+        self._parts = [rest] if stop < rows else []
+        self._waiting_rows = rows - stop
+        self._waiting_bytes = sum(array.nbytes for array in rest)
+        return chunks
+
+
+def _joined(name: str, parts: Sequence[pa.Array]) -> pa.Array:
+    """Neighbouring rows in one array of a storage type."""
+    plain = [storage_of(part) for part in parts]
+    if len(plain) == 1:
+        return plain[0]
+    try:
+        if len({part.type for part in plain}) > 1:
+            plain = [part.cast(plain[0].type) for part in plain]
+        return pa.concat_arrays(plain)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"field {name!r}: rows of {plain[0].type}: {error}") from error

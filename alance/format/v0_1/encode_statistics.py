@@ -1,0 +1,172 @@
+"""Statistics of batches as they are written; what they mean is in `statistics`.
+
+Strings are cut to 64 bytes, and if any of a batch was cut, its upper bound is raised by one.
+
+Source: file format 0.1, "Page statistics".
+"""
+
+from __future__ import annotations
+
+import decimal
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.format.numbers import as_numbers
+from alance.format.proto import file_pb2
+from alance.format.types import leaf_type
+from alance.format.v0_1.fields import is_text
+from alance.format.v0_1.statistics import COUNT, LEAST, MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.field import Field
+
+MAX_BYTES: Final = 64  # of a bound
+DECIMAL_MOST: Final = 10**38 - 1
+_EXACT: Final = decimal.Context(prec=60)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Null counts and bounds of a field, a batch each."""
+
+    field: Field
+    null_counts: list[int] = attribute(default_factory=list)
+    least: list[Any] = attribute(default_factory=list)
+    most: list[Any] = attribute(default_factory=list)
+
+    def add(self, array: pa.Array) -> None:
+        """The next batch, an array of the field's storage type."""
+        self.null_counts.append(array.null_count)
+        least, most = _bounds(array, is_texts=is_text(self.field))
+        self.least.append(least)
+        self.most.append(most)
+
+    def messages(self, first_id: int) -> list[file_pb2.Field]:
+        """The struct of the field and its children, numbered from `first_id`."""
+        own, kind = self.field.message, self.field.logical_type
+        found = [
+            file_pb2.Field(
+                name=str(self.field.id), id=first_id, parent_id=-1, logical_type="struct"
+            )
+        ]
+        for number, name in enumerate((COUNT, LEAST, MOST), 1):
+            is_count = name == COUNT
+            found.append(
+                file_pb2.Field(
+                    name=name,
+                    id=first_id + number,
+                    parent_id=first_id,
+                    logical_type="int64" if is_count else kind,
+                    nullable=not is_count and own.nullable,
+                    encoding=file_pb2.VAR_BINARY
+                    if is_text(self.field) and not is_count
+                    else file_pb2.PLAIN,
+                )
+            )
+        return found
+
+    def pages(self) -> list[bytes | list[bytes]]:
+        """The three pages: bytes, or the values of strings."""
+        counts = np.array(self.null_counts, "<i8").tobytes()
+        if is_text(self.field):
+            return [counts, self.least, self.most]
+        return [counts, _plain(self.field, self.least), _plain(self.field, self.most)]
+
+
+def _plain(field: Field, values: Sequence[Any]) -> bytes:
+    arrow = leaf_type(field.logical_type)
+    if pa.types.is_boolean(arrow):
+        return np.packbits(np.array(values, np.bool_), bitorder="little").tobytes()
+    if pa.types.is_decimal(arrow):
+        return b"".join(int(value).to_bytes(16, "little", signed=True) for value in values)
+    return np.array(values, _dtype(arrow)).tobytes()
+
+
+def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
+    kind = "i"
+    if pa.types.is_floating(arrow):
+        kind = "f"
+    elif pa.types.is_unsigned_integer(arrow):
+        kind = "u"
+    return np.dtype(f"<{kind}{arrow.bit_width // 8}")
+
+
+def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
+    arrow = array.type
+    some = array.drop_null() if array.null_count else array
+    if is_texts:
+        return _text_bounds(some)
+    if pa.types.is_boolean(arrow):
+        if not len(some):
+            return False, True
+        trues = some.true_count
+        return trues == len(some), trues > 0
+    if pa.types.is_decimal(arrow):
+        if not len(some):
+            return -DECIMAL_MOST, DECIMAL_MOST
+        found = pc.min_max(some)
+        return _digits(found["min"], arrow), _digits(found["max"], arrow)
+    if pa.types.is_date(arrow):
+        some = some.view(pa.int32() if pa.types.is_date32(arrow) else pa.int64())
+    numbers = as_numbers(some)
+    if pa.types.is_floating(arrow):
+        numbers = numbers[~np.isnan(numbers)]
+        if not len(numbers):
+            return -np.inf, np.inf
+        least, most = numbers.min(), numbers.max()
+        # A zero may be of either sign in the batch.
+        return (least if least else -0.0), (most if most else 0.0)
+    if not len(numbers):
+        limits = np.iinfo(_dtype(arrow))
+        return limits.min, limits.max
+    return numbers.min(), numbers.max()
+
+
+def _digits(value: pa.Scalar, arrow: pa.DataType) -> int:
+    return int(value.as_py().scaleb(arrow.scale, _EXACT))
+
+
+def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
+    """Cut bounds; empty where nothing is known."""
+    if not len(array):
+        return b"", b""
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    found = pc.min_max(array)
+    least, most = _content(found["min"]), _content(found["max"])
+    is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BYTES
+    least, most = _cut(least, is_text=is_text), _cut(most, is_text=is_text)
+    return least, (_raised(most, is_text=is_text) if is_cut else most)
+
+
+def _content(value: pa.Scalar) -> bytes:
+    return bytes(value.as_buffer())
+
+
+def _cut(value: bytes, *, is_text: bool) -> bytes:
+    if len(value) <= MAX_BYTES:
+        return value
+    stop = MAX_BYTES
+    while is_text and stop and value[stop] & 0xC0 == 0x80:  # inside of a character
+        stop -= 1
+    return value[:stop]
+
+
+def _raised(value: bytes, *, is_text: bool) -> bytes:
+    """The least value above all that begin with one; empty where there is none."""
+    if not is_text:
+        kept = value.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
+    for stop in range(len(text := value.decode()), 0, -1):
+        code = ord(text[stop - 1]) + 1
+        if code == 0xD800:
+            code = 0xE000  # no characters in between
+        if code <= 0x10FFFF:
+            return (text[: stop - 1] + chr(code)).encode()
+    return b""

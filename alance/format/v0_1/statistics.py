@@ -1,0 +1,107 @@
+"""Statistics of batches: null counts and bounds of each field, as files of 0.1 keep them.
+
+They are pages of a schema of their own, one batch in all, one row a batch of the data:
+
+    struct <field id>
+      null_count  int64
+      min_value   of the field's type; where all is null or NaN, the smallest value of the type
+      max_value   likewise, the largest
+
+Bounds hold, but need not be attained. An empty string says nothing.
+
+Source: file format 0.1, "Page statistics".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import AlanceError, CorruptFileError
+from alance.format.numbers import as_numbers
+from alance.format.schema import Schema
+from alance.format.v0_1.fields import Tree, page_bits
+from alance.format.v2_0.spans import Spans
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.v0_1.metadata import BatchContainer
+
+COUNT: Final = "null_count"
+LEAST: Final = "min_value"
+MOST: Final = "max_value"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatistics:
+    """What is known of a field in each batch.
+
+    Attributes:
+        first_rows: the first row of each batch, and the number of rows; shape (batches + 1,).
+        null_counts: of the rows that were written, though most nulls were not; shape (batches,).
+        least: a value that none of the batch is below; null where it is not known.
+        most: a value that none is above; likewise. Both leave NaN out.
+    """
+
+    first_rows: npt.NDArray[np.int64]
+    null_counts: npt.NDArray[np.int64]
+    least: pa.Array
+    most: pa.Array
+
+
+def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStatistics | None]:
+    """Plan the statistics of a field: no round if the file's tail held them, else up to two.
+
+    Returns:
+        None where the file has none of the field, or what it has is not known to this alance.
+
+    Raises:
+        CorruptFileError: statistics that contradict the format.
+    """
+    metadata = container.metadata
+    if not metadata.HasField("statistics") or not container.num_batches:
+        return None
+    schema = Schema.from_protobuf(metadata.statistics.schema, {})
+    top = next((one for one in schema.fields if one.name == str(field_id)), None)
+    parts = {} if top is None else {one.name: one for one in top.children}
+    if top is None or not {COUNT, LEAST, MOST} <= parts.keys():
+        return None
+    wanted = [parts[name] for name in (COUNT, LEAST, MOST)]
+    if parts[COUNT].logical_type != "int64" or any(page_bits(one) is None for one in wanted):
+        return None
+    runs = yield from container.read_statistics_runs([one.id for one in wanted])
+    by_id = {one.id: run for one, run in zip(wanted, runs, strict=True)}
+    tree = Tree(container.path, container.file_bytes, by_id, {}, {}, {})
+    count = np.array([container.num_batches], np.int64)
+    arrays = []
+    for one in wanted:
+        rows = yield from tree.node(one, count).plan(Spans.of_range(0, container.num_batches))
+        try:
+            arrays.append(rows.decode(one.arrow_type))
+        except AlanceError as error:
+            error.add_note(f"in the statistics of field {field_id} of {container.path}")
+            raise
+    null_counts = as_numbers(arrays[0])
+    sizes = np.diff(container.first_rows)
+    if (null_counts < 0).any() or (null_counts > sizes).any():
+        raise CorruptFileError(
+            f"{container.path}: statistics of field {field_id}: more nulls than rows"
+        )
+    return BatchStatistics(container.first_rows, null_counts, arrays[1], arrays[2])
+
+
+def has_statistics(field: Field) -> bool:
+    """Whether writers keep statistics of a leaf outside of lists."""
+    kind = field.logical_type
+    simple = ("bool", "float", "double", "date32:day", "date64:ms", "string", "binary")
+    return (
+        kind in simple
+        or kind in ("large_string", "large_binary")
+        or kind.startswith(("int", "uint", "decimal:128"))
+    ) and not kind.startswith("interval")
