@@ -29,6 +29,7 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
+from alance.format.container_tables import check_spans, check_table, read_table
 from alance.format.plans import ByteRange
 from alance.format.proto import file2_pb2, file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
@@ -188,8 +189,8 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     if version < FileVersion.V2_0:
         raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
     footer_start = file_bytes - FOOTER.size
-    _check_table(path, "column metadata table", cmo, num_columns, footer_start)
-    _check_table(path, "global buffer table", gbo, num_buffers, footer_start)
+    check_table(path, "column metadata table", cmo, num_columns, footer_start)
+    check_table(path, "global buffer table", gbo, num_buffers, footer_start)
     if num_buffers == 0:
         raise CorruptFileError(f"{path}: no global buffer, the schema is missing")
     if metadata > cmo:
@@ -201,11 +202,11 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
         wanted = max(0, wanted - TAIL_BYTES)  # and the schema, and what readers need of pages
         (head,) = yield [ByteRange(path, wanted, tail_start)]
         tail, tail_start = memoryview(bytes(head) + bytes(tail)), wanted
-    columns = _table(tail, cmo - tail_start, num_columns)
-    buffers = _table(tail, gbo - tail_start, num_buffers)
-    _check_spans(path, "column metadata", columns, footer_start, 1)
+    columns = read_table(tail, cmo - tail_start, num_columns)
+    buffers = read_table(tail, gbo - tail_start, num_buffers)
+    check_spans(path, "column metadata", columns, footer_start, 1)
     alignment = 64 if version > FileVersion.V2_0 else 1
-    _check_spans(path, "global buffer", buffers, footer_start, alignment)
+    check_spans(path, "global buffer", buffers, footer_start, alignment)
     search = parse_search_buffer(path, tail, tail_start, buffers)
     return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
 
@@ -272,32 +273,3 @@ def any_url(content: bytes, where: str) -> str:
         return str(Any.FromString(content).type_url)
     except DecodeError as error:
         raise CorruptFileError(f"{where}: {error}") from error
-
-
-def _check_table(path: str, what: str, start: int, num_entries: int, limit: int) -> None:
-    if start + 16 * num_entries > limit:
-        raise CorruptFileError(
-            f"{path}: {what} of {num_entries} entries at {start}, the footer is at {limit}"
-        )
-
-
-def _table(content: memoryview, start: int, num_entries: int) -> npt.NDArray[np.int64]:
-    """Pairs (position, size) as (start, stop); values beyond 2^62 become -1 and fail the check."""
-    raw = np.frombuffer(content, "<u8", 2 * num_entries, start).reshape(-1, 2)
-    table: npt.NDArray[np.int64] = np.where(raw < (1 << 62), raw, 0).astype(np.int64)
-    table[(raw >= (1 << 62)).any(axis=1)] = -1
-    table[:, 1] += table[:, 0]
-    return table
-
-
-def _check_spans(
-    path: str, what: str, spans: npt.NDArray[np.int64], limit: int, alignment: int
-) -> None:
-    bad = (spans[:, 0] < 0) | (spans[:, 1] > limit) | (spans[:, 0] % alignment != 0)
-    if bad.any():
-        number = int(np.argmax(bad))
-        start, stop = spans[number]
-        raise CorruptFileError(
-            f"{path}: {what} {number} at {start} to {stop}, expected a multiple of {alignment} "
-            f"and an end at or before {limit}"
-        )
