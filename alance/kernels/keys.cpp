@@ -241,6 +241,43 @@ Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
   return run().numpy();
 }
 
+// Keys of several columns as one: their bytes in a row, those of a varying number behind their
+// number, so that none runs over into the next. Offsets and bytes.
+nb::object joined_keys(const nb::list& columns) {
+  std::vector<Keys> keys;
+  for (nb::handle one : columns) keys.push_back(nb::cast<const Keys&>(one));
+  if (keys.empty()) corrupt("keys: no columns");
+  const int64_t count = keys[0].count();
+  for (const Keys& one : keys)
+    if (one.count() != count) corrupt("keys: columns of different lengths");
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    Owned<int64_t> ends(count + 1);
+    ends[0] = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t size = 0;
+      for (const Keys& one : keys) size += one.size(i) + (one.width() ? 0 : WORD);
+      ends[i + 1] = ends[i] + size;
+    }
+    Owned<uint8_t> bytes(ends[count]);
+    uint8_t* out = bytes.data();
+    for (int64_t i = 0; i < count; ++i) {
+      for (const Keys& one : keys) {
+        const int64_t size = one.size(i);
+        if (!one.width()) {
+          std::memcpy(out, &size, WORD);
+          out += WORD;
+        }
+        if (size) std::memcpy(out, one.at(i), static_cast<size_t>(size));
+        out += size;
+      }
+    }
+    return std::make_pair(std::move(ends), std::move(bytes));
+  };
+  auto [ends, bytes] = run();
+  return nb::make_tuple(ends.numpy(), bytes.numpy());
+}
+
 }  // namespace
 }  // namespace alance
 
@@ -250,6 +287,7 @@ void register_keys(nanobind::module_& m) {
       .def(nb::init<Bytes, int64_t>(), nb::arg("data"), nb::arg("width"))
       .def(nb::init<In<int64_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
       .def("hashes", &key_hashes, nb::arg("seed"));
+  m.def("joined_keys", &joined_keys, nb::arg("columns"));
   nb::class_<KeyTable>(m, "KeyTable")
       .def(nb::init<Keys, uint64_t>(), nb::arg("keys"), nb::arg("seed"))
       .def("__len__", &KeyTable::size)

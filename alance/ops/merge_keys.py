@@ -79,10 +79,12 @@ class _Part:
     content: Bytes  # shape (rows, width), or (bytes,) where there are offsets
     offsets: npt.NDArray[np.int64] | None = None
 
-    def lengths(self, count: int) -> npt.NDArray[np.int64]:
+    def plain(self) -> _kernels.Keys:
+        """As kernels take them."""
         if self.offsets is None:
-            return np.full(count, self.content.shape[1], np.int64)
-        return np.diff(self.offsets)
+            content = np.ascontiguousarray(self.content)
+            return _kernels.Keys(content.reshape(-1), content.shape[1])
+        return _kernels.Keys(self.offsets, self.content)
 
 
 def _parts(array: pa.Array) -> list[_Part]:
@@ -179,25 +181,12 @@ def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
             padded = np.zeros((count, WORD), np.uint8)
             np.concatenate([one.content for one in fixed], axis=1, out=padded[:, :width])
             return to_arrow(padded.view(np.uint64)[:, 0], valid)
-        content = np.concatenate([one.content for one in fixed], axis=1)
+        _, content = _kernels.joined_keys([one.plain() for one in fixed])
         return _array(pa.binary(width), count, [content], valid)
     if len(parts) == 1:
         assert parts[0].offsets is not None
         return _array(pa.large_binary(), count, [parts[0].offsets, parts[0].content], valid)
-    every: list[_Part] = []
-    for one in parts:
-        if one.offsets is not None:
-            every.append(_Part(np.diff(one.offsets).view(np.uint8).reshape(count, WORD)))
-        every.append(one)
-    lengths = [one.lengths(count) for one in every]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.sum(lengths, axis=0))])
-    content = np.empty(int(offsets[-1]), np.uint8)
-    start = offsets[:-1].copy()
-    for one, length in zip(every, lengths, strict=True):
-        before = np.cumsum(length) - length
-        places = np.arange(int(length.sum())) + np.repeat(start - before, length)
-        content[places] = one.content.reshape(-1)
-        start += length
+    offsets, content = _kernels.joined_keys([one.plain() for one in parts])
     return _array(pa.large_binary(), count, [offsets, content], valid)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -84,3 +86,22 @@ def test_buffers_that_contradict_themselves() -> None:
     table.numbers()
     with pytest.raises(ValueError, match="taken before"):
         table.numbers()
+
+
+@given(st.lists(st.tuples(st.binary(max_size=3), st.binary(min_size=2, max_size=2), st.binary())))
+def test_joined(rows: list[tuple[bytes, bytes, bytes]]) -> None:
+    """Of several columns: the same bytes for the same rows, others for others."""
+    one, two, three = ([row[place] for row in rows] for place in range(3))
+    columns = [plain(one, before=1), fixed(two, 2), plain(three)]
+    ends, data = _kernels.joined_keys(columns)
+    made = [data[a:b].tobytes() for a, b in itertools.pairwise(ends)]
+    assert made == [
+        len(a).to_bytes(8, "little") + a + b + len(c).to_bytes(8, "little") + c for a, b, c in rows
+    ]
+
+
+def test_joined_columns_of_one_length() -> None:
+    with pytest.raises(ValueError, match="different lengths"):
+        _kernels.joined_keys([fixed([b"a"], 1), fixed([], 1)])
+    with pytest.raises(ValueError, match="no columns"):
+        _kernels.joined_keys([])
