@@ -25,6 +25,7 @@ import alance
 from alance.testing.lab import Lab
 from benchmarks.alone import NAMES, WORKS, measure_alone
 from benchmarks.cases import CASES, Case, Opened
+from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
 from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
@@ -108,6 +109,12 @@ def commits(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return run_commits(lab, arguments.only, LATENCY_MS)
 
 
+def changes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Changes of tables, some of them on a lab."""
+    with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
+        return run_changes(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -137,6 +144,7 @@ def main() -> None:
             "cases": asyncio.run(run_cases(arguments)),
             "alone": run_alone(arguments),
             "writes": run_writes(arguments.only, arguments.scale, ALONE_ROUNDS),
+            "changes": changes(arguments),
             "commits": commits(arguments),
         }
     if folder is not None:

@@ -1,0 +1,219 @@
+"""Changes of tables that exist: rows, compaction, many fragments and versions.
+
+Each round changes a copy of the table (links to its files) by each side, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import lance
+import pyarrow as pa
+
+import alance
+from benchmarks.data import FOLDER, table
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from alance.testing.lab import Lab
+
+PERCENT: Final = "l_shipdate >= date '1994-01-01' AND l_shipdate < date '1994-01-26'"
+KEYS: Final = ["l_orderkey", "l_linenumber"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing done to a table, by both sides.
+
+    Attributes:
+        source: makes the table where it is not there yet, for a scale.
+        ours, theirs: do it, given the table's URI, the data, and storage options.
+        data: what both are given; made once.
+        target: ratio of wall times that is aimed at.
+    """
+
+    name: str
+    source: Callable[[float], Path]
+    ours: Callable[[str, Any, Any], Awaitable[object]]
+    theirs: Callable[[str, Any, Any], object]
+    data: Callable[[Path], Any] = lambda _: None
+    target: float = 1.0
+    is_remote: bool = False
+
+
+def lineitem(scale: float) -> Path:
+    return table("lineitem", scale)
+
+
+def small_fragments(scale: float) -> Path:
+    """A thousand fragments of a thousand rows."""
+    path = FOLDER / f"fragments-{scale:g}.lance"
+    if not path.exists():
+        rows = lance.dataset(lineitem(scale)).head(int(1_000_000 * min(scale, 1.0)))
+        lance.write_dataset(rows, path, max_rows_per_file=1000)
+    return path
+
+
+def many_versions(scale: float) -> Path:
+    """Ten thousand fragments in the last of a thousand versions."""
+    path = FOLDER / f"versions-{scale:g}.lance"
+    if not path.exists():
+        dataset = lance.write_dataset(pa.table({"x": [0]}), path)
+        for number in range(int(998 * min(scale, 1.0))):
+            dataset.update_config({"number": str(number)})
+        fragments = int(10_000 * min(scale, 1.0))
+        rows = pa.table({"x": range(10 * fragments)})
+        lance.write_dataset(rows, path, mode="overwrite", max_rows_per_file=10)
+    return path
+
+
+def hundred_versions(_: float) -> Path:
+    """A hundred versions of a table."""
+    path = FOLDER / "hundred.lance"
+    if not path.exists():
+        for number in range(100):
+            mode = "append" if number else "create"
+            lance.write_dataset(pa.table({"x": [number]}), path, mode=mode)
+    return path
+
+
+def percent_of_rows(path: Path) -> pa.Table:
+    """One row in a hundred, with another comment."""
+    dataset = lance.dataset(path)
+    rows = dataset.take(range(0, dataset.count_rows(), 100))
+    at = rows.schema.get_field_index("l_comment")
+    return rows.set_column(at, rows.schema.field(at), pa.array(["another"] * len(rows)))
+
+
+async def _with_alance(uri: str, options: Any, work: Callable[[Any], Awaitable[object]]) -> None:
+    async with alance.Session() as session:
+        await work(await alance.dataset(uri, storage_options=options, session=session))
+
+
+def _opened(uri: str, options: Any) -> lance.LanceDataset:
+    return lance.dataset(uri, storage_options=options, session=lance.Session())
+
+
+def upsert(builder: Any) -> Any:
+    return builder.when_matched_update_all().when_not_matched_insert_all()
+
+
+CHANGES: Final = [
+    Change(
+        "delete 1 % of lineitem",
+        lineitem,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.delete(PERCENT)),
+        lambda uri, _, options: _opened(uri, options).delete(PERCENT),
+    ),
+    Change(
+        "update 1 % of lineitem",
+        lineitem,
+        lambda uri, _, options: _with_alance(
+            uri, options, lambda one: one.update({"l_comment": "'another'"}, where=PERCENT)
+        ),
+        lambda uri, _, options: _opened(uri, options).update(
+            {"l_comment": "'another'"}, where=PERCENT
+        ),
+    ),
+    Change(
+        "merge_insert 1 % into lineitem",
+        lineitem,
+        lambda uri, rows, options: _with_alance(
+            uri, options, lambda one: upsert(one.merge_insert(KEYS)).execute(rows)
+        ),
+        lambda uri, rows, options: upsert(_opened(uri, options).merge_insert(KEYS)).execute(rows),
+        data=percent_of_rows,
+    ),
+    Change(
+        "compact 1 000 fragments",
+        small_fragments,
+        lambda uri, _, options: _with_alance(
+            uri, options, lambda one: one.optimize.compact_files()
+        ),
+        lambda uri, _, options: _opened(uri, options).optimize.compact_files(),
+    ),
+    Change(
+        "open and take 1 of 10 000 fragments, 1 000 versions",
+        many_versions,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.take([54_321])),
+        lambda uri, _, options: _opened(uri, options).take([54_321]),
+    ),
+    Change(
+        "list 100 versions, lab",
+        hundred_versions,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.versions()),
+        lambda uri, _, options: _opened(uri, options).versions(),
+        target=0.1,
+        is_remote=True,
+    ),
+]
+
+
+def run_changes(lab: Lab, only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
+    """All cases that are asked for, printed as they end."""
+    found = []
+    for change in CHANGES:
+        if only in change.name:
+            found.append(measure_change(lab, change, scale, rounds))
+            print(line(found[-1]), flush=True)
+    return found
+
+
+def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[str, Any]:
+    """Medians of both sides, in turns; the first round is not counted."""
+    source = change.source(scale)
+    data = change.data(source)
+    found: dict[str, list[dict[str, float]]] = {"alance": [], "pylance": []}
+    for number in range(rounds + 1):
+        for side in list(found)[:: 1 if number % 2 else -1]:
+            copy = FOLDER / f"changed-{side}.lance"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(source, copy, copy_function=os.link)
+            uri, options = str(copy), None
+            if change.is_remote:
+                lab.rescan()
+                uri, options = f"s3://{FOLDER.name}/{copy.name}", lab.lance_options()
+            with lab.recording() as seen:
+                begun, cpu = time.perf_counter(), time.process_time()
+                if side == "alance":
+                    asyncio.run(change.ours(uri, data, options))  # type: ignore[arg-type]
+                else:
+                    change.theirs(uri, data, options)
+                result = {
+                    "ms": (time.perf_counter() - begun) * 1e3,
+                    "cpu_ms": (time.process_time() - cpu) * 1e3,
+                }
+            result["requests"] = sum("op" in one for one in seen.records)
+            if number:
+                found[side].append(result)
+            shutil.rmtree(copy)
+    sides = {
+        side: {key: statistics.median(one[key] for one in results) for key in results[0]}
+        for side, results in found.items()
+    }
+    return {"name": change.name, "target": change.target, "sides": sides}
+
+
+def line(case: dict[str, Any]) -> str:
+    """A row of the table."""
+    ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
+    times = [f"{one['ms']:,.0f} ({one['cpu_ms']:,.0f})" for one in (ours, theirs)]
+    requests = f"{ours['requests']:,.0f} / {theirs['requests']:,.0f}"
+    cells = [case["name"], *times, f"{ours['ms'] / theirs['ms']:.2f}", f"{case['target']:.2f}"]
+    return f"| {' | '.join([*cells, requests if ours['requests'] else ''])} |"
+
+
+def section(cases: list[dict[str, Any]]) -> str:
+    """A part of the report."""
+    names = ["work", "alance ms (cpu)", "pylance ms (cpu)", "ratio", "target", "requests"]
+    head = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
+    text = "With opening the table; on local disk, where nothing else is said.\n"
+    return "\n".join(["## Changing tables\n", text, *head, *map(line, cases), ""])
