@@ -55,6 +55,8 @@ class Keys:
             if one.null_count:
                 valid &= as_mask(one.is_valid())
             parts += _parts(one)
+        if not any(one.offsets is not None or one.content.shape[1] for one in parts):
+            raise UnsupportedError(f"key columns of type {columns[0].type}: they have no values")
         return cls(_joined(parts, count, None if valid.all() else valid))
 
     def plain(self) -> _kernels.Keys:
