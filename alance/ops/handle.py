@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Oneof: TypeAlias = Literal[
     "row_id_sequence", "created_at_version_sequence", "last_updated_at_version_sequence"
 ]
-READABLE: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
+READABLE: Final = tuple(FileVersion)
 # Where a fragment's record holds the numbers of its rows: the oneof, and the ends of its arms.
 _ONEOFS: Final[Mapping[str, _Oneof]] = {
     ROW_ID: "row_id_sequence",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 # A fixed-size value of 16 GiB: no type has a larger one, and products with counts stay in int64.
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
-LATER_CODECS: Final = {14: "range (2.3)", 15: "delta (2.3)"}  # by tag of CompressiveEncoding
-
 
 class HasBits(Protocol):
     """A message that says how many bits a value has."""
@@ -33,7 +31,7 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
     """The name of the codec that is described.
 
     Raises:
-        UnsupportedError: one that files up to 2.2 do not have.
+        UnsupportedError: one that no file up to 2.3 has.
         CorruptFileError: none at all.
     """
     name: str | None = encoding.WhichOneof("compression")
@@ -43,8 +41,7 @@ def variant(encoding: pb.CompressiveEncoding) -> str:
     tags = [unknown[i].field_number for i in range(len(unknown))]
     if not tags:
         raise CorruptFileError("compression: a description without a codec")
-    names = ", ".join(LATER_CODECS.get(tag, f"number {tag}") for tag in tags)
-    raise UnsupportedError(f"compression {names}: not in files up to 2.2")
+    raise UnsupportedError(f"compression number {tags[0]}: not in files up to 2.3")
 
 
 def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:

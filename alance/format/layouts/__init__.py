@@ -13,6 +13,7 @@ from alance.format.layouts.constant import ConstantPage
 from alance.format.layouts.fullzip import FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.place import PagePlace
+from alance.format.layouts.planar import PLANAR_LAYOUT, planar_page
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ def page_layout(
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
         message = AnyMessage.FromString(encoding)
-        if not message.type_url.endswith(PAGE_LAYOUT):
-            raise UnsupportedError(
-                f"page encoding {message.type_url!r} in a file of version {version.value}"
-            )
-        return _layout(pb.PageLayout.FromString(message.value), place)
+        if message.type_url.endswith(PAGE_LAYOUT):
+            return _layout(pb.PageLayout.FromString(message.value), place)
+        if message.type_url.endswith(PLANAR_LAYOUT):
+            return planar_page(message.value, place)
+        raise UnsupportedError(
+            f"page encoding {message.type_url!r} in a file of version {version.value}"
+        )
     except DecodeError as error:
         raise place.corrupt(f"its description: {error}") from error
     except AlanceError as error:
