@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from alance.expr.coercion import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
+from alance.expr.meaning import Comparison, meaning
 from alance.expr.problem import Problem
 from alance.expr.tree import Column, Literal, Node, Value, call, truly
 from alance.format.numbers import as_scalar, to_arrow
@@ -48,6 +49,10 @@ def compare(op: str, left: Node, right: Node) -> Node:
     Raises:
         Problem: the types do not compare.
     """
+    return meaning(_compared(op, left, right), Comparison(op, left, right))
+
+
+def _compared(op: str, left: Node, right: Node) -> Node:
     if isinstance(left, Literal) and not isinstance(right, Literal):
         op, left, right = FLIPPED[op], right, left
     if is_nothing(left) or is_nothing(right):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from alance.expr.coercion import convert, is_bytes, is_text, unify
 from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
 from alance.expr.exact import exact_value, scale_of
+from alance.expr.meaning import Membership, meaning
 from alance.expr.problem import Problem
 from alance.expr.regex import Match
 from alance.expr.tree import Literal, Node, Value, broadcast, call, truly
@@ -178,7 +179,7 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
             return hits
         return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
 
-    return [call("in", look_up, node)]
+    return [meaning(call("in", look_up, node), Membership(node, tuple(literals)))]
 
 
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:

@@ -12,6 +12,7 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import text_of
 from alance.expr.coercion import convert, is_bytes, is_text
 from alance.expr.compare import NULL, is_nothing
+from alance.expr.meaning import Prefix, meaning
 from alance.expr.problem import Problem
 from alance.expr.tree import Literal, Node, Value, broadcast, call
 from alance.format.numbers import as_scalar
@@ -31,10 +32,11 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
     if is_nothing(node) or is_nothing(pattern):
         return NULL
     text = literal_text("like", pattern)
-    regex = _like_regex(text, "\\" if escape is None else escape, ignore_case=ignore_case)
-    return call(
-        "like", lambda values: pc.match_substring_regex(values, regex), as_text("like", node)
-    )
+    escape = "\\" if escape is None else escape
+    regex = _like_regex(text, escape, ignore_case=ignore_case)
+    node = as_text("like", node)
+    found = call("like", lambda values: pc.match_substring_regex(values, regex), node)
+    return found if ignore_case else meaning(found, Prefix(node, _like_prefix(text, escape)))
 
 
 def as_text(name: str, node: Node) -> Node:
@@ -75,7 +77,9 @@ def with_pattern(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]],
         if is_nothing(args[1]):
             return NULL
         pattern = literal_text(name, args[1])
-        return call(name, lambda values: kernel(values, pattern), as_text(name, args[0]))
+        node = as_text(name, args[0])
+        found = call(name, lambda values: kernel(values, pattern), node)
+        return meaning(found, Prefix(node, pattern)) if name == "starts_with" else found
 
     return build
 
@@ -280,3 +284,14 @@ def _like_regex(pattern: str, escape: str, *, ignore_case: bool) -> str:
         else:
             parts.append(re.escape(character))
     return f"(?s{'i' if ignore_case else ''})^{''.join(parts)}$"
+
+
+def _like_prefix(pattern: str, escape: str) -> str:
+    """The plain text that a LIKE pattern begins with."""
+    found, characters = [], iter(pattern)
+    for character in characters:
+        following = next(characters, None) if character == escape else character
+        if following is None or (character != escape and character in "%_"):
+            break
+        found.append(following)
+    return "".join(found)

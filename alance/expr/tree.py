@@ -20,6 +20,8 @@ from alance.format.numbers import as_scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from alance.expr.meaning import Meaning
+
 Value: TypeAlias = "pa.Array | pa.Scalar"
 
 # What kernels and conversions raise over values that they cannot take.
@@ -100,12 +102,14 @@ class Call:
     Attributes:
         name: for messages.
         function: gets the arguments' values, at least one of them an array.
+        meaning: what it says of the order of values, where somebody noted it.
     """
 
     name: str
     function: Callable[..., pa.Array]
     args: tuple[Node, ...]
     type: pa.DataType
+    meaning: Meaning | None = None
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         return self.function(*[arg.evaluate(batch) for arg in self.args])

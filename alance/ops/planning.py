@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter, predicate_from_arrow
+from alance.expr.prune import check_of
 from alance.ops.projection import META, project
+from alance.ops.pruning import Pruner
 from alance.ops.rows import ScanPlan
 
 if TYPE_CHECKING:
@@ -70,7 +72,11 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
         handles, spans, options = await narrow(snapshot, handles, options)
     if meta:
         await snapshot.load_row_ids(handles, meta)
-    return ScanPlan(options, projection, predicate, first, late, handles, spans, meta)
+    pruner = None
+    if predicate is not None and options.use_stats:
+        check = check_of(predicate.condition)
+        pruner = None if check is None else Pruner.of(check, snapshot.schema)
+    return ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Projection
+    from alance.ops.pruning import Pruner
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
@@ -40,6 +41,7 @@ class ScanPlan:
         first_schema: fields read of every row.
         late_schema: fields read only of rows that the filter kept; None: there are none.
         spans: physical rows to read by fragment id, where not all of them.
+        pruner: what rules out rows by statistics; None: nothing does.
     """
 
     options: ScanOptions
@@ -50,6 +52,7 @@ class ScanPlan:
     handles: Sequence[FragmentHandle]
     spans: dict[int, tuple[int, int]]
     meta: frozenset[str]
+    pruner: Pruner | None = None
 
     def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
         """The physical rows of a fragment that this scan reads."""

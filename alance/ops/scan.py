@@ -8,7 +8,6 @@ next window while the current one is read: footers in one round, page tables in 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan
+    from alance.io.engine import Engine
+    from alance.ops.pruning import FragmentZones
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
@@ -40,6 +41,7 @@ PART_BYTES: Final = 8 << 20  # encoded; 10 to 20 ms of decoding, in which calls 
 PART_DECODED_BYTES: Final = 32 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
+PRUNING_BYTES: Final = 64 << 10  # the work of asking statistics, as bytes to decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class OpenSource:
     handle: FragmentHandle
     fragment: OpenFragment
     states: ScanStates
+    spans: Sequence[tuple[int, int]]  # physical rows to read, ascending
 
     def part_rows(self, batch_size: int | None) -> int:
         """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
@@ -137,16 +140,43 @@ async def _open(
         await asyncio.gather(deletions, return_exceptions=True)
         raise
     sources = [
-        OpenSource(handle, fragment, states)
-        for handle, fragment, states in zip(handles, opened, all_states, strict=True)
+        OpenSource(handle, fragment, states, spans)
+        for handle, fragment, states, spans in zip(
+            handles, opened, all_states, await _spans(engine, plan, handles, opened), strict=True
+        )
     ]
     loads = [
-        source.fragment.load(*plan.span_of(source.handle), source.states) for source in sources
+        source.fragment.load(*span, source.states) for source in sources for span in source.spans
     ]
     for source in sources:
         describe(source.fragment)
     await engine.drive(together(loads), "page tables")
     return sources
+
+
+async def _spans(
+    engine: Engine,
+    plan: ScanPlan,
+    handles: Sequence[FragmentHandle],
+    opened: Sequence[OpenFragment],
+) -> Sequence[Sequence[tuple[int, int]]]:
+    """The rows of fragments that may be kept: all, or those that statistics do not rule out."""
+    spans = [plan.span_of(handle) for handle in handles]
+    pruner = plan.pruner
+    if pruner is None:
+        return [[span] for span in spans]
+    pairs = zip(handles, opened, strict=True)
+    plans: list[Plan[FragmentZones | None]] = [
+        pruner.read(handle, fragment, engine.cache) for handle, fragment in pairs
+    ]
+    zones = await engine.drive(together(plans), "statistics")
+    if not any(zones):
+        return [[span] for span in spans]
+
+    def prune() -> list[Sequence[tuple[int, int]]]:
+        return [pruner.spans(*pair) for pair in zip(zones, spans, strict=True)]
+
+    return await engine.decode(prune, PRUNING_BYTES * len(spans))
 
 
 async def _read_window(
@@ -188,23 +218,39 @@ def _span_jobs(
         part_rows = source.part_rows(plan.options.batch_size)
         count = source.span_parts(part_rows, remote=snapshot.is_remote)
         per_row = source.fragment.encoded_bytes / max(1, source.fragment.num_rows)
-        first, last = plan.span_of(source.handle)
-        for start in range(first, last, part_rows * count):
-            stop = min(last, start + part_rows * count)
-            cuts = [*range(start, stop, part_rows), stop]
+        for parts in _groups(source.spans, part_rows, part_rows * count):
+            num_rows = sum(stop - start for start, stop in parts)
             yield Job(
-                int(per_row * (stop - start)),
-                lambda source=source, cuts=cuts: _fetch(snapshot, source, cuts),  # type: ignore[misc]
+                int(per_row * num_rows),
+                lambda source=source, parts=parts: _fetch(snapshot, source, parts),  # type: ignore[misc]
             )
 
 
-async def _fetch(snapshot: Snapshot, source: OpenSource, cuts: Sequence[int]) -> list[Part]:
-    """The bytes of a span: one round, whose ranges merge over its parts."""
-    plans = [
-        source.fragment.read(start, stop, source.states) for start, stop in itertools.pairwise(cuts)
-    ]
+def _groups(
+    spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
+) -> Iterator[list[tuple[int, int]]]:
+    """Spans cut into parts, and parts together up to so many rows."""
+    group: list[tuple[int, int]] = []
+    num_rows = 0
+    for first, last in spans:
+        for start in range(first, last, part_rows):
+            stop = min(last, start + part_rows)
+            if num_rows + stop - start > group_rows:
+                yield group
+                group, num_rows = [], 0
+            group.append((start, stop))
+            num_rows += stop - start
+    if group:
+        yield group
+
+
+async def _fetch(
+    snapshot: Snapshot, source: OpenSource, parts: Sequence[tuple[int, int]]
+) -> list[Part]:
+    """The bytes of some parts: one round, whose ranges merge over them."""
+    plans = [source.fragment.read(*part, source.states) for part in parts]
     tasks = await snapshot.engine.drive(together(plans), "scan", bulk=True)
-    return [Part(source, start, task) for start, task in zip(cuts, tasks, strict=False)]
+    return [Part(source, start, task) for (start, _), task in zip(parts, tasks, strict=True)]
 
 
 async def _decode(snapshot: Snapshot, plan: ScanPlan, part: Part) -> pa.RecordBatch | None:
