@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import from_tail, open_file
-from alance.file.v2_0_open import number_columns
-from alance.file_version import FileVersion
+from alance.file.plain import columns_of
 from alance.format.container import TAIL_BYTES
-from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
-from alance.format.v0_1.metadata import BatchContainer
 from alance.ops.take import as_positions, in_order
 from alance.session import Session
 
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file_version import FileVersion
     from alance.format.container import Container
     from alance.format.plans import Plan
 
@@ -81,7 +78,7 @@ class FileReader:
             container = yield from open_file(location, file_bytes, engine.cache)
             descriptor = yield from container.read_descriptor()
             schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
-            columns = yield from _columns_of(container, schema, engine.cache)
+            columns = yield from columns_of(container, schema, engine.cache)
             return container, schema, descriptor.length, columns
 
         container, schema, num_rows, columns = await engine.drive(
@@ -180,18 +177,3 @@ class FileReader:
         return open_fragment(
             self._projected(columns), [self._source], self.num_rows, self._session.engine.cache
         )
-
-
-def _columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
-    """Plan which field is in which column; no round for files of 2.1 and later."""
-    if isinstance(container, BatchContainer):
-        return {field: number for number, field in enumerate(container.field_ids())}
-    if container.version is FileVersion.V2_0:
-        return (yield from number_columns(schema.fields, container, states))
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    if len(leaves) != container.num_columns:
-        raise CorruptFileError(
-            f"{container.path}: {container.num_columns} columns, "
-            f"its schema has {len(leaves)} leaves"
-        )
-    return {leaf.field.id: index for index, leaf in enumerate(leaves)}

@@ -1,0 +1,67 @@
+"""A Lance file by itself: its own schema, and which column holds which field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alance.errors import CorruptFileError
+from alance.file.fragment import FileSource
+from alance.file.open import open_file
+from alance.file.v2_0_open import number_columns
+from alance.file_version import FileVersion
+from alance.format.layouts.fields import leaf_columns
+from alance.format.schema import Schema
+from alance.format.v0_1.metadata import BatchContainer
+
+if TYPE_CHECKING:
+    from alance.file.columns import States
+    from alance.format.container import Container
+    from alance.format.plans import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file that no table describes."""
+
+    source: FileSource
+    container: Container
+    schema: Schema
+    num_rows: int
+
+
+def open_plain(path: str, file_bytes: int, states: States) -> Plan[PlainFile]:
+    """Plan the opening of a file: one round where the cache has nothing of it, rarely two.
+
+    Raises:
+        CorruptFileError: no Lance file, or columns that its schema does not explain.
+    """
+    known: PlainFile | None = states.peek(("plain file", path))
+    if known is not None:
+        return known
+    container = yield from open_file(path, file_bytes, states)
+    descriptor = yield from container.read_descriptor()
+    schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
+    columns = yield from columns_of(container, schema, states)
+    found = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
+    states.put(("plain file", path), found, 1000 + 500 * len(columns))
+    return found
+
+
+def columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:
+    """Plan which field is in which column; no round for files of 2.1 and later.
+
+    Raises:
+        CorruptFileError: another number of columns than the schema has leaves.
+    """
+    if isinstance(container, BatchContainer):
+        return {field: number for number, field in enumerate(container.field_ids())}
+    if container.version is FileVersion.V2_0:
+        return (yield from number_columns(schema.fields, container, states))
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    if len(leaves) != container.num_columns:
+        raise CorruptFileError(
+            f"{container.path}: {container.num_columns} columns, "
+            f"its schema has {len(leaves)} leaves"
+        )
+    return {leaf.field.id: index for index, leaf in enumerate(leaves)}

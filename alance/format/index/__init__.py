@@ -1,0 +1,1 @@
+"""Files of scalar indices: what their bytes say, without reading them."""
