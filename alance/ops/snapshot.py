@@ -10,6 +10,7 @@ import numpy as np
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.tasks import all_of
 from alance.ops.handle import FragmentHandle
+from alance.ops.handles import Handles
 from alance.ops.learn import learn_rows_and_sizes, learn_values
 from alance.ops.projection import ROW_ID, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
@@ -54,7 +55,6 @@ class Snapshot:
     """One version of a dataset with the session that reads it. Immutable but for caches."""
 
     __slots__ = (
-        "_by_id",
         "_counts",
         "_row_index",
         "_wanted",
@@ -78,8 +78,7 @@ class Snapshot:
         self.manifest = manifest
         self.summary: Mapping[str, Any] = summary or {}
         self.schema: Schema = manifest.schema
-        self.handles = [FragmentHandle(self, fragment) for fragment in manifest.fragments]
-        self._by_id = {handle.id: position for position, handle in enumerate(self.handles)}
+        self.handles: Sequence[FragmentHandle] = Handles(self)
         self._counts: npt.NDArray[np.int64] | None = None
         self._row_index: RowIdIndex | None = None
         self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
@@ -136,14 +135,14 @@ class Snapshot:
         Raises:
             NotFoundError: not in this version.
         """
-        position = self._by_id.get(fragment_id)
+        position = self.manifest.fragments.position_of(fragment_id)
         if position is None:
             raise NotFoundError(f"fragment {fragment_id}: not in version {self.version}")
         return position
 
     def position(self, handle: FragmentHandle) -> int:
         """The place of a fragment of this version in its list."""
-        return self._by_id[handle.id]
+        return self.position_of(handle.id)
 
     async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
         """Learn deletion vectors, unknown file sizes and row counts of fragments; all at once.
@@ -207,11 +206,7 @@ class Snapshot:
             CorruptFileError: see `live_count`.
         """
         if self._counts is None:
-            counts = np.fromiter(
-                (handle.fragment.num_rows or -1 for handle in self.handles),
-                np.int64,
-                len(self.handles),
-            )
+            counts = self.manifest.fragments.num_rows.copy()
             unknown = np.flatnonzero(counts < 0).tolist()
             counts[unknown] = await all_of(
                 self.live_count(self.handles[position]) for position in unknown
@@ -245,12 +240,16 @@ class Snapshot:
         """
         if not self.has_stable_row_ids:
             return row_ids
+        return (await self.row_index()).addresses_of(row_ids)
+
+    async def row_index(self) -> RowIdIndex:
+        """The addresses of all live rows by stable row id. Cost: as of `addresses_of`."""
         if self._row_index is None:
             self._row_index = await self.engine.cache.get(
                 ("row ids", id(self)), self._build_row_index, lambda index: index.runs.num_bytes
             )
             self.engine.cache.discard(("row ids", id(self)))
-        return self._row_index.addresses_of(row_ids)
+        return self._row_index
 
     async def _build_row_index(self) -> RowIdIndex:
         await self.prepare(self.handles)

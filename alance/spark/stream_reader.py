@@ -175,7 +175,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = await self._open()
         if start.snapshot:
             snapshot = await open_version(self.options, start.version)
-            everything = snapshot.manifest.fragments
+            everything = tuple(snapshot.manifest.fragments)
             if start.fragments < len(everything):
                 yield Added(start.version, snapshot, everything), start.fragments
         elif start.version <= target:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from alance.errors import NotFoundError
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
-from alance.format.table.fragment import BasePath, Fragment
+from alance.format.table.fragment import BasePath
+from alance.format.table.fragments import Fragments
 from alance.format.table.manifest import Manifest
 from alance.format.table.refs import branch_folder
 from alance.ops import opening
@@ -57,9 +58,7 @@ class Version:
         manifest = Manifest(
             message.version,
             Schema.from_protobuf(message.fields, message.schema_metadata),
-            tuple(
-                Fragment.from_protobuf(table_pb2.DataFragment.FromString(one)) for one in fragments
-            ),
+            Fragments([table_pb2.DataFragment.FromString(one) for one in fragments]),
             {
                 one.id: BasePath(
                     one.id,

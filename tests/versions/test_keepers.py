@@ -69,7 +69,7 @@ def endpoint() -> Iterator[str]:
     found = f"http://{host}:{port}"
     client = dynamodb(found)
     client.create_table(
-        TableName="versions",
+        TableName="kept",
         KeySchema=[
             {"AttributeName": "base_uri", "KeyType": "HASH"},
             {"AttributeName": "version", "KeyType": "RANGE"},
@@ -93,7 +93,7 @@ def items(endpoint: str, key: str) -> list[tuple[int, str]]:
     """The versions and paths that DynamoDB has of a table."""
     client = dynamodb(endpoint)
     found = client.query(
-        TableName="versions",
+        TableName="kept",
         KeyConditionExpression="base_uri = :b",
         ExpressionAttributeValues={":b": {"S": key}},
     )["Items"]
@@ -105,7 +105,7 @@ def place(lab: Lab, endpoint: str) -> tuple[str, str, dict[str, str]]:
     """A table in the lab that is not there yet: its URI, its key, and the options."""
     key = f"kept-{next(_numbers)}"
     options = {**lab.lance_options(), "dynamodb_endpoint": endpoint}
-    return f"s3+ddb://lab/{key}?ddbTableName=versions", key, options
+    return f"s3+ddb://lab/{key}?ddbTableName=kept", key, options
 
 
 async def test_in_turns_with_pylance(lab: Lab, endpoint: str) -> None:

@@ -22,7 +22,8 @@ from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.flags import STABLE_ROW_IDS, check_readable
-from alance.format.table.fragment import BasePath, Fragment
+from alance.format.table.fragment import BasePath
+from alance.format.table.fragments import Fragments
 from alance.format.v0_1.dictionary import attach_items
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Manifest:
 
     version: int
     schema: Schema
-    fragments: tuple[Fragment, ...]
+    fragments: Fragments
     base_paths: Mapping[int, BasePath]
     message: table_pb2.Manifest
     transaction: transaction_pb2.Transaction | None
@@ -126,9 +127,7 @@ def _parse(content: memoryview) -> Manifest:
         message.writer_feature_flags,
         has_max_field_id=message.HasField("max_allocated_field_id"),
     )
-    fragments = tuple(Fragment.from_protobuf(one) for one in message.fragments)
-    if len({fragment.id for fragment in fragments}) != len(fragments):
-        raise CorruptFileError("two fragments of the manifest have the same id")
+    fragments = Fragments(message.fragments)
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     attach_items(schema.walk(), content, "manifest")
     return Manifest(

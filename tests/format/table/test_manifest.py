@@ -131,7 +131,9 @@ def test_refused_contents() -> None:
         parse(built(table_pb2.Manifest(fragments=[table_pb2.DataFragment(id=1 << 32)])))
     uneven = table_pb2.DataFile(path="x", fields=[1], file_major_version=2, file_minor_version=1)
     with pytest.raises(CorruptFileError, match="1 fields, 0 columns"):
-        parse(built(table_pb2.Manifest(fragments=[table_pb2.DataFragment(files=[uneven])])))
+        use_all(
+            parse(built(table_pb2.Manifest(fragments=[table_pb2.DataFragment(files=[uneven])])))
+        )
     with pytest.raises(UnsupportedError, match="overlays"):
         parse(built(table_pb2.Manifest(reader_feature_flags=64, writer_feature_flags=64)))
 
