@@ -26,9 +26,10 @@ from alance.format.codecs.fsst import Fsst
 from alance.format.codecs.gather import gather
 from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
 from alance.format.codecs.packed_struct import PackedStruct
-from alance.format.codecs.rle import Rle
+from alance.format.codecs.rle_coded import rle_codec
 from alance.format.codecs.variable import Variable
 from alance.format.codecs.variable_packed_struct import VariablePackedStruct
+from alance.format.codecs.variable_sequence import variable_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,10 +111,10 @@ def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
 
 MINI_BLOCK: Final[Mapping[str, Callable[[Any], MiniBlockCodec]]] = {
     "flat": Flat.from_proto,
-    "variable": Variable.from_proto,
+    "variable": variable_codec,
     "inline_bitpacking": InlineBitpacking.from_proto,
     "fsst": Fsst.from_proto,
-    "rle": Rle.from_proto,
+    "rle": rle_codec,
     "byte_stream_split": ByteStreamSplit.from_proto,
     "general": _general_mini_block,
     "fixed_size_list": FixedSizeList.mini_block,
@@ -135,7 +136,7 @@ BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "variable": Variable.from_proto,
     "inline_bitpacking": InlineBitpacking.from_proto,
     "out_of_line_bitpacking": OutOfLineBitpacking.from_proto,
-    "rle": Rle.from_proto,
+    "rle": rle_codec,
     "general": _general_block,
     "fixed_size_list": FixedSizeList.block,
 }

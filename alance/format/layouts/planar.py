@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from alance.format.layouts.base import PageLayout
 
-    Layers = list[pb.RepDefLayer.ValueType]
+    Layers = list[pb.RepDefLayer]
 
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
 MAX_COUNT: Final = (1 << 32) - 1  # of entries in a zipped page
@@ -110,7 +110,7 @@ def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> 
 
 
 def _constant(layers: Layers, message: pb3.ConstantValue, place: PagePlace) -> PageLayout:
-    if any(layer != Layer.ALL_VALID_ITEM for layer in layers):
+    if any(int(layer) != Layer.ALL_VALID_ITEM for layer in layers):
         raise CorruptFileError(f"planar: a dense constant under layers {layers[:20]}")
     if not message.scalar:
         raise CorruptFileError("planar: a constant of 0 bytes")
@@ -119,7 +119,7 @@ def _constant(layers: Layers, message: pb3.ConstantValue, place: PagePlace) -> P
 
 
 def _none(layers: Layers, message: pb3.NoValues, place: PagePlace) -> PageLayout:
-    if layers != [Layer.NULLABLE_ITEM]:
+    if [int(layer) for layer in layers] != [Layer.NULLABLE_ITEM]:
         raise CorruptFileError(f"planar: no values under dense layers {layers[:20]}")
     return ConstantPage.from_proto(pb.ConstantLayout(layers=layers), _without_buffers(place))
 
