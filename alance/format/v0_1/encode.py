@@ -166,7 +166,12 @@ def _plain(block: Block, valid: Mask | None) -> Bytes:
         block = block.items
     assert isinstance(block, FixedWidth)
     if valid is None:
-        return block.data
+        spare = -block.num_values * block.bits_per_value % 8
+        if spare == 0:
+            return block.data
+        data = block.data.copy()
+        data[-1] &= 0xFF >> spare  # they are of the rows behind
+        return data
     if block.bits_per_value == 1:
         count = block.num_values
         bits = np.unpackbits(block.data, count=count, bitorder="little").reshape(-1, per_row)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 MAX_BYTES: Final = 64  # of a bound
-DECIMAL_MOST: Final = 10**38 - 1
+DECIMAL_MOST: Final = (1 << 127) - 1
 _EXACT: Final = decimal.Context(prec=60)
 
 
@@ -110,7 +110,7 @@ def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
         return trues == len(some), trues > 0
     if pa.types.is_decimal(arrow):
         if not len(some):
-            return -DECIMAL_MOST, DECIMAL_MOST
+            return -DECIMAL_MOST - 1, DECIMAL_MOST
         found = pc.min_max(some)
         return _digits(found["min"], arrow), _digits(found["max"], arrow)
     if pa.types.is_date(arrow):

@@ -1,0 +1,245 @@
+"""Tables of 0.1 in both directions with pylance: random types, rows, filters, appends, changes."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+import alance
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.proto import file_pb2
+
+ROWS = 90
+
+
+def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: float) -> pa.Array:
+    """Values of a type, some of them null, none of them an empty string."""
+    mask = [rng.random() < nulls for _ in range(count)]
+    if pa.types.is_struct(arrow):
+        children = [random_array(rng, one.type, count, nulls) for one in arrow]
+        return pa.StructArray.from_arrays(children, fields=list(arrow))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        sizes = [0 if absent else rng.choice([0, 1, 2, 5]) for absent in mask]
+        items = random_array(rng, arrow.value_type, sum(sizes), nulls)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        kind = pa.LargeListArray if pa.types.is_large_list(arrow) else pa.ListArray
+        width = pa.int64() if pa.types.is_large_list(arrow) else pa.int32()
+        valid = None if not any(mask) else pa.array(np.array(mask))
+        return kind.from_arrays(pa.array(offsets, width), items, mask=valid)
+    if pa.types.is_fixed_size_list(arrow):
+        rows = [random_array(rng, arrow.value_type, arrow.list_size, 0) for _ in range(count)]
+        return pa.array([one.to_pylist() for one in rows], arrow)
+    if pa.types.is_dictionary(arrow):
+        items = pa.array([f"item {n}" for n in range(5)])
+        keys = [None if gone else rng.randrange(5) for gone in mask]
+        return pa.DictionaryArray.from_arrays(pa.array(keys, arrow.index_type), items)
+    return pa.array([None if gone else value(rng, arrow) for gone in mask], arrow)
+
+
+def value(rng: random.Random, arrow: pa.DataType) -> object:
+    number = rng.randrange(100)
+    text = "é" * (number % 4) + str(number)
+    if pa.types.is_null(arrow):
+        return None
+    if pa.types.is_boolean(arrow):
+        return number < 50
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return text
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return text.encode()
+    return b"%03d" % number if pa.types.is_fixed_size_binary(arrow) else number
+
+
+LEAVES = [
+    pa.int8(),
+    pa.uint16(),
+    pa.int64(),
+    pa.float32(),
+    pa.bool_(),
+    pa.string(),
+    pa.large_binary(),
+    pa.binary(3),
+    pa.timestamp("us"),
+    pa.decimal128(10, 2),
+    pa.list_(pa.float32(), 3),
+    pa.list_(pa.list_(pa.int16(), 2), 2),
+    pa.null(),
+]
+
+
+def random_type(rng: random.Random, depth: int) -> pa.DataType:
+    kind = rng.randrange(4) if depth else 0
+    if kind == 1:
+        return pa.list_(random_type(rng, depth - 1))
+    if kind == 2:
+        return pa.large_list(random_type(rng, depth - 1))
+    if kind == 3:
+        names = "abc"[: rng.randint(1, 3)]
+        return pa.struct([(name, random_type(rng, depth - 1)) for name in names])
+    return rng.choice(LEAVES)
+
+
+def random_table(seed: int, count: int, nulls: float) -> pa.Table:
+    rng = random.Random(seed)
+    types = [*(random_type(rng, 3) for _ in range(4)), pa.dictionary(pa.int8(), pa.string())]
+    arrays = [random_array(rng, one, count, nulls) for one in types]
+    names = ["c0", "c1", "c2", "c3", "few", "number"]
+    return pa.table([*arrays, pa.array(range(count))], names=names)
+
+
+def whole(part: pa.Table) -> pa.Table:
+    """The same rows in arrays of their own: pylance fails on slices of some nested arrays."""
+    return part.take(list(range(part.num_rows)))
+
+
+async def check(uri: str, want: pa.Table, seed: int) -> None:
+    """The table has these rows, by whichever way they are read."""
+    rng, count = random.Random(seed), want.num_rows
+    dataset = await alance.dataset(uri)
+    assert dataset.data_storage_version is FileVersion.V0_1
+    found = await dataset.to_table()
+    found.validate(full=True)
+    assert found.to_pylist() == want.to_pylist()
+    rows = rng.choices(range(count), k=12)
+    assert (await dataset.take(rows)).to_pylist() == want.take(rows).to_pylist()
+    start = rng.randrange(count)
+    part = await dataset.to_table(offset=start, limit=7, batch_size=3)
+    assert part.to_pylist() == want.slice(start, 7).to_pylist()
+    kept = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
+    assert kept.to_pylist() == [
+        row for row in want.to_pylist() if row["number"] % 5 == 1 and row["number"] >= start
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_tables_of_pylance(seed: int, tmp_path: Path) -> None:
+    """Every null that pylance loses reads as what pylance reads."""
+    table = random_table(seed, ROWS, random.Random(seed).choice([0, 0.3]))
+    group = random.Random(seed).choice([7, 8, 1024])
+    for start in range(0, ROWS, 35):
+        lance.write_dataset(
+            whole(table.slice(start, 35)),
+            tmp_path / "t",
+            mode="append" if start else "create",
+            data_storage_version="0.1",
+            max_rows_per_group=group,
+        )
+    await check(str(tmp_path / "t"), lance.dataset(tmp_path / "t").to_table(), seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_tables_of_ours(seed: int, tmp_path: Path) -> None:
+    """Pylance reads what we read; without nulls it is what was written."""
+    nulls = random.Random(seed).choice([0, 0.3])
+    table, uri = random_table(100 + seed, ROWS, nulls), str(tmp_path / "t")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        await alance.write_dataset(table.slice(0, 50), uri, data_storage_version="0.1")
+        await alance.write_dataset(table.slice(50, 13), uri, mode="append")
+        await alance.write_dataset(table.slice(63), uri, mode="append")
+    found = lance.dataset(uri).to_table()
+    if not nulls:
+        assert found.to_pylist() == table.to_pylist()
+    await check(uri, found, seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_files_are_those_of_pylance(seed: int, tmp_path: Path) -> None:
+    """The same bytes up to the schema, which names the writer: pages, tables, statistics."""
+    table = random_table(200 + seed, 2500, 0)
+    lance.write_dataset(whole(table), tmp_path / "theirs", data_storage_version="0.1")
+    await alance.write_dataset(table, tmp_path / "ours", data_storage_version="legacy")
+    ours, theirs = (
+        next((tmp_path / name / "data").iterdir()).read_bytes() for name in ("ours", "theirs")
+    )
+    schema = schema_start(theirs)
+    assert schema > 2500 * 8
+    assert schema_start(ours) == schema
+    assert ours[:schema] == theirs[:schema]
+
+
+def schema_start(content: bytes) -> int:
+    start = int.from_bytes(content[-16:-8], "little")
+    return file_pb2.Metadata.FromString(content[start + 4 : -16]).manifest_position
+
+
+async def test_changes_by_both(tmp_path: Path) -> None:
+    """Deletes, updates, added and dropped columns keep a table readable for both."""
+    uri = str(tmp_path / "t")
+    rows = {"id": list(range(100)), "s": [f"s{n}" for n in range(100)]}
+    table = pa.table({**rows, "few": pa.array(["a", "b"] * 50).dictionary_encode()})
+    dataset = await alance.write_dataset(table, uri, data_storage_version="0.1")
+    await dataset.delete("id % 10 = 3")
+    dataset = await alance.dataset(uri)
+    await dataset.update({"s": "'new'"}, where="id = 8")
+    lance.dataset(uri).delete("id = 9")
+    lance.write_dataset(table.slice(0, 4), uri, mode="append")
+    found = await (await alance.dataset(uri)).to_table()
+    assert found.to_pylist() == lance.dataset(uri).to_table().to_pylist()
+    assert found.num_rows == 93
+    assert found.filter(pa.compute.field("id") == 8).column("s").to_pylist() == ["new"]
+    lance.dataset(uri).drop_columns(["s"])
+    dataset = await alance.dataset(uri)
+    await dataset.add_columns({"twice": "id * 2"})
+    found = await (await alance.dataset(uri)).to_table()
+    assert found.to_pylist() == lance.dataset(uri).to_table().to_pylist()
+    assert found.column_names == ["id", "few", "twice"]
+
+
+async def test_dictionaries_of_several_arrays(tmp_path: Path) -> None:
+    """Rows of one write share a dictionary, whatever their own arrays have; appends use it."""
+    uri = str(tmp_path / "t")
+    parts = [["a", "b"], ["c", "a"], ["b", "d"]]
+    batches = [pa.record_batch({"d": pa.array(one).dictionary_encode()}) for one in parts]
+    dataset = await alance.write_dataset(
+        batches, uri, data_storage_version="0.1", max_rows_per_file=2
+    )
+    want = [text for one in parts for text in one]
+    assert len(dataset.fragments) == 3
+    assert (await dataset.to_table()).column("d").to_pylist() == want
+    assert lance.dataset(uri).to_table().column("d").to_pylist() == want
+    more = pa.table({"d": pa.array(["d", "a"]).dictionary_encode()})
+    dataset = await alance.write_dataset(more, uri, mode="append")
+    assert lance.dataset(uri).to_table().column("d").to_pylist() == [*want, "d", "a"]
+    other = pa.table({"d": pa.array(["x"]).dictionary_encode()})
+    with pytest.raises(InvalidInputError, match="'x' is not in the dictionary"):
+        await alance.write_dataset(other, uri, mode="append")
+    with pytest.raises(OSError, match="Append with different schema"):
+        lance.write_dataset(other, uri, mode="append")
+
+
+async def test_lost_nulls_are_told(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, None], "s": ["", None], "l": [[1], None]})
+    with pytest.warns(UserWarning, match=r"\['n', 'l'\]"):
+        dataset = await alance.write_dataset(table, tmp_path / "t", data_storage_version="0.1")
+    assert (await dataset.to_table()).to_pylist() == [
+        {"n": 1, "s": None, "l": [1]},
+        {"n": 0, "s": None, "l": []},
+    ]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())),
+        pa.array([[["a"]]], pa.list_(pa.list_(pa.string(), 1))),
+        pa.array([{}], pa.struct([])),
+        pa.array([b""], pa.binary(0)),
+        pa.array([1.5]).dictionary_encode(),
+        pa.array([True]).dictionary_encode(),
+    ],
+    ids=lambda array: str(array.type),
+)
+async def test_types_that_files_do_not_hold(array: pa.Array, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError):
+        await alance.write_dataset(
+            pa.table({"c": array}), tmp_path / "t", data_storage_version="0.1"
+        )
