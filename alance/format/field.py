@@ -131,7 +131,8 @@ class Field:
             arrow = nested_type(
                 self.logical_type, [child._arrow(as_stored=as_stored) for child in self.children]
             )
-        made = pa.field(self.name, arrow, self.nullable, metadata or None)
+        nullable = self.nullable or arrow.id == pa.lib.Type_NA
+        made = pa.field(self.name, arrow, nullable, metadata or None)
         return _with_extension(made) if EXTENSION_NAME in metadata else made
 
     def walk(self) -> Iterator[Field]:

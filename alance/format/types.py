@@ -78,7 +78,7 @@ def leaf_type(logical_type: str) -> pa.DataType:
     try:
         if parse is not None:
             return parse(logical_type)
-    except (ValueError, IndexError, TypeError, pa.ArrowException, OverflowError) as error:
+    except (LookupError, ValueError, TypeError, pa.ArrowException, OverflowError) as error:
         raise UnsupportedError(f"logical type {logical_type!r}: {error}") from error
     raise UnsupportedError(f"logical type {logical_type!r}: not known to this alance")
 

@@ -45,18 +45,19 @@ def row_page(page: ArrayPage) -> RowPage | None:
     if not isinstance(root, Flat) or root.bits_per_value % 8 or root.bits_per_value == 0:
         return None
     start, size = page.place.buffers[root.buffer]
-    kernel = _kernels.RowPage(
-        NO_CHUNKS,
-        NO_CHUNKS,
-        start,
-        size,
-        page.place.num_rows,
-        Values.ZIPPED,
-        root.bits_per_value * width,
-        Levels.NONE,
-        0,
-        0,
-        False,
-    )
+    with page.place.checking():
+        kernel = _kernels.RowPage(
+            NO_CHUNKS,
+            NO_CHUNKS,
+            start,
+            size,
+            page.place.num_rows,
+            Values.ZIPPED,
+            root.bits_per_value * width,
+            Levels.NONE,
+            0,
+            0,
+            False,
+        )
     decoded = _Lists(tuple(dimensions), root.bits_per_value) if dimensions else None
     return RowPage(kernel, page.place, PLAIN, decoded)
