@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.format.layouts.place import PagePlace, fetch_pieces
+from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits
 
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ class Pages:
             return Parts(starts, starts, starts)
         if stops[-1] > first_rows[-1]:
             raise self.place.corrupt(f"row {stops[-1] - 1} of a field of {first_rows[-1]} rows")
+        if len(starts) == 1:  # the usual case of takes, without the vectors of the general one
+            batch = int(first_rows.searchsorted(starts[0], "right")) - 1
+            if stops[0] <= first_rows[batch + 1]:
+                return Parts(np.array([batch]), starts - first_rows[batch], stops - starts)
         batches = np.searchsorted(first_rows, starts, "right") - 1
         last = np.searchsorted(first_rows, stops, "left") - 1
         counts = last - batches + 1
@@ -116,6 +120,9 @@ class Pages:
 
 def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
     """Ask for pieces in one round, neighbours that touch as one; empty ones are not asked for."""
+    if len(starts) == 1:
+        (content,) = yield from fetch([place.part(0, int(starts[0]), int(stops[0]))])
+        return content
     wanted = Spans.of(starts, stops)
     return (yield from fetch_pieces(place, 0, wanted.starts, wanted.stops))
 
