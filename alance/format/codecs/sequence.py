@@ -86,8 +86,8 @@ class Arithmetic:
 
     @classmethod
     def of_range(cls, message: pb.Range) -> Arithmetic:
-        if message.step == 0:
-            raise CorruptFileError("sequence: a range with step 0")
+        if not 0 < message.step <= MAX_NUMBER:
+            raise CorruptFileError(f"sequence: a range with step {message.step}")
         return cls(checked_bits(message.uncompressed_bits_per_value), message.start, message.step)
 
     def check(self, count: int) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from alance.format.blocks import Block
     from alance.format.layouts.paged_rows import RowPage
+    from alance.format.layouts.repdef import Structure
     from alance.format.plans import Plan
 
 
@@ -74,6 +75,7 @@ class PageValues:
     definition: npt.NDArray[np.uint16] | None  # shape (num_entries,); None: all present
     values: Block  # one slot a visible entry
     num_rows: int
+    structure: Structure | None = None  # sparse pages have it at hand, and no levels
 
 
 class DecodeTask(Protocol):

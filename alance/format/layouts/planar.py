@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer
 from alance.format.layouts.constant import ConstantPage
-from alance.format.layouts.fullzip import FullZipPage
-from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.place import PagePlace
+from alance.format.layouts.planar_values import chunked_page, zipped_page
+from alance.format.layouts.sparse import SparsePage
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Layers = list[pb.RepDefLayer]
 
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
-MAX_COUNT: Final = (1 << 32) - 1  # of entries in a zipped page
 
 
 def planar_page(content: bytes, place: PagePlace) -> PageLayout:
@@ -50,7 +49,7 @@ def planar_page(content: bytes, place: PagePlace) -> PageLayout:
     if structure is None or values is None:
         raise CorruptFileError(f"planar: structure {structure}, values {values}: both are needed")
     if structure == "sparse":
-        raise UnsupportedError("planar: sparse structure is not read yet")
+        return SparsePage.from_proto(message.structure.sparse, message.values, place)
     if values not in DENSE:
         raise CorruptFileError(f"planar: {values} values with dense structure")
     layers = list(message.structure.dense.layers)
@@ -60,53 +59,13 @@ def planar_page(content: bytes, place: PagePlace) -> PageLayout:
 def _chunked(layers: Layers, message: pb3.ChunkedValues, place: PagePlace) -> PageLayout:
     if not message.HasField("levels"):
         raise CorruptFileError("planar: dense chunks that do not say how their levels are stored")
-    levels = message.levels
-    page = pb.MiniBlockLayout(
-        value_compression=message.compression,
-        layers=layers,
-        num_buffers=message.num_buffers,
-        repetition_index_depth=levels.repetition_index_depth,
-        num_items=message.num_items,
-        num_dictionary_items=message.num_dictionary_items,
-        has_large_chunk=True,
-    )
-    if levels.HasField("repetition"):
-        page.rep_compression.CopyFrom(levels.repetition)
-    if levels.HasField("definition"):
-        page.def_compression.CopyFrom(levels.definition)
-    if message.HasField("dictionary"):
-        page.dictionary.CopyFrom(message.dictionary)
-    return MiniBlockPage.from_proto(page, place)
+    return chunked_page(layers, message, message.num_items, place)
 
 
 def _zipped(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> PageLayout:
     if not message.HasField("levels"):
         raise CorruptFileError("planar: dense rows that do not say how their levels are stored")
     return zipped_page(layers, message, place)
-
-
-def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
-    """The full-zip page that zipped values are.
-
-    Raises:
-        CorruptFileError: the description contradicts itself or the buffers.
-        UnsupportedError: a codec that is not known, or not legal there.
-    """
-    addressing = message.WhichOneof("addressing")
-    bits = 0 if addressing is None else getattr(message, addressing)
-    if max(message.num_items, message.num_visible_items, bits) > MAX_COUNT:
-        raise CorruptFileError(f"zipped: {message.num_items} entries of {bits} bits")
-    page = pb.FullZipLayout(
-        bits_rep=message.levels.bits_repetition,
-        bits_def=message.levels.bits_definition,
-        num_items=message.num_items,
-        num_visible_items=message.num_visible_items,
-        value_compression=message.compression,
-        layers=layers,
-    )
-    if addressing is not None:
-        setattr(page, addressing, bits)
-    return FullZipPage.from_proto(page, place)
 
 
 def _constant(layers: Layers, message: pb3.ConstantValue, place: PagePlace) -> PageLayout:

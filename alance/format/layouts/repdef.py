@@ -65,6 +65,8 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
     Raises:
         CorruptFileError: the levels contradict the layers.
     """
+    if page.structure is not None:
+        return page.structure
     definition = page.definition
     if page.rep is None:
         num_slots = page.values.num_values if definition is None else len(definition)

@@ -1,0 +1,262 @@
+"""Sparse pages (2.3): structure as sets of slots, values apart from it.
+
+    buffers of the values, see `sparse_values.py`
+    buffers of the sets, layer by layer from the outside; of a list slots, counts, validity
+
+Sets, chunk words, indices and dictionary are the page's state; with them, rows cost one round.
+
+Source: encodings_v2_3.proto, SparseStructure; format notes, "Sparse structure".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.format.layouts.base import Layer, PageValues
+from alance.format.layouts.guess import MAX_WHOLE_BYTES
+from alance.format.layouts.place import PagePlace, fetch
+from alance.format.layouts.planar_values import chunked_page, zipped_page
+from alance.format.layouts.sparse_indexed import IndexedSlots
+from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
+from alance.format.layouts.sparse_values import (
+    NO_VALUE,
+    ChunkedSlots,
+    ZippedSlots,
+    one_value,
+)
+from alance.format.plans import cut, together
+from alance.format.proto import encodings_v2_1_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.layouts.base import PageState
+    from alance.format.layouts.fullzip import FullZipPage
+    from alance.format.layouts.sparse_layers import LayerForm, LayerState
+    from alance.format.layouts.sparse_values import SlotTask, SlotValues
+    from alance.format.plans import ByteRange, Plan, T, Wanted
+    from alance.format.proto import encodings_v2_3_pb2 as pb3
+
+    Int64s = npt.NDArray[np.int64]
+
+MAX_SCALAR_BYTES: Final = 32
+LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseState:
+    """The sets of all layers, and what is needed to find values."""
+
+    layers: tuple[LayerState, ...]  # outermost first
+    values: PageState | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the state holds."""
+        values = 0 if self.values is None else self.values.num_bytes
+        return 200 + values + sum(layer.num_bytes for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePage:
+    """A page of sparse structure."""
+
+    place: PagePlace
+    layers: tuple[LayerForm, ...]  # outermost first
+    multiplier: int  # product of the dimensions: slots that the page counts for a row
+    values: SlotValues
+    num_value_buffers: int
+
+    @classmethod
+    def from_proto(
+        cls, message: pb3.SparseStructure, values: pb3.ValuePlane, place: PagePlace
+    ) -> SparsePage:
+        """The page that a description says.
+
+        Raises:
+            CorruptFileError: the description contradicts itself or the buffers.
+            UnsupportedError: a codec that is not known, or not legal there.
+        """
+        layers, multiplier = parse_layers(message, place.num_rows)
+        slots, num_buffers = _values(values, place, layers[-1].num_slots)
+        page = cls(place, layers, multiplier, slots, num_buffers)
+        stored = [one for one in page._set_buffers() if one is not None]
+        place.need_buffers(num_buffers + len(stored), "a sparse page")
+        return page
+
+    @property
+    def num_rows(self) -> int:
+        return self.place.num_rows
+
+    def load(self) -> Plan[PageState]:
+        """Plan the sets, and what is needed to find values: one round."""
+        return (yield from self._load())
+
+    def take(self, state: PageState, rows: Int64s) -> Plan[SparseTask]:
+        """Plan the values of single rows: one round, none where no value is stored for them."""
+        own = rows[:: self.multiplier] // self.multiplier
+        begins = np.ones(len(own), np.bool_)
+        begins[1:] = own[1:] != own[:-1] + 1
+        first = np.flatnonzero(begins)
+        behind = np.append(first[1:], len(own)) if len(own) else first
+        return (yield from self._read(state, Runs(own[first], own[behind - 1] + 1)))
+
+    def read(self, state: PageState, start: int, stop: int) -> Plan[SparseTask]:
+        """Plan the values of neighbouring rows; rounds as of `take`."""
+        bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
+        return (yield from self._read(state, Runs(bounds[:1], bounds[1:])))
+
+    def row_page(self, state: PageState) -> None:
+        return None
+
+    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
+        """Plan state and values: one round where the page is small, else two."""
+        plan = self._load_and_take(rows)
+        if self.place.num_bytes <= MAX_WHOLE_BYTES:
+            return (yield from self._at_once(plan))
+        return (yield from plan)
+
+    def read_page(self) -> Plan[SparseTask]:
+        """Plan all buffers: one round."""
+        return (yield from self._at_once(self._load_and_read()))
+
+    def _load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, SparseTask]]:
+        state = yield from self._load()
+        return state, (yield from self.take(state, rows))
+
+    def _load_and_read(self) -> Plan[SparseTask]:
+        state = yield from self._load()
+        return (yield from self.read(state, 0, self.num_rows))
+
+    def _load(self) -> Plan[SparseState]:
+        plans: list[Plan[Any]] = [self._fetch_sets(), self.values.load()]
+        loaded: list[Any] = yield from together(plans)
+        sets, values = loaded
+        contents = iter(sets)
+        with self.place.checking():
+            layers = tuple(layer.state(contents) for layer in self.layers)
+            self.values.check(layers[-1])
+        return SparseState(layers, values)
+
+    def _read(self, state: PageState, rows: Runs) -> Plan[SparseTask]:
+        assert isinstance(state, SparseState)
+        runs = [rows]
+        for layer in state.layers[:-1]:
+            runs.append(layer.below(runs[-1]))
+        task = yield from self.values.read(state.values, state.layers[-1], runs[-1])
+        return SparseTask(self, state, tuple(runs), task)
+
+    def _set_buffers(self) -> list[int | None]:
+        """The buffer of each set, None for those without payload."""
+        found: list[int | None] = []
+        number = self.num_value_buffers
+        for layer in self.layers:
+            for one in layer.sets:
+                found.append(number if one.codec.has_payload else None)
+                number += one.codec.has_payload
+        return found
+
+    def _fetch_sets(self) -> Plan[list[memoryview | None]]:
+        numbers = self._set_buffers()
+        wanted = [self.place.whole(number) for number in numbers if number is not None]
+        fetched = iter((yield from fetch(wanted)))
+        return [None if number is None else next(fetched) for number in numbers]
+
+    def _at_once(self, plan: Plan[T]) -> Plan[T]:
+        """The same plan, answered from all buffers of the page, which are read in one round."""
+        wanted = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
+        contents = yield from fetch(wanted)
+        try:
+            asked = next(plan)
+            while True:
+                asked = plan.send([_cut(one, wanted, contents) for one in asked])
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+@dataclass(frozen=True, slots=True)
+class SparseTask:
+    """Rows of a page: their slots in each layer, and the values of those of the leaf."""
+
+    page: SparsePage
+    state: SparseState
+    runs: tuple[Runs, ...]  # of each layer
+    values: SlotTask
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the input; the sets are as many bytes as slots that they list."""
+        return self.values.num_bytes + 8 * len(self.runs[0].starts)
+
+    def decode(self) -> PageValues:
+        """Decode the rows.
+
+        Raises:
+            CorruptFileError: the values contradict the description, or a set another one.
+        """
+        with self.page.place.checking():
+            found = structure(self.state.layers, self.runs)
+            num_slots = self.runs[-1].num_slots
+            valid = self.state.layers[-1].mask(self.runs[-1])
+            block = self.values.decode(valid, num_slots)
+            if block.num_values != num_slots:
+                raise CorruptFileError(f"sparse: {block.num_values} values in {num_slots} slots")
+            num_rows = self.runs[0].num_slots * self.page.multiplier
+            return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, num_rows, found)
+
+
+def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[SlotValues, int]:
+    """How values are stored, and in how many buffers."""
+    match message.WhichOneof("codec"):
+        case "chunked":
+            chunked = message.chunked
+            if chunked.HasField("levels") or chunked.num_items:
+                raise CorruptFileError("sparse: chunks that describe levels or count items")
+            own = _own_place(place, 2 + chunked.HasField("dictionary"), num_slots)
+            return ChunkedSlots(chunked_page(LEAF, chunked, num_slots, own)), len(own.buffers)
+        case "zipped":
+            count = 2 if message.zipped.WhichOneof("addressing") == "bits_per_offset" else 1
+            own = _own_place(place, count, message.zipped.num_items)
+            return ZippedSlots(_zipped(message.zipped, own)), count
+        case "constant":
+            if not 0 < len(message.constant.scalar) <= MAX_SCALAR_BYTES:
+                raise CorruptFileError(
+                    f"sparse: a constant of {len(message.constant.scalar)} bytes, "
+                    f"expected 1 to {MAX_SCALAR_BYTES}"
+                )
+            return one_value(message.constant.scalar), 0
+        case "indexed":
+            own = _own_place(place, 3, num_slots)
+            items = message.indexed.items
+            if items.WhichOneof("addressing") != "bits_per_offset":
+                raise CorruptFileError("sparse: indexed values that are no strings")
+            page = _zipped(items, PagePlace(place.path, own.buffers[1:], items.num_items))
+            return IndexedSlots(own, message.indexed.indices, page), 3
+    return NO_VALUE, 0
+
+
+def _own_place(place: PagePlace, count: int, num_rows: int) -> PagePlace:
+    """The first buffers of a page."""
+    place.need_buffers(count, "a plane of values")
+    return PagePlace(place.path, place.buffers[:count], num_rows)
+
+
+def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
+    if message.HasField("levels") or message.num_items != message.num_visible_items:
+        raise CorruptFileError("sparse: zipped values that describe levels")
+    return zipped_page(LEAF, message, place)
+
+
+def _cut(wanted: Wanted, known: Sequence[ByteRange], contents: Sequence[memoryview]) -> memoryview:
+    """The answer to a range or pieces inside one of some ranges."""
+    for one, content in zip(known, contents, strict=True):
+        if one.start <= wanted.start and wanted.stop <= one.stop:
+            return cut(wanted, content, one.start)
+    raise CorruptFileError(f"bytes {wanted.start} to {wanted.stop} in no buffer of the page")

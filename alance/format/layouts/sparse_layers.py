@@ -1,0 +1,260 @@
+"""The structure of sparse pages: one layer after the other from the rows inwards.
+
+Each layer works on slots 0 to n - 1, at first the rows, and says which of them are null:
+
+    validity          the next layer has the same slots
+    list              slots with children and the number of children of each; the other slots are
+                      empty or null; the next layer has the children
+    fixed-size list   the next layer has `dimension` times the slots
+
+The last one is the validity of the leaf. Rows are found by following them, as runs of neighbouring
+slots, through all layers.
+
+Source: encodings_v2_3.proto, SparseStructuralLayer; format notes, "Sparse structure".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.layouts.repdef import Items, Lists
+from alance.format.layouts.selection import selection_of_spans
+from alance.format.layouts.sparse_sets import SetForm
+from alance.format.proto import encodings_v2_3_pb2 as pb3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.layouts.repdef import Structure
+    from alance.format.layouts.sparse_sets import Numbers
+
+    Int64s = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+MAX_SLOTS: Final = 1 << 48  # of a page: sums of them stay inside 64 bits
+MAX_READ_SLOTS: Final = 1 << 28  # decoded at once
+VALID: Final = pb3.SparseValiditySet.VALID_POSITIONS
+MEANINGS: Final = (pb3.SparseValiditySet.NULL_POSITIONS, VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of neighbouring slots of a layer, ascending and apart from each other; r of them."""
+
+    starts: Int64s  # shape (r,)
+    stops: Int64s  # shape (r,), exclusive
+
+    @property
+    def num_slots(self) -> int:
+        return int((self.stops - self.starts).sum())
+
+    @property
+    def slots(self) -> slice | Int64s:
+        """All slots: a slice where they are neighbours."""
+        return selection_of_spans(self.starts, self.stops)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerForm:
+    """What the description says of a layer."""
+
+    num_slots: int
+    means_valid: bool  # whether the listed slots are the valid ones
+    listed: SetForm
+    dimension: int = 1
+    num_children: int = 0  # of lists
+    non_empty: SetForm | None = None  # slots with children; None: no lists
+    counts: SetForm | None = None  # of children
+
+    @property
+    def sets(self) -> list[SetForm]:
+        """In the order of their buffers."""
+        lists = [one for one in (self.non_empty, self.counts) if one is not None]
+        return [*lists, self.listed]
+
+    def state(self, contents: Iterator[memoryview | None]) -> LayerState:
+        """The layer with its sets.
+
+        Args:
+            contents: the buffers of the sets, in their order.
+
+        Raises:
+            CorruptFileError: they contradict the description or each other.
+        """
+        non_empty = ends = None
+        if self.non_empty is not None and self.counts is not None:
+            non_empty = self.non_empty.positions(next(contents), self.num_slots)
+            ends = self.counts.ends(next(contents), self.num_children)
+        listed = self.listed.positions(next(contents), self.num_slots)
+        return LayerState(self, listed, non_empty, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """A layer, and the slots that it lists."""
+
+    form: LayerForm
+    listed: Numbers
+    non_empty: Numbers | None  # slots with children; None: no lists
+    ends: Numbers | None  # children before each of them, and all
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the sets hold."""
+        sets = (self.listed, self.non_empty, self.ends)
+        return sum(one.num_bytes for one in sets if one is not None)
+
+    @property
+    def num_valid(self) -> int:
+        """Slots that are not null."""
+        return self.listed.count if self.form.means_valid else self._num_slots - self.listed.count
+
+    @property
+    def _num_slots(self) -> int:
+        return self.form.num_slots
+
+    def valid_before(self, slots: Int64s) -> Int64s:
+        """How many slots before each are valid."""
+        ranks = self.listed.rank(slots)
+        return ranks if self.form.means_valid else slots - ranks
+
+    def below(self, runs: Runs) -> Runs:
+        """The slots of the next layer that belong to slots of this one."""
+        if self.non_empty is None or self.ends is None:
+            return Runs(runs.starts * self.form.dimension, runs.stops * self.form.dimension)
+        starts = self.ends.at(self.non_empty.rank(runs.starts))
+        return Runs(starts, self.ends.at(self.non_empty.rank(runs.stops)))
+
+    def mask(self, runs: Runs) -> Mask | None:
+        """The validity of slots; None where all are valid."""
+        if self.num_valid == self._num_slots:
+            return None
+        valid = np.full(_checked(runs.num_slots), not self.form.means_valid, np.bool_)
+        _, places = _found(self.listed, runs)
+        valid[places] = self.form.means_valid
+        return None if valid.all() else valid
+
+    def read(self, runs: Runs) -> Items | Lists:
+        """The structure of slots.
+
+        Raises:
+            CorruptFileError: a null list with items.
+            UnsupportedError: too many slots for one read.
+        """
+        num_slots, valid = _checked(runs.num_slots), self.mask(runs)
+        if self.non_empty is None or self.ends is None:
+            return Items(num_slots, valid)
+        ordinals, places = _found(self.non_empty, runs)
+        if valid is not None and not valid[places].all():
+            raise CorruptFileError("sparse: a null list has items")
+        sizes = np.zeros(num_slots, np.int64)
+        sizes[places] = self.ends.at(ordinals + 1) - self.ends.at(ordinals)
+        offsets = np.zeros(num_slots + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        return Lists(offsets, valid)
+
+
+def parse_layers(
+    message: pb3.SparseStructure, page_length: int
+) -> tuple[tuple[LayerForm, ...], int]:
+    """The layers of a page, outermost first, and the product of all dimensions.
+
+    Raises:
+        CorruptFileError: the description contradicts itself or the length of the page.
+        UnsupportedError: a codec that is not known, or not legal there.
+    """
+    dimensions = [
+        layer.fixed_size_list.dimension
+        for layer in message.layers
+        if layer.WhichOneof("layer") == "fixed_size_list"
+    ]
+    multiplier = prod(dimensions)
+    if multiplier == 0 or multiplier > MAX_SLOTS or page_length % multiplier:
+        raise CorruptFileError(f"sparse: dimensions {dimensions[:20]} in {page_length} slots")
+    num_slots = page_length // multiplier
+    found: list[LayerForm] = []
+    for layer in message.layers:
+        form = _parse_layer(layer, num_slots)
+        found.append(form)
+        num_slots = form.num_slots * form.dimension if form.non_empty is None else form.num_children
+        if num_slots > MAX_SLOTS:
+            raise CorruptFileError(f"sparse: {num_slots} slots of a layer")
+    if not message.layers or message.layers[-1].WhichOneof("layer") != "validity":
+        raise CorruptFileError("sparse: the innermost layer is not the validity of the values")
+    return tuple(found), multiplier
+
+
+def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
+    """The structure of the runs of each layer, outermost first.
+
+    Outside of lists the slots of items are counted as dense pages count them: once for every item
+    of the fixed-size lists at or below them.
+
+    Raises:
+        CorruptFileError: a null list with items.
+        UnsupportedError: too many slots for one read.
+    """
+    found = [layer.read(one) for layer, one in zip(layers, runs, strict=True)]
+    outside = next((n for n, one in enumerate(found) if isinstance(one, Lists)), len(found))
+    repeats = 1
+    for number in range(outside - 1, -1, -1):
+        repeats *= layers[number].form.dimension
+        one = found[number]
+        if repeats > 1 and isinstance(one, Items):
+            valid = None if one.valid is None else np.repeat(one.valid, repeats)
+            found[number] = Items(one.num_slots * repeats, valid)
+    return tuple(found)
+
+
+def _parse_layer(layer: pb3.SparseStructuralLayer, num_slots: int) -> LayerForm:
+    match layer.WhichOneof("layer"):
+        case "validity":
+            return LayerForm(num_slots, *_validity(layer.validity))
+        case "fixed_size_list":
+            validity = _validity(layer.fixed_size_list.validity)
+            return LayerForm(num_slots, *validity, dimension=layer.fixed_size_list.dimension)
+        case "list":
+            lists = layer.list
+            count = lists.num_non_empty_positions
+            return LayerForm(
+                num_slots,
+                *_validity(lists.validity),
+                num_children=lists.num_child_slots,
+                non_empty=SetForm.from_proto(lists.non_empty_positions, count),
+                counts=SetForm.from_proto(lists.counts, count),
+            )
+    raise UnsupportedError("sparse: a layer that is neither validity nor lists")
+
+
+def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
+    """Whether the listed slots are the valid ones, and how they are listed."""
+    if message.meaning not in MEANINGS:
+        raise CorruptFileError(f"sparse: slots listed with meaning {message.meaning}")
+    listed = SetForm.from_proto(message.positions, message.num_positions)
+    return message.meaning == VALID, listed
+
+
+def _found(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
+    """Which numbers are slots of the runs: their ordinals, and their places among these slots."""
+    first, behind = numbers.rank(runs.starts), numbers.rank(runs.stops)
+    lengths = runs.stops - runs.starts
+    shifts = np.cumsum(lengths) - lengths - runs.starts
+    chosen = selection_of_spans(first, behind)
+    ordinals = np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+    places: Int64s = numbers.at(ordinals) + np.repeat(shifts, behind - first)
+    return ordinals, places
+
+
+def _checked(num_slots: int) -> int:
+    if num_slots > MAX_READ_SLOTS:
+        raise UnsupportedError(
+            f"sparse: {num_slots} slots at once, at most {MAX_READ_SLOTS}: read fewer rows"
+        )
+    return num_slots
