@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from alance.format.container import Column
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
+from alance.format.v0_1 import fields as v0_1
+from alance.format.v0_1.arrays import PlainNode
+from alance.format.v0_1.strings import TextNode
 from alance.format.v2_0.arrays import Header, Offsets
 from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from alance.file.leaves import OpenLeaf
     from alance.format.container import Container
     from alance.format.plans import Plan
+
+# Nodes of 0.1: a release has given new columns the ids of others, and the first file is read.
+FIRST_COUNTS: Final = (v0_1.ListNode, PlainNode, TextNode)
 
 
 def open_fields(
@@ -166,6 +172,8 @@ def _merged(field: Field, one: Node, other: Node) -> Node:
         return one
     if isinstance(one, NullNode):
         return other
+    if isinstance(one, FIRST_COUNTS):
+        return one
     if not isinstance(one, StructNode) or not isinstance(other, StructNode):
         raise UnsupportedError(f"field {field.name!r}: its parts are in several files")
     parts = zip(field.children, one.children, other.children, strict=True)

@@ -123,7 +123,7 @@ class Fragment:
         """Live rows; None where the manifest does not know."""
         if self.deletion_file is None:
             return self.physical_rows
-        if self.deletion_file.num_deleted_rows == 0:
+        if self.deletion_file.num_deleted_rows == 0 or self.physical_rows == 0:
             return None
         return self.physical_rows - self.deletion_file.num_deleted_rows
 

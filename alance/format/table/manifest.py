@@ -127,6 +127,8 @@ def _parse(content: memoryview) -> Manifest:
         message.writer_feature_flags,
         has_max_field_id=message.HasField("max_allocated_field_id"),
     )
+    if not message.HasField("writer_version"):
+        _forget_wrong_counts(message)
     fragments = Fragments(message.fragments)
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     attach_items(schema.walk(), content, "manifest")
@@ -144,6 +146,14 @@ def _parse(content: memoryview) -> Manifest:
         _transaction(content, message),
         _indices(content, message),
     )
+
+
+def _forget_wrong_counts(message: table_pb2.Manifest) -> None:
+    """Make the row counts of fragments with deleted rows unknown: release 0.8.0 counted live rows."""
+    for fragment in message.fragments:
+        is_old = all(one.file_major_version == 0 for one in fragment.files)
+        if is_old and fragment.HasField("deletion_file"):
+            fragment.ClearField("physical_rows")
 
 
 def _transaction(
