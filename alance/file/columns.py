@@ -7,7 +7,7 @@ takes, a scan's own for scans.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
+
+
+SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 
 class States(Protocol):
@@ -165,14 +168,24 @@ class OpenColumn:
         )
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan the states of the pages that hold the rows: one round, none if all are known."""
-        yield from together(
-            [self._state(number, states) for number, _, _ in self._overlaps(start, stop)]
-        )
+        """Plan the states of the pages that hold the rows: one round, none if all are known.
+
+        Small pages inside the range are left out: `read` gets them whole.
+        """
+        missing = [
+            self._state(number, states)
+            for number, first, last in self._overlaps(start, stop)
+            if not self._is_read_whole(number, first, last)
+        ]
+        if missing:
+            yield from together(missing)
 
     def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """(page, first row in it, last row in it, exclusive) of the pages in a range of rows."""
         if start >= stop:
+            return
+        if len(self.column.pages) == 1:
+            yield 0, start, min(stop, self.column.num_rows)
             return
         first_rows = self.column.first_rows
         number = int(np.searchsorted(first_rows, start, "right")) - 1
@@ -234,9 +247,23 @@ class OpenColumn:
             self._add_place(error, number)
             raise
 
+    def _is_read_whole(self, number: int, start: int, stop: int) -> bool:
+        """Whether rows are all those of a small page, whose state is not worth keeping."""
+        page = self.column.pages[number]
+        return (
+            stop - start == page.num_rows and sum(size for _, size in page.buffers) <= SMALL_BYTES
+        )
+
     def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
-        state = yield from self._state(number, states)
+        state: PageState | None = None
+        is_whole = self._is_read_whole(number, start, stop)
+        if is_whole:
+            state = states.peek(self._key(number))
+        if state is None and not is_whole:
+            state = yield from self._state(number, states)
         try:
+            if state is None:
+                return (yield from self.layout(number).read_page())
             return (yield from self.layout(number).read(state, start, stop))
         except AlanceError as error:
             self._add_place(error, number)
