@@ -34,6 +34,7 @@ class ScanOptions:
             kept; None: where that reads fewer bytes.
         include_deleted_rows: give deleted rows, too, with a null `_rowid`; needs `with_row_id`.
         order_by: columns to sort by, `-name` for descending; needs all rows in memory.
+        use_scalar_index: ask B-tree and bitmap indices which rows a filter may keep.
         use_stats: skip rows that a filter rules out by statistics of the files, where they have
             some.
         blob_handling: `blobs_descriptions` gives blob columns as position and size,
@@ -53,6 +54,7 @@ class ScanOptions:
     late_materialization: bool | None = None
     include_deleted_rows: bool = False
     order_by: Sequence[str] | None = None
+    use_scalar_index: bool = True
     use_stats: bool = True
     blob_handling: Literal["all_binary", "blobs_descriptions", "all_descriptions"] = (
         "blobs_descriptions"

@@ -10,6 +10,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter, predicate_from_arrow
 from alance.expr.prune import check_of
+from alance.ops.index_scan import with_indices
 from alance.ops.projection import META, project
 from alance.ops.pruning import Pruner
 from alance.ops.rows import ScanPlan
@@ -76,7 +77,8 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
     if predicate is not None and options.use_stats:
         check = check_of(predicate.condition)
         pruner = None if check is None else Pruner.of(check, snapshot.schema)
-    return ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
+    plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
+    return await with_indices(snapshot, plan)
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from alance.ops.handle import local_files
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -42,6 +42,8 @@ class ScanPlan:
         late_schema: fields read only of rows that the filter kept; None: there are none.
         spans: physical rows to read by fragment id, where not all of them.
         pruner: what rules out rows by statistics; None: nothing does.
+        picked: row offsets by fragment id, where an index gave them: only these are read.
+        index_lines: what was asked of indices, for `explain`.
     """
 
     options: ScanOptions
@@ -53,6 +55,8 @@ class ScanPlan:
     spans: dict[int, tuple[int, int]]
     meta: frozenset[str]
     pruner: Pruner | None = None
+    picked: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+    index_lines: tuple[str, ...] = ()
 
     def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
         """The physical rows of a fragment that this scan reads."""

@@ -8,6 +8,7 @@ next window while the current one is read: footers in one round, page tables in 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from alance.file.fragment import open_fragment
 from alance.file.tracing import describe
 from alance.format.plans import together
 from alance.io.readahead import Job, readahead
+from alance.ops.index_scan import read_picked
 from alance.ops.rows import RowFilter, finish
 from alance.ops.window import RowWindow
 
@@ -101,8 +103,7 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
 
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
-    handles = plan.handles
-    windows = [handles[start : start + WINDOW] for start in range(0, len(handles), WINDOW)]
+    windows = list(_windows(plan))
     opening: asyncio.Task[list[OpenSource]] | None = None
     try:
         for number, window in enumerate(windows):
@@ -110,7 +111,11 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
             opening = None
             if number + 1 < len(windows):
                 opening = asyncio.ensure_future(_open(snapshot, plan, windows[number + 1]))
-            async with aclosing(_read_window(snapshot, plan, opened)) as batches:
+            if window[0].id in plan.picked:
+                reading = read_picked(snapshot, plan, window)
+            else:
+                reading = _read_window(snapshot, plan, opened)
+            async with aclosing(reading) as batches:
                 async for batch in batches:
                     yield batch
     finally:
@@ -119,10 +124,20 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
             await asyncio.gather(opening, return_exceptions=True)
 
 
+def _windows(plan: ScanPlan) -> Iterator[Sequence[FragmentHandle]]:
+    """Fragments to open at once, in order: either all of them by an index, or none."""
+    for _, group in itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked):
+        handles = list(group)
+        for start in range(0, len(handles), WINDOW):
+            yield handles[start : start + WINDOW]
+
+
 async def _open(
     snapshot: Snapshot, plan: ScanPlan, handles: Sequence[FragmentHandle]
 ) -> list[OpenSource]:
     """Open fragments together: deletion vectors beside the footers, then the page tables."""
+    if handles[0].id in plan.picked:
+        return []
     engine = snapshot.engine
     all_states = [ScanStates(engine.cache) for _ in handles]
     await snapshot.resolve_sizes(handles)

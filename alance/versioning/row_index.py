@@ -116,15 +116,21 @@ class RowIdIndex:
         Raises:
             NotFoundError: a row id that no live row has.
         """
+        found, missing = self.find(row_ids)
+        if missing.any():
+            raise NotFoundError(f"row id {row_ids[missing][0]}: no row has it")
+        return found
+
+    def find(
+        self, row_ids: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The address of each row id, and which of them no live row has; shape (n,) each."""
         wanted = row_ids.astype(np.uint64)
+        if not len(wanted) or not len(self.runs.ids):
+            return np.zeros(len(wanted), np.int64), np.ones(len(wanted), np.bool_)
         places = np.searchsorted(self.runs.ids, wanted, "right") - 1
         missing = places < 0
         places[missing] = 0
-        if len(self.runs.ids):
-            steps = wanted - self.runs.ids[places]
-            missing |= steps >= self.runs.lengths[places]
-        if missing.any():
-            raise NotFoundError(f"row id {wanted[missing][0]}: no row has it")
-        if not len(wanted):
-            return np.empty(0, np.int64)
-        return (self.runs.addresses[places] + steps).astype(np.int64)
+        steps = wanted - self.runs.ids[places]
+        missing |= steps >= self.runs.lengths[places]
+        return (self.runs.addresses[places] + steps).astype(np.int64), missing

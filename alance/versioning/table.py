@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.table.fragment import data_path, deletion_path, inside
-from alance.format.table.naming import BRANCHES, DATA, TAGS, TRANSACTIONS, VERSIONS
+from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
 from alance.io.uri import clean_path, join, parse_uri
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.format.table.fragment import BasePath, DataFile, Fragment
+    from alance.format.table.indices import Index
     from alance.format.table.manifest import Manifest
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
@@ -159,6 +160,20 @@ class Table:
         base = _base(manifest, fragment.deletion_file.base_id, what)
         return self._below(base, deletion_path(fragment, base))
 
+    def index_file(self, manifest: Manifest, index: Index, name: str) -> str:
+        """Location of a file of an index.
+
+        Raises:
+            CorruptFileError: the name leaves its folder, or the base is not in the manifest.
+        """
+        message = index.message
+        base_id = message.base_id if message.HasField("base_id") else None
+        base = _base(manifest, base_id, f"index {index.name!r}")
+        path = inside(name, "index file")
+        if base is None or base.is_dataset_root:
+            path = f"{INDICES}/{index.uuid}/{path}"
+        return self._below(base, path)
+
     def external(self, manifest: Manifest, uri: str, base_id: int) -> str:
         """Location of an object that a row names.
 
@@ -182,6 +197,14 @@ class Table:
             CorruptFileError: it leaves the folder.
         """
         return self._in_root(inside(path, "object"))
+
+    def opened(self, uri: str) -> str:
+        """Location of a URI; its store is opened where it is another one.
+
+        Raises:
+            InvalidInputError, UnsupportedError: a URI of no known scheme.
+        """
+        return self._open(uri)
 
     def know_base(self, path: str, location: str) -> None:
         """Remember where the files of a base path are.

@@ -64,7 +64,7 @@ def rows_bytes(rows: Rows) -> bytes:
     unique = np.unique(rows)
     highs, starts = np.unique(unique >> 32, return_index=True)
     parts = [struct.pack("<I", len(highs))]
-    ends = [*starts.tolist()[1:], len(unique)]
+    ends = [*starts.tolist(), len(unique)][1:]
     for high, start, stop in zip(highs.tolist(), starts.tolist(), ends, strict=True):
         bitmap = roaring_bytes(unique[start:stop] & 0xFFFF_FFFF)
         parts += [struct.pack("<II", high, len(bitmap)), bitmap]

@@ -1,0 +1,212 @@
+"""Asking indices which rows a filter may be true of: never less than those that it is true of.
+
+A question is asked of each segment of an index that covers live fragments. What comes out is known
+for those fragments alone; where the questions of a filter are about different columns, for each
+fragment those count that are known there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
+from alance.expr.arrow import ArrowCondition
+from alance.expr.index_query import AllOf, Ask, question_of
+from alance.expr.problem import Problem
+from alance.expr.tree import FAILURES
+from alance.io.tasks import all_of
+from alance.ops.index_ask import Asked, ask_segment
+from alance.ops.index_segments import segments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.expr import Predicate
+    from alance.expr.index_query import Question
+    from alance.expr.tree import Node
+    from alance.ops.index_segments import Segment
+    from alance.ops.snapshot import FragmentHandle, Snapshot
+
+    Rows = npt.NDArray[np.int64]
+
+USEFUL_ROWS: Final = 64 << 10  # so many rows are worth a lookup whatever the table has
+USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
+# What a damaged index, or one of a kind that is not known, may raise.
+SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
+
+
+@dataclass(slots=True)
+class IndexUse:
+    """What indices said of a filter.
+
+    Attributes:
+        covered: fragments of which `rows` are all that the filter may be true of.
+        rows: addresses, ascending; shape (n,).
+        lines: which indices were asked, and what of; which were not, and why.
+    """
+
+    covered: frozenset[int]
+    rows: Rows
+    lines: list[str] = field(default_factory=list)
+
+    def by_fragment(self) -> dict[int, Rows]:
+        """The row offsets of each covered fragment that has any."""
+        fragments, starts = np.unique(self.rows >> 32, return_index=True)
+        parts = np.split(self.rows & 0xFFFF_FFFF, starts[1:])
+        return dict(zip(fragments.tolist(), parts, strict=False))
+
+
+async def look_up(
+    snapshot: Snapshot, predicate: Predicate, handles: Sequence[FragmentHandle]
+) -> IndexUse | None:
+    """Ask the indices of a version; None where none is on a column of the filter.
+
+    Cost: for each index asked a round for its page table, once, and one for its pages; with stable
+    row ids and a bitmap index as of `Snapshot.addresses_of`.
+
+    Raises:
+        StoreError: the store failed. An index that cannot be read is not used.
+    """
+    condition = predicate.condition
+    if isinstance(condition, ArrowCondition) or not snapshot.manifest.indices:
+        return None
+    segments, lines = segments_of(snapshot, handles)
+    question = question_of(cast("Node", condition), lambda column: column.path in segments)
+    if question is None:
+        return IndexUse(frozenset(), np.empty(0, np.int64), lines) if lines else None
+    lookup = _Lookup(snapshot, segments, {handle.id: handle for handle in handles}, lines)
+    found = await lookup.answer(question)
+    if found is None:
+        return IndexUse(frozenset(), np.empty(0, np.int64), lines)
+    return IndexUse(found.covered, found.rows, lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    covered: frozenset[int]
+    rows: Rows
+
+    def and_(self, other: _Answer) -> _Answer:
+        rows = [
+            np.intersect1d(self.rows, other.rows, assume_unique=True),
+            _outside(self.rows, other.covered),
+            _outside(other.rows, self.covered),
+        ]
+        return _Answer(self.covered | other.covered, np.unique(np.concatenate(rows)))
+
+    def or_(self, other: _Answer) -> _Answer:
+        covered = self.covered & other.covered
+        rows = np.union1d(self.rows, other.rows)
+        return _Answer(covered, rows[np.isin(rows >> 32, _ids(covered))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    snapshot: Snapshot
+    segments: Mapping[tuple[str, ...], Sequence[Segment]]
+    handles: Mapping[int, FragmentHandle]
+    lines: list[str]
+
+    async def answer(self, question: Question) -> _Answer | None:
+        """What is known; None: nothing."""
+        prepared = await self._prepare(question)
+        return None if prepared is None else await self._fetch(prepared)
+
+    async def _prepare(self, question: Question) -> _Prepared | None:
+        """What to read for a question: page tables and keys are looked at, rows are not."""
+        if isinstance(question, Ask):
+            return await self._prepare_ask(question)
+        found = await all_of(self._prepare(part) for part in question.parts)
+        known = [one for one in found if one is not None]
+        if isinstance(question, AllOf):
+            # Beside a narrow question a broad one costs more than it saves.
+            least = min((one.estimate for one in known), default=0)
+            known = [one for one in known if one.estimate <= USEFUL_SHARE * least + USEFUL_ROWS]
+            if not known:
+                return None
+            return _Prepared(least, (), tuple(known), is_and=True)
+        if len(known) < len(found):
+            return None
+        estimate = sum(one.estimate for one in known)
+        return _Prepared(estimate, (), tuple(known), is_and=False)
+
+    async def _prepare_ask(self, ask: Ask) -> _Prepared | None:
+        segments = self.segments[ask.column.path]
+        name = segments[0].index.name
+        try:
+            asked = await all_of(ask_segment(self.snapshot, one, ask) for one in segments)
+        except (*SPOILED, *FAILURES) as error:
+            self.lines.append(f"index {name} not used: {error}")
+            return None
+        covered = frozenset[int]().union(*(one.covered for one in segments))
+        total = sum(self.handles[one].num_physical_rows for one in covered)
+        estimate = sum(one.estimate for one in asked)
+        what = f"index {name} ({segments[0].index.kind}) on {'.'.join(ask.column.path)}"
+        if estimate > max(USEFUL_ROWS, total // USEFUL_SHARE):
+            self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
+            return None
+        return _Prepared(estimate, tuple(asked), (), is_and=False, what=what)
+
+    async def _fetch(self, prepared: _Prepared) -> _Answer | None:
+        if prepared.asked:
+            return await self._fetch_asked(prepared)
+        found = await all_of(self._fetch(part) for part in prepared.parts)
+        known = [one for one in found if one is not None]
+        if prepared.is_and:
+            return reduce(_Answer.and_, known) if known else None
+        return reduce(_Answer.or_, known) if len(known) == len(found) else None
+
+    async def _fetch_asked(self, prepared: _Prepared) -> _Answer | None:
+        try:
+            answers = await all_of(self._fetch_segment(one) for one in prepared.asked)
+        except (*SPOILED, *FAILURES) as error:
+            self.lines.append(f"{prepared.what} not used: {error}")
+            return None
+        covered = frozenset[int]().union(*(one.segment.covered for one in prepared.asked))
+        rows = np.unique(np.concatenate(answers))
+        parts = ", ".join(one.told for one in prepared.asked)
+        self.lines.append(
+            f"{prepared.what}: {parts}; {len(rows):,} rows of {len(covered)} fragments"
+        )
+        return _Answer(covered, rows)
+
+    async def _fetch_segment(self, asked: Asked) -> Rows:
+        """The addresses that a segment gives, of the fragments that it covers."""
+        rows = await asked.row_numbers()
+        segment = asked.segment
+        if segment.has_row_ids and len(rows):
+            index = await self.snapshot.row_index()
+            rows, missing = index.find(rows)
+            rows = np.sort(rows[~missing])
+        rows = rows[np.isin(rows >> 32, _ids(segment.covered))]
+        for fragment in np.unique(rows >> 32).tolist():
+            last = int(rows[np.searchsorted(rows, (fragment + 1) << 32) - 1]) & 0xFFFF_FFFF
+            known = self.handles[fragment].num_physical_rows
+            if known and last >= known:
+                raise CorruptFileError(f"row {last} of fragment {fragment}: it has {known} rows")
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What is to be read: of segments, or of several such."""
+
+    estimate: int
+    asked: tuple[Asked, ...]
+    parts: tuple[_Prepared, ...]
+    is_and: bool
+    what: str = ""
+
+
+def _ids(fragments: frozenset[int]) -> Rows:
+    return np.fromiter(fragments, np.int64, len(fragments))
+
+
+def _outside(rows: Rows, fragments: frozenset[int]) -> Rows:
+    return rows[~np.isin(rows >> 32, _ids(fragments))]
