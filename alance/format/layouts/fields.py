@@ -154,8 +154,6 @@ def _build(
             field.children[0], arrow.value_type, leaves, depth + 1, num_slots * dimension
         )
         return pa.Array.from_buffers(arrow, num_slots, [bitmap(valid)], children=[items])
-    if any(leaf.multiplier > 1 for leaf in leaf_columns(field)):
-        raise UnsupportedError(f"field {field.name!r}: fixed-size lists of structs inside lists")
     lists = _lists(field, below, leaves, depth, num_slots)
     child_slots = int(lists.offsets[-1])
     child = field.children[0]

@@ -3,7 +3,7 @@
     chunked   one value for every slot, nulls too
     zipped    one for every valid slot; a slot is found by its rank among them
     constant  all valid slots have one value
-    none      there is no valid slot
+    none      all slots are null, or what they are in is
     indexed   an index for every slot, into distinct zipped values; see `sparse_indexed.py`
 
 Source: encodings_v2_3.proto, ValuePlane; format notes, "Sparse values".
@@ -80,13 +80,12 @@ class SlotValues(Protocol):
 class OneValue:
     """The same value for all valid slots, or none."""
 
-    value: Block | None  # a block of one value; None: no slot is valid
+    value: Block | None  # a block of one value; None: all slots are null
 
     num_bytes: int = 0
 
     def check(self, leaf: LayerState) -> None:
-        if self.value is None and leaf.num_valid:
-            raise CorruptFileError(f"sparse: no values for {leaf.num_valid} valid slots")
+        """Values that are missing are null: slots of a null fixed-size list may be listed so."""
 
     def load(self) -> Plan[None]:
         return None
