@@ -50,12 +50,16 @@ def read(
     Args:
         columns: None: all.
         filter: SQL text, see `Dataset.to_table`.
-        options: of the source, such as `version` or `with_row_id`.
+        options: of the source, such as `version` or `with_row_id`. `parallelism` is that of the
+            session where it is not given.
 
     Raises:
         AnalysisException: (of Spark) around alance's own error.
     """
     register_once(spark)
+    context = getattr(spark, "_sc", None)  # none where Spark is elsewhere (Connect)
+    if context is not None:
+        options.setdefault("parallelism", context.defaultParallelism)
     reader = spark.read.format(FORMAT)
     if columns is not None:
         reader = reader.option("columns", _json(list(columns)))

@@ -94,6 +94,7 @@ class ReadOptions(Options):
         with_row_id, with_row_address: add `_rowid`, `_rowaddr`.
         partition_bytes: encoded bytes of a partition, about.
         min_partitions: partitions at least, where there are rows enough.
+        parallelism: cores that read; partitions become smaller, to 1 MiB, until all have work.
         batch_size: rows of an Arrow batch at most.
         blobs: `descriptions`: position and size of blobs; `bytes`: what they hold.
         pushdown: take over filters of the query; see docs/spark.md before using it.
@@ -111,6 +112,7 @@ class ReadOptions(Options):
     with_row_address: bool = False
     partition_bytes: int = PARTITION_BYTES
     min_partitions: int = 1
+    parallelism: int = 1
     batch_size: int | None = None
     blobs: str = "descriptions"
     pushdown: bool = False
@@ -123,6 +125,7 @@ class ReadOptions(Options):
         at_least("limit", self.limit, 0)
         at_least("partition_bytes", self.partition_bytes, 1)
         at_least("min_partitions", self.min_partitions, 1)
+        at_least("parallelism", self.parallelism, 1)
         at_least("batch_size", self.batch_size, 1)
         one_of("blobs", self.blobs, ("descriptions", "bytes"))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_PIECES: Final = 4096  # fragments of one partition: its message stays below a megabyte
 FILE_COST: Final = 64 << 10  # what opening a file costs, in bytes that could be read meanwhile
 UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
+WORTH_A_TASK: Final = 1 << 20  # about what is read while a task is started
 MIN_ROWS: Final = 4096  # a piece of a fragment is not cut smaller
 
 
@@ -57,7 +58,12 @@ def plan(
     if options.limit is not None:
         return [Rows([Piece(slim(one)) for one in _first(fragments, options)])]
     sizes = [fragment_bytes(one, fields) for one in fragments]
-    target = min(options.partition_bytes, max(1, sum(sizes) // options.min_partitions))
+    total = sum(sizes)
+    target = min(
+        options.partition_bytes,
+        max(1, total // options.min_partitions),
+        max(WORTH_A_TASK, total // options.parallelism),
+    )
     partitions: list[Rows] = []
     pieces: list[Piece] = []
     filled = 0

@@ -117,6 +117,12 @@ def test_partitions_are_of_equal_bytes():
     assert len(few) == 2 or len(few) == 3
 
 
+def test_partitions_become_smaller_until_all_cores_have_work():
+    few = fragments(1, num_bytes=40 << 20)
+    counts = {one: len(plan(few, None, options(parallelism=one))) for one in ("1", "8", "900")}
+    assert counts == {"1": 1, "8": 8, "900": 41}
+
+
 def test_a_limit_takes_the_fragments_that_it_needs():
     (one,) = plan(fragments(20), None, options(limit="1000001"))
     assert len(one.pieces) == 2
