@@ -167,12 +167,24 @@ def _face(async_class: type) -> type:
             members[name] = staticmethod(_blocking(bound, is_method=False))
         elif inspect.isfunction(member):
             members[name] = _blocking(member, is_method=True)
+    if hasattr(async_class, "__aenter__"):
+        members["__enter__"] = _enter
+        members["__exit__"] = _exit
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
     face = type(async_class.__name__, (), members)
     _faces[async_class] = face
     return face
+
+
+def _enter(self: Any) -> Any:
+    _background.run(self._inner.__aenter__())
+    return self
+
+
+def _exit(self: Any, *error: Any) -> None:
+    _background.run(self._inner.__aexit__(*error))
 
 
 def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatchReader:
@@ -191,6 +203,8 @@ DatasetDelta = _face(alance.DatasetDelta)
 DatasetFragment = _face(alance.DatasetFragment)
 Scanner = _face(alance.Scanner)
 FileReader = _face(alance.FileReader)
+FileWriter = _face(alance.FileWriter)
+Sink = _face(alance.Sink)
 BlobFile = _face(alance.BlobFile)
 Tags = _face(alance.Tags)
 Branches = _face(alance.Branches)
@@ -200,9 +214,11 @@ Compaction = _face(alance.Compaction)
 CompactionPlan = _face(alance.optimize.CompactionPlan)
 CompactionTask = _face(alance.optimize.CompactionTask)
 
+check_store = _blocking(alance.check_store, is_method=False)
 commit = _blocking(alance.commit, is_method=False)
 dataset = _blocking(alance.dataset, is_method=False)
 drop = _blocking(alance.drop, is_method=False)
+ingest = _blocking(alance.ingest, is_method=False)
 write_dataset = _blocking(alance.write_dataset, is_method=False)
 write_fragments = _blocking(alance.write_fragments, is_method=False)
 batch_udf = alance.batch_udf
@@ -220,15 +236,19 @@ __all__ = [
     "DatasetDelta",
     "DatasetFragment",
     "FileReader",
+    "FileWriter",
     "MergeInsert",
     "Optimize",
     "ScanOptions",
     "Scanner",
+    "Sink",
     "Tags",
     "batch_udf",
+    "check_store",
     "commit",
     "dataset",
     "drop",
+    "ingest",
     "operations",
     "trace",
     "write_dataset",

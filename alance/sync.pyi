@@ -22,6 +22,7 @@ from alance.format.proto.table_pb2 import DataFragment
 from alance.format.table.fragment import Fragment
 from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
+from alance.io.store_report import StoreReport
 from alance.operations import DataReplacementGroup, Operation
 from alance.ops.assign import Updates
 from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
@@ -31,6 +32,7 @@ from alance.ops.compact_plan import CompactionMode, Resolved
 from alance.ops.compact_results import RewriteResult
 from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
+from alance.ops.ingest_options import IngestMetrics
 from alance.ops.opening import Reference
 from alance.ops.projection import Columns
 from alance.ops.sources import Data
@@ -402,6 +404,50 @@ class FileReader:
         stop: int | None = ...,
     ) -> pa.Table: ...
 
+class FileWriter:
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: pa.Schema | None = ...,
+        *,
+        version: str | FileVersion = ...,
+        page_bytes: int = ...,
+        buffer_bytes: int = ...,
+        store: object | None = ...,
+        storage_options: Mapping[str, str] | None = ...,
+        session: Session | None = ...,
+    ) -> FileWriter: ...
+    @property
+    def schema(self) -> pa.Schema | None: ...
+    @property
+    def version(self) -> FileVersion: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def columns(self) -> dict[int, int]: ...
+    def write(self, data: Data) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+class Sink:
+    @property
+    def schema(self) -> pa.Schema | None: ...
+    @property
+    def metrics(self) -> IngestMetrics: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def dataset(self) -> Dataset | None: ...
+    def write(self, data: Data, *, token: str | None = ..., sequence: int | None = ...) -> bool: ...
+    def flush(self) -> int: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
 class BlobFile:
     @property
     def size(self) -> int: ...
@@ -412,6 +458,8 @@ class BlobFile:
     def read(self, num_bytes: int = ...) -> bytes: ...
     def readall(self) -> bytes: ...
     def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 class Tags:
     def list(self) -> dict[str, TagContents]: ...
@@ -529,6 +577,13 @@ class CompactionTask:
     @property
     def read_version(self) -> int: ...
 
+def check_store(
+    uri: str | os.PathLike[str],
+    *,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> StoreReport: ...
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     operation: Operation,
@@ -566,6 +621,26 @@ def drop(
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
 ) -> None: ...
+def ingest(
+    uri: str | os.PathLike[str],
+    schema: pa.Schema | None = ...,
+    *,
+    max_buffer_bytes: int = ...,
+    max_rows_per_file: int = ...,
+    max_bytes_per_file: int = ...,
+    max_file_age: float | None = ...,
+    commit_interval: float | None = ...,
+    commit_rows: int | None = ...,
+    commit_bytes: int | None = ...,
+    producer: str | None = ...,
+    history: int = ...,
+    data_storage_version: str | FileVersion | None = ...,
+    stable_row_ids: bool = ...,
+    properties: Mapping[str, str] | None = ...,
+    store: object | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
+    session: Session | None = ...,
+) -> Sink: ...
 def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],

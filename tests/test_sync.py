@@ -52,6 +52,26 @@ def test_one_file(uri: str) -> None:
     assert reader.to_table(["l_orderkey"], start=10, stop=20).num_rows == 10
 
 
+def test_writing_a_stream_and_a_file(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2, 3]})
+    with alance.sync.ingest(str(tmp_path / "table"), rows.schema) as sink:
+        assert sink.write(rows)
+        assert lance.dataset(str(tmp_path / "table"), version=sink.flush()).count_rows() == 3
+        sink.write(rows)
+    assert sink.metrics.num_rows == 6
+    assert lance.dataset(str(tmp_path / "table")).count_rows() == 6
+    with alance.sync.FileWriter.open(str(tmp_path / "file.lance"), rows.schema) as writer:
+        writer.write(rows)
+    assert writer.num_rows == 3
+    assert alance.sync.FileReader.open(str(tmp_path / "file.lance")).to_table().equals(rows)
+    with (
+        pytest.raises(ZeroDivisionError),
+        alance.sync.FileWriter.open(str(tmp_path / "none.lance"), rows.schema) as writer,
+    ):
+        writer.write(pa.table({"x": [1 // 0]}))
+    assert not (tmp_path / "none.lance").exists()
+
+
 def test_arrow_consumers_read_scans(uri: str) -> None:
     dataset = alance.sync.dataset(uri)
     count = lance.dataset(uri).count_rows()

@@ -51,6 +51,7 @@ OURS: Final[dict[str, str]] = {
     "Field": "alance.format.field",
     "FileVersion": "alance.file_version",
     "Fragment": "alance.format.table.fragment",
+    "IngestMetrics": "alance.ops.ingest_options",
     "Mode": "alance.ops.write",
     "Operation": "alance.operations",
     "Progress": "alance.ops.data_files",
@@ -58,6 +59,7 @@ OURS: Final[dict[str, str]] = {
     "Resolved": "alance.ops.compact_plan",
     "RewriteResult": "alance.ops.compact_results",
     "Session": "alance.session",
+    "StoreReport": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
     "Transforms": "alance.ops.columns_sources",
     "Transaction": "alance.format.table.transaction",
@@ -67,7 +69,19 @@ OURS: Final[dict[str, str]] = {
 }
 SHOWN_AGAIN: Final = ("ScanOptions", "batch_udf", "operations", "trace")
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
-FUNCTIONS: Final = ("commit", "dataset", "drop", "write_dataset", "write_fragments")
+FUNCTIONS: Final = (
+    "check_store",
+    "commit",
+    "dataset",
+    "drop",
+    "ingest",
+    "write_dataset",
+    "write_fragments",
+)
+CONTEXT: Final = (
+    "    def __enter__(self) -> Self: ...",
+    "    def __exit__(self, kind: object, error: object, trace: object) -> None: ...",
+)
 READERS: Final = (
     "    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...",
     "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...",
@@ -82,6 +96,8 @@ def stub() -> str:
         sync.DatasetFragment,
         sync.Scanner,
         sync.FileReader,
+        sync.FileWriter,
+        sync.Sink,
         sync.BlobFile,
         sync.Tags,
         sync.Branches,
@@ -136,6 +152,8 @@ def _class(async_class: type) -> str:
             lines += ["    @classmethod", _function(name, member.__func__, "    ")]
         elif inspect.isfunction(member):
             lines.append(_function(name, member, "    "))
+    if hasattr(async_class, "__aenter__"):
+        lines += CONTEXT
     if hasattr(async_class, "to_batches") and async_class.__name__ != "FileReader":
         lines += READERS
     return "\n".join(lines)
