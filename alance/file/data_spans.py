@@ -66,31 +66,39 @@ class DataSpans:
             for one in self._overlapping(path, start, stop)
             if not one.has_values
         ]
+        container = next(iter(self._columns[path].values())).container
+        found += [
+            (max(start, begin), min(stop, end))
+            for begin, end in container.buffers.tolist()
+            if begin < stop and end > start
+        ]
         buffers = self._index(path)[1]
         end = max((one.stop for one in buffers), default=0)
         if stop > end:
             found.append((max(start, end), stop))
-        return found
+        return list(merged(sorted(found)))
 
     def pages(self, wanted: Iterable[tuple[str, Span]]) -> int:
-        """How many pages have bytes in some ranges."""
+        """How many pages have values in some ranges."""
         found = {
             (path, one.column.column.index, one.page)
             for path, span in wanted
             if path in self._columns
             for one in self._overlapping(path, *span)
+            if one.has_values
         }
         return len(found)
 
     @property
     def num_pages(self) -> int:
-        """Pages of all open columns; those without bytes are not counted."""
-        return sum(
-            any(size for _, size in page.buffers)
-            for columns in self._columns.values()
-            for column in columns.values()
-            for page in column.column.pages
-        )
+        """Pages of all open columns that have values of their own; others need no read."""
+        found = {
+            (path, one.column.column.index, one.page)
+            for path in self._columns
+            for one in self._index(path)[1]
+            if one.has_values
+        }
+        return len(found)
 
     def _overlapping(self, path: str, start: int, stop: int) -> list[_Buffer]:
         starts, buffers = self._index(path)

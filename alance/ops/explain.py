@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.io.trace import RequestEvent
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
+    from alance.ops.pruning import Skipped
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import Snapshot
 
@@ -60,6 +61,7 @@ class Explanation:
     num_pages_skipped: int
     first: tuple[str, ...]  # columns read of every row
     late: tuple[str, ...] = ()  # columns read of rows that the filter keeps
+    skipped: Skipped | None = None  # by statistics; None: nobody asked them
     at_most: tuple[Step, ...] = ()  # what the late columns cost if it keeps all
 
     @property
@@ -76,6 +78,7 @@ class Explanation:
         lines = [
             *self.what,
             f"  rows: {self.num_rows:,} read, {self.num_rows_skipped:,} skipped",
+            *([] if self.skipped is None else [f"  by statistics: {self.skipped}"]),
             f"  pages: {self.num_pages:,} read, {self.num_pages_skipped:,} skipped",
             f"  in all: {_count(self.num_requests, 'request')}, {_count(self.num_bytes, 'byte')} "
             f"in {_count(self.rounds, 'round')}",
@@ -114,7 +117,7 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
         await _drain(dry, replace(plan, options=_unlimited(plan.options)))
 
     async def run_late(dry: Snapshot) -> None:
-        plan = await plan_scan(dry, columns, unsorted)
+        plan = replace(await plan_scan(dry, columns, unsorted), pruner=plans[0].pruner)
         assert plan.late_schema is not None
         late = replace(plan, first_schema=plan.late_schema, late_schema=None, predicate=None)
         await _drain(dry, replace(late, options=_unlimited(plan.options)))
@@ -124,7 +127,8 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     late = plan.late_schema
     at_most = () if late is None else (await _watch(snapshot, run_late)).steps
     spans = [plan.span_of(handle) for handle in plan.handles]
-    num_rows = sum(stop - start for start, stop in spans)
+    pruned = None if plan.pruner is None else plan.pruner.skipped
+    num_rows = sum(stop - start for start, stop in spans) - (pruned.rows if pruned else 0)
     stored = sum(handle.num_physical_rows for handle in plan.handles)
     skipped = stored - num_rows
     if len(plan.handles) < len(snapshot.handles):
@@ -140,6 +144,7 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
         seen.num_pages_skipped,
         _names(plan.first_schema),
         () if late is None else _names(late),
+        pruned if pruned and pruned.num_zones else None,
         tuple(step for step in at_most if step.reason not in _SHARED),
     )
 

@@ -42,16 +42,22 @@ class Skipped:
     """What a scan did not read, counted while it runs.
 
     Attributes:
-        fragments: of which no row was read.
-        rows: physical rows, those of skipped fragments included.
-        zones: of all zones, those that were skipped.
-        num_zones: zones that statistics were there for.
+        fragments: of which no row was read, of `num_fragments` that have statistics.
+        zones: of which no row was read, of `num_zones` in these fragments.
+        rows: physical rows that were not read.
     """
 
     fragments: int = 0
-    rows: int = 0
+    num_fragments: int = 0
     zones: int = 0
     num_zones: int = 0
+    rows: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fragments:,} of {self.num_fragments:,} fragments, "
+            f"{self.zones:,} of {self.num_zones:,} zones, {self.rows:,} rows skipped"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,13 @@ class Pruner:
 
     Attributes:
         field_ids: the field of each column that the filter compares.
+        kept: the rows that may match, by fragment, as far as the scan has come.
     """
 
     check: Check
     field_ids: Mapping[tuple[str, ...], int]
     skipped: Skipped = field(default_factory=Skipped)
+    kept: dict[int, Spans] = field(default_factory=dict)
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
@@ -119,6 +127,7 @@ class Pruner:
             found = _spans_of(mask, zones.zone_rows, span)
         else:
             found, mask = [], np.zeros(zones.num_zones, np.bool_)
+        self.skipped.num_fragments += 1
         self.skipped.num_zones += len(mask)
         self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
         self.skipped.rows += rows - sum(stop - start for start, stop in found)

@@ -180,18 +180,20 @@ async def _spans(
     pruner = plan.pruner
     if pruner is None:
         return [[span] for span in spans]
+    if all(handle.id in pruner.kept for handle in handles):
+        return [pruner.kept[handle.id] for handle in handles]
     pairs = zip(handles, opened, strict=True)
     plans: list[Plan[FragmentZones | None]] = [
         pruner.read(handle, fragment, engine.cache) for handle, fragment in pairs
     ]
     zones = await engine.drive(together(plans), "statistics")
-    if not any(zones):
-        return [[span] for span in spans]
 
     def prune() -> list[Sequence[tuple[int, int]]]:
         return [pruner.spans(*pair) for pair in zip(zones, spans, strict=True)]
 
-    return await engine.decode(prune, PRUNING_BYTES * len(spans))
+    found = await engine.decode(prune, PRUNING_BYTES * sum(one is not None for one in zones))
+    pruner.kept.update(zip((handle.id for handle in handles), found, strict=True))
+    return found
 
 
 async def _read_window(

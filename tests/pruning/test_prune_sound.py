@@ -1,0 +1,98 @@
+"""Checks against rows: what a condition is of some row of a zone, its check allows there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+from tests.pruning.pruning_cases import FILTERS, SCHEMA, tables
+
+from alance.errors import AlanceError
+from alance.expr import parse_filter
+from alance.expr.prune import check_of, may_match
+from alance.file.zones import FileStatistics as Read
+from alance.format.encode import statistics
+from alance.format.encode.arrays import leaf_values
+from alance.format.layouts.fields import leaf_columns
+from alance.format.schema import Schema
+from alance.format.statistics import head_bytes, parse_head, parse_zones
+from alance.ops.pruning import FragmentZones, Pruner
+
+FIELDS = Schema.from_arrow(SCHEMA)
+LEAVES = [leaf for field in FIELDS.fields for leaf in leaf_columns(field)]
+NUMBERS = {leaf.field.id: number for number, leaf in enumerate(LEAVES)}
+
+
+def written(table: pa.Table, cuts: list[int]) -> bytes | None:
+    """The statistics buffer of rows that are added in pieces."""
+    made = statistics.FileStatistics(LEAVES)
+    batch = table.combine_chunks().to_batches()[0]
+    bounds = sorted({0, batch.num_rows, *(cut % batch.num_rows for cut in cuts)})
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        for field, array in zip(
+            FIELDS.fields, batch.slice(start, stop - start).columns, strict=True
+        ):
+            for key, values in leaf_values(field, array).items():
+                made.add(NUMBERS[key], values)
+    content = made.finish()
+    return None if content is None else content.tobytes()
+
+
+def read(content: bytes) -> Read:
+    view = memoryview(content)
+    size = head_bytes("x", view)
+    assert size is not None
+    head = parse_head("x", view[:size], len(view))
+    found = Read(head)
+    for column, (at, num_bytes, *_) in head.blocks.items():
+        found.zones[column] = parse_zones("x", head, column, view[at : at + num_bytes])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "ZONE_ROWS", 4)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    tables(), st.lists(st.integers(0, 30), max_size=3), st.lists(FILTERS, min_size=1, max_size=8)
+)
+def test_zones_allow_what_rows_are(table: pa.Table, cuts: list[int], filters: list[str]) -> None:
+    content = written(table, cuts)
+    assert content is not None
+    known = read(content)
+    batch = table.combine_chunks().to_batches()[0]
+    for text in filters:
+        try:
+            predicate = parse_filter(text, SCHEMA)
+            answers = predicate.mask(batch)
+        except AlanceError:
+            continue
+        check = check_of(predicate.condition)
+        if check is None:
+            continue
+        pruner = Pruner.of(check, FIELDS)
+        columns = {
+            path: (known, NUMBERS[key]) for path, key in pruner.field_ids.items() if key in NUMBERS
+        }
+        zones = FragmentZones.of(batch.num_rows, columns)
+        if zones is None:
+            continue
+        for grid in (zones, zones.whole()):
+            may = check.may(grid)
+            for zone in range(grid.num_zones):
+                rows = answers.slice(zone * grid.zone_rows, grid.zone_rows).to_pylist()
+                said = (
+                    text,
+                    zone,
+                    rows,
+                    batch.slice(zone * grid.zone_rows, grid.zone_rows).to_pylist(),
+                )
+                assert may.true[zone] or True not in rows, said
+                assert may.false[zone] or False not in rows, said
+                assert may.null[zone] or None not in rows, said
