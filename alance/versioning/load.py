@@ -155,7 +155,8 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 if location is None:
                     continue
                 found.append(location)
-                if stop_at_first and location.scheme is NamingScheme.V2:
+                # The second tells of a rename to these names that has ended halfway.
+                if stop_at_first and location.scheme is NamingScheme.V2 and len(found) > 1:
                     break
     except NotFoundError as error:
         raise table.not_found(str(error)) from error

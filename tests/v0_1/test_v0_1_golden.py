@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pyarrow.compute
 import pytest
 
 import alance
+from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v0_1"
-TABLES = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
+EVERYTHING = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
+TABLES = [path for path in EVERYTHING if path.parent.name != "broken"]
+BROKEN = [path for path in EVERYTHING if path.parent.name == "broken"]
 
 
 def expected(path: Path) -> pa.Table:
@@ -100,3 +105,57 @@ async def test_files_by_themselves(path: Path) -> None:
         assert rows(part) == rows(found[-1].select(["lists", "struct"]).take([14, 2, 2]))
     found.sort(key=lambda one: one.column("struct")[0].as_py()["x"])
     assert rows(pa.concat_tables(found)) == rows(want)
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
+async def test_half_broken_tables(path: Path) -> None:
+    """As a present release reads them: wrong row counts, ids used twice, manifests of two names."""
+    want = expected(path)
+    dataset = await alance.dataset(f"{path}.lance")
+    found = await dataset.to_table(with_row_id=True)
+    assert rows(found) == rows(want)
+    assert await dataset.count_rows() == want.num_rows
+    places = [want.num_rows - 1, 0]
+    assert rows(await dataset.take(places)) == rows(want.drop_columns(["_rowid"]).take(places))
+
+
+@pytest.mark.parametrize("name", ["names_old", "names_new"])
+async def test_manifests_of_two_naming_schemes_are_refused(name: str) -> None:
+    """As pylance refuses them."""
+    with pytest.raises(CorruptFileError, match="both naming schemes"):
+        await alance.dataset(GOLDEN / "broken" / f"{name}.lance")
+    with pytest.raises(ValueError, match="multiple manifest naming schemes"):
+        lance.dataset(GOLDEN / "broken" / f"{name}.lance")
+
+
+OLD = [GOLDEN / release / "emptied" for release in ("0.5.10", "0.7.5", "0.8.0", "0.13.0")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*OLD, GOLDEN / "broken" / "migrated", GOLDEN / "0.10.5" / "numbers"],
+    ids=lambda path: f"{path.parent.name}-{path.name}",
+)
+async def test_writes_to_old_tables(path: Path, tmp_path: Path) -> None:
+    """Appends, deletes and compaction of tables that do not tell their rows; pylance reads them."""
+    uri = str(tmp_path / "t")
+    shutil.copytree(f"{path}.lance", uri)
+    dataset = await alance.dataset(uri)
+    column = dataset.schema.names[0]
+    before = await dataset.to_table()
+    dataset = await alance.write_dataset(before.slice(0, 2), uri, mode="append")
+    await dataset.delete(f"{column} = 1")
+    want = pa.concat_tables([before, before.slice(0, 2)])
+    want = want.filter(pa.compute.field(column) != 1)
+    dataset = await alance.dataset(uri)
+    assert rows(await dataset.to_table()) == rows(want)
+    assert rows(lance.dataset(uri).to_table()) == rows(want)
+    assert lance.dataset(uri).count_rows() == await dataset.count_rows() == want.num_rows
+    lance.dataset(uri).delete(f"{column} = 4")
+    want = want.filter(pa.compute.field(column) != 4)
+    assert rows(await (await alance.dataset(uri)).to_table()) == rows(want)
+    await (await alance.dataset(uri)).optimize.compact_files()
+    dataset = await alance.dataset(uri)
+    assert dataset.data_storage_version is FileVersion.V0_1
+    assert rows(await dataset.to_table()) == rows(want)
+    assert rows(lance.dataset(uri).to_table()) == rows(want)
