@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := alance tests examples $(wildcard benchmarks)
 
-.PHONY: demo demo-spark test test-browser test-spark lint format protos kernels bench fuzz soak clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench fuzz soak clean
 
 $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 	$(PYTHON) -m venv $(VENV)
@@ -32,11 +32,23 @@ test: $(VENV)/.ready
 	$(BIN)/pytest
 	@grep -q '^/' $(VENV)/.java || { echo "The Spark tests did not run:"; cat $(VENV)/.java; }
 	@echo "The tests of pages in a browser did not run: make test-browser"
+	@echo "The tests of Azure did not run: make test-azure (needs node and npm)"
 
 # Needs a Chromium on the machine (apt-get install chromium); downloads none.
 test-browser: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]"
 	$(BIN)/pytest -m browser tests/viz
+
+# Azurite, Microsoft's emulator, comes by npm.
+$(VENV)/azurite/.ready:
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo \
+	  "The tests of Azure need node and npm (apt-get install nodejs npm): they run Azurite." >&2; \
+	  exit 1; }
+	npm install --prefix $(VENV)/azurite --no-audit --no-fund --loglevel=error azurite@3.37.0
+	touch $@
+
+test-azure: $(VENV)/azurite/.ready $(VENV)/.ready
+	AZURITE_HOME=$(VENV)/azurite $(BIN)/pytest -m azure tests/azure
 
 # One Spark session on two cores; fails where there is no Java.
 test-spark: $(VENV)/.ready

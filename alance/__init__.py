@@ -27,7 +27,9 @@ from alance.file_writing import FileWriter
 from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ingesting import Sink, ingest
+from alance.io.store_report import StoreReport
 from alance.ops.blobs import BlobFile
+from alance.ops.check_store import check_store
 from alance.ops.data_files import Progress
 from alance.ops.delta import DatasetDelta
 from alance.ops.drop import drop
@@ -78,10 +80,12 @@ __all__ = [
     "Sink",
     "SqliteStore",
     "StoreError",
+    "StoreReport",
     "Tags",
     "UnsupportedError",
     "__version__",
     "batch_udf",
+    "check_store",
     "commit",
     "dataset",
     "drop",

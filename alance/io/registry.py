@@ -6,7 +6,6 @@ here. The same bucket with other options is another store with a root of its own
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +16,7 @@ from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
 from alance.io import lifecycle, profile
+from alance.io.endpoints import endpoint_of
 from alance.io.local import LocalStore
 from alance.io.memory import MemoryStore
 from alance.io.options import StoreOptions, parse_options
@@ -26,6 +26,7 @@ from alance.io.store import translate
 from alance.io.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from alance.io.profile import StoreProfile
@@ -242,9 +243,6 @@ def _objects(
     return obstore_stores.HTTPStore.from_url(url, **given), profile.HTTP  # type: ignore[arg-type]
 
 
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-
-
 def _cheaper(objects: ObjectStore) -> Config:
     """Options for writes to S3 without a SHA-256 of each body, two thirds of the work of sending.
 
@@ -253,9 +251,7 @@ def _cheaper(objects: ObjectStore) -> Config:
     """
     if not isinstance(objects, obstore_stores.S3Store):
         return {}
-    config = objects.config
-    given = [config.get("endpoint_url_s3"), config.get("endpoint")]
-    endpoint = str(next(filter(None, [*given, *map(os.environ.get, _ENDPOINTS)]), ""))
-    if not endpoint or endpoint.rstrip("/").endswith(".amazonaws.com"):
+    endpoint = endpoint_of("s3", objects.config)
+    if endpoint is None:
         return {"unsigned_payload": "true", "checksum_algorithm": "crc64nvme"}
     return {"unsigned_payload": "true"} if endpoint.startswith("https://") else {}

@@ -68,6 +68,8 @@ class Server:
         if target.startswith("/_lab/"):
             self._control(conn, method, target, body)
             return
+        for name in self.weather.values["ignores"]:
+            headers.pop(name, None)
         req = Request(method, target, headers, body)
         req.record.update(
             n=len(self.log),

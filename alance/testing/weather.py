@@ -27,6 +27,8 @@ ACTIONS: Final = frozenset(
         "apply_stall",
     }
 )
+# What makes a write conditional, in both dialects.
+CONDITIONS: Final = ("if-none-match", "if-match", "x-goog-if-generation-match")
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class Weather:
     total_mbps        body MB/s over all connections (0: no limit)
     apply_at          fraction of the latency after which a write takes effect
     faults            mappings of the attributes of `Rule`; the first that strikes wins
+    ignores           names of headers, lower case, that the server does not know: CONDITIONS
     seed              of the random draws
     """
 
@@ -105,6 +108,7 @@ class Weather:
         "total_mbps": 0.0,
         "apply_at": 0.5,
         "faults": [],
+        "ignores": [],
         "seed": 1,
     }
 

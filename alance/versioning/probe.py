@@ -1,7 +1,8 @@
 """Whether a store heeds the condition of a put-if-absent.
 
-Some servers that speak S3 know no `If-None-Match` on writes and overwrite: two committers would
-both be told that they won. Asked of each such store once in a process, by two puts of one object.
+Some servers that speak a cloud's protocol know no conditions on writes and overwrite: two
+committers would both be told that they won. Asked of each such store once in a process, by two
+puts of one object.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, UnsupportedError
+from alance.io.endpoints import endpoint_of
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
     from alance.io.store import Store
 
-# Kinds whose protocol has the condition since its beginning, and our own stores.
-_TRUSTED: Final = frozenset({"local", "memory", "gcs", "azure"})
+# Clouds whose protocol has the condition since its beginning.
+_TRUSTED: Final = frozenset({"gcs", "azure"})
 PROBE: Final = ".probe-"
 
 _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
@@ -29,8 +31,8 @@ async def check_conditional_puts(
 ) -> None:
     """Refuse a store that overwrites where it was asked to create.
 
-    Cost: nothing on local files, memory, GCS and Azure; else, once for each store and process, two
-    PUTs one after the other, and a DELETE.
+    Cost: nothing on local files, in memory, and where GCS or Azure themselves answer; else, once
+    for each store and process, two PUTs one after the other, and a DELETE.
 
     Args:
         folder: path inside the store of a folder for the probe, which is deleted again.
@@ -40,7 +42,7 @@ async def check_conditional_puts(
         StoreError: the probe could not be written.
         CommitStateUnknownError: the store did not answer.
     """
-    if store.profile.kind in _TRUSTED:
+    if _is_trusted(store):
         return
     heeds = _answers.get(store)
     if heeds is None:
@@ -50,8 +52,16 @@ async def check_conditional_puts(
         raise UnsupportedError(
             f"{store.root}: this store overwrites where it was asked to create an object only if "
             f"it is absent, so that concurrent commits would be lost; give a commit_lock or an "
-            f"external manifest store"
+            f"external manifest store (alance.check_store tells what else is amiss)"
         )
+
+
+def _is_trusted(store: Store) -> bool:
+    kind = store.profile.kind
+    if kind in ("local", "memory"):
+        return True
+    config = getattr(getattr(store, "objects", None), "config", None) or {}
+    return kind in _TRUSTED and endpoint_of(kind, config) is None
 
 
 async def _probe(store: Store, folder: str, patience: Patience) -> bool:

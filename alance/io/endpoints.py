@@ -1,0 +1,78 @@
+"""Who answers for a store: the cloud itself, or another server that speaks its protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from alance.io.profile import Kind
+
+# obstore's names of the option, and of the variables of the environment that stand in for it.
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("endpoint_url_s3", "endpoint"),
+    "gcs": ("base_url",),
+    "azure": ("endpoint",),
+}
+_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gcs": ("GOOGLE_BASE_URL",),
+    "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": (".amazonaws.com", ".amazonaws.com.cn"),
+    "gcs": (".googleapis.com",),
+    "azure": (
+        ".core.windows.net",
+        ".core.usgovcloudapi.net",
+        ".core.chinacloudapi.cn",
+        ".fabric.microsoft.com",
+    ),
+}
+EMULATOR: Final = "http://127.0.0.1:10000"
+
+
+def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
+    """The server that a store object names in the place of its cloud; None: the cloud.
+
+    Args:
+        config: of a store object of obstore.
+    """
+    for found in _named(kind, config):
+        if not (urlsplit(found).hostname or "").endswith(_CLOUDS.get(kind, ())):
+            return found
+        return None
+    return None
+
+
+def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[str]:
+    if kind == "azure" and _is_true(
+        config.get("use_emulator", os.environ.get("AZURE_STORAGE_USE_EMULATOR", ""))
+    ):
+        yield str(config.get("endpoint") or EMULATOR)
+    for name in _OPTIONS.get(kind, ()):
+        if config.get(name):
+            yield str(config[name])
+    if kind == "gcs":
+        yield from _in_key(config)
+    for name in _VARIABLES.get(kind, ()):
+        if os.environ.get(name):
+            yield os.environ[name]
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in ("true", "1", "yes", "on", "y")
+
+
+def _in_key(config: Mapping[str, object]) -> Iterator[str]:
+    """Keys of service accounts for emulators hold their address."""
+    try:
+        key = json.loads(str(config.get("service_account_key") or "{}"))
+    except ValueError:
+        return
+    if isinstance(key, dict) and key.get("gcs_base_url"):
+        yield str(key["gcs_base_url"])

@@ -1,0 +1,59 @@
+"""What was found out about a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Purpose: TypeAlias = Literal["reading", "writing", "commits"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheck:
+    """One thing that was tried.
+
+    Attributes:
+        name: what the store should do.
+        purpose: what needs it.
+        failure: what it did instead; None: it does it.
+    """
+
+    name: str
+    purpose: Purpose
+    failure: str | None
+
+    def line(self, width: int) -> str:
+        """As a line of text, the name as wide as this."""
+        if self.failure is None:
+            return f"ok    {self.purpose:<8}  {self.name}"
+        return f"FAIL  {self.purpose:<8}  {self.name:<{width}}  {self.failure}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What a store does of the things that alance needs; printed as a table.
+
+    Attributes:
+        root: the store.
+        checks: all that were tried, in order.
+    """
+
+    root: str
+    checks: tuple[StoreCheck, ...]
+
+    @property
+    def failures(self) -> tuple[StoreCheck, ...]:
+        """The checks that failed; empty: the store is good for everything."""
+        return tuple(check for check in self.checks if check.failure is not None)
+
+    def is_fit_for(self, purpose: Purpose) -> bool:
+        """Whether all that `reading`, `writing` or `commits` need was found.
+
+        A store that is fit for writing but not for commits needs a `commit_lock` or an external
+        manifest store.
+        """
+        return all(check.purpose != purpose for check in self.failures)
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        return "\n".join([self.root, *(check.line(width) for check in self.checks)])

@@ -1,0 +1,171 @@
+"""What alance needs of a store, tried on all that are here, and on servers that lack some of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+import alance
+from alance.errors import AccessError, UnsupportedError
+from alance.io.conformance import CHECKS, examine
+from alance.io.endpoints import endpoint_of
+from alance.io.registry import StoreRegistry
+from alance.testing.weather import CONDITIONS
+from alance.versioning.probe import check_conditional_puts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.testing.lab import Lab
+    from tests.io.conftest import Place
+
+_numbers = itertools.count(1)
+ROWS = pa.table({"a": [1, 2, 3]})
+KEYS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
+
+
+def reached(lab: Lab, scheme: str) -> tuple[str, dict[str, str]]:
+    """A folder that is not there yet, and the options to reach it."""
+    options = lab.lance_options() if scheme == "s3" else lab.gcs_options()
+    return f"{scheme}://lab/conformance-{next(_numbers)}", options
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[dict[str, str]]:
+    """Options to reach an S3 of moto with the bucket `lab`."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **KEYS)
+    client.create_bucket(Bucket="lab")
+    client.close()
+    yield {"endpoint": endpoint, "allow_http": "true", "region": "us-east-1", **KEYS}
+    server.stop()
+
+
+async def test_every_store_here_is_fit(place: Place) -> None:
+    report = await examine(place.store, place.folder)
+    assert not report.failures, str(report)
+    assert len(report.checks) == len(CHECKS)
+    assert [meta async for meta in place.store.list(place.folder)] == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_the_s3_of_moto_is_fit(moto: dict[str, str]) -> None:
+    report = await alance.check_store("s3://lab/conformance", storage_options=moto)
+    assert not report.failures, str(report)
+    made = await alance.write_dataset(ROWS, "s3://lab/table", storage_options=moto)
+    made = await made.insert(ROWS)
+    assert await made.count_rows() == 6
+
+
+async def test_a_report_is_a_table(lab: Lab) -> None:
+    uri, options = reached(lab, "s3")
+    lab.config(ignores=CONDITIONS)
+    report = await alance.check_store(uri, storage_options=options)
+    assert report.is_fit_for("reading")
+    assert report.is_fit_for("writing")
+    assert not report.is_fit_for("commits")
+    first, *lines = str(report).splitlines()
+    assert first == report.root
+    assert len(lines) == len(CHECKS)
+    bad = [line for line in lines if not line.startswith("ok ")]
+    assert [line.split()[:2] for line in bad] == [["FAIL", "commits"]] * 2
+    assert "overwrote where it was asked to create" in bad[0]
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+async def test_a_server_that_ignores_conditions_is_refused(lab: Lab, scheme: str) -> None:
+    """Before any version or data is there to be lost; reading such a table goes on."""
+    uri, options = reached(lab, scheme)
+    lab.config(ignores=CONDITIONS)
+    with pytest.raises(UnsupportedError, match="overwrites where it was asked to create"):
+        await alance.write_dataset(ROWS, uri, storage_options=options)
+    store, folder = StoreRegistry.shared().open(uri, storage_options=options)
+    found = [meta.path async for meta in store.list(folder)]
+    assert all("/_transactions/" in path for path in found)
+
+    lab.calm()
+    uri, options = reached(lab, scheme)
+    options = {**options, "connect_timeout": "4s"}  # a store of its own
+    made = await alance.write_dataset(ROWS, uri, storage_options=options)
+    lab.config(ignores=CONDITIONS)
+    later = {**options, "connect_timeout": "5s"}  # as another process would see it
+    made = await alance.dataset(uri, storage_options=later)
+    with pytest.raises(UnsupportedError, match="commit_lock"):
+        await made.insert(ROWS)
+    latest = await alance.dataset(uri, storage_options=later)
+    assert (latest.version, await latest.count_rows()) == (1, 3)
+
+
+async def test_wrong_answers_are_told(lab: Lab) -> None:
+    """A server that gives whole objects for ranges, as plain ones do."""
+    uri, options = reached(lab, "s3")
+    lab.config(ignores=["range"])
+    options = {**options, "client_max_retries": "0", "download_retry_count": "0"}
+    report = await alance.check_store(uri, storage_options=options)
+    failed = [check.name for check in report.failures]
+    assert failed == ["gives ranges", "gives the end of an object"]
+    assert not report.is_fit_for("reading")
+    assert report.is_fit_for("commits")
+
+
+async def test_no_right_to_write_is_told_at_once(lab: Lab) -> None:
+    uri, options = reached(lab, "s3")
+    lab.config(faults=[{"op": "PUT", "action": "status", "status": 403, "code": "AccessDenied"}])
+    with pytest.raises(AccessError):
+        await alance.check_store(uri, storage_options=options)
+
+
+@pytest.mark.parametrize(("scheme", "asked"), [("s3", 3), ("gs", 3)])
+async def test_other_servers_than_the_clouds_are_asked_once(
+    lab: Lab, scheme: str, asked: int
+) -> None:
+    uri, options = reached(lab, scheme)
+    store, folder = StoreRegistry().open(uri, storage_options=options)
+    with lab.recording() as seen:
+        await check_conditional_puts(store, folder)
+        await check_conditional_puts(store, folder)
+    assert [one["op"] for one in seen.records[:2]] == ["PUT", "PUT"]
+    assert asked <= len(seen.records) <= asked + 1  # S3 settles the refusal by reading
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "expected"),
+    [
+        ("s3", {}, None),
+        ("s3", {"endpoint": "https://s3.eu-west-1.amazonaws.com/"}, None),
+        ("s3", {"endpoint": "https://amazonaws.com.example"}, "https://amazonaws.com.example"),
+        ("s3", {"endpoint_url_s3": "http://a:9", "endpoint": "http://b"}, "http://a:9"),
+        ("gcs", {}, None),
+        ("gcs", {"base_url": "https://storage.googleapis.com"}, None),
+        ("gcs", {"base_url": "http://127.0.0.1:4443"}, "http://127.0.0.1:4443"),
+        ("gcs", {"service_account_key": json.dumps({"gcs_base_url": "http://x"})}, "http://x"),
+        ("gcs", {"service_account_key": "no JSON"}, None),
+        ("azure", {"account_name": "me"}, None),
+        ("azure", {"endpoint": "https://me.blob.core.windows.net"}, None),
+        ("azure", {"use_emulator": "true"}, "http://127.0.0.1:10000"),
+        ("azure", {"endpoint": "http://127.0.0.1:1/me"}, "http://127.0.0.1:1/me"),
+        ("local", {}, None),
+    ],
+)
+def test_who_answers(
+    kind: Any, config: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert endpoint_of(kind, config) == expected
+
+
+def test_the_environment_names_servers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://minio")
+    monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "True")
+    assert endpoint_of("s3", {}) == "http://minio"
+    assert endpoint_of("azure", {}) == "http://127.0.0.1:10000"
