@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -34,9 +31,6 @@ if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
-
-MARK: Final = "alance-spark-commit-"
-MARK_LIFE_S: Final = 86400.0  # Spark aborts within minutes
 
 
 @dataclass(frozen=True)
@@ -209,33 +203,6 @@ async def remove_files(options: WriteOptions, messages: Sequence[Written | None]
         for store, path in paths:
             with suppress(AlanceError):  # an orphan, which cleanup finds
                 await store.delete([path])
-
-
-def begin_commit(job: str) -> None:
-    """Note on the driver that a commit is begun, until `not_committed` takes the note away.
-
-    Spark aborts a write whose commit did not come to an end, in another process. What may be in a
-    version must then stay, also where the process was killed after the version was made.
-    """
-    for old in _marks().glob(MARK + "*"):
-        with suppress(OSError):
-            if time.time() - old.stat().st_mtime > MARK_LIFE_S:
-                old.unlink()
-    (_marks() / (MARK + job)).touch()
-
-
-def not_committed(job: str) -> None:
-    """Note that the version was not made, and never will be."""
-    (_marks() / (MARK + job)).unlink(missing_ok=True)
-
-
-def may_be_committed(job: str) -> bool:
-    """Whether a commit was begun."""
-    return (_marks() / (MARK + job)).exists()
-
-
-def _marks() -> Path:
-    return Path(tempfile.gettempdir())
 
 
 def check_version(text: str | None) -> FileVersion | None:

@@ -18,13 +18,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from alance.errors import InvalidInputError
 from alance.spark.committing import (
     Written,
-    begin_commit,
     commit_rows,
-    may_be_committed,
-    not_committed,
     remove_files,
     write_rows,
 )
+from alance.spark.marks import begin_commit, may_be_committed, not_committed
 from alance.spark.types import new_table_schema
 from alance.spark.worker import run
 from alance.spark.writer import target_of, written

@@ -13,15 +13,13 @@ from alance.ops.write import table_schema
 from alance.spark.committing import (
     Target,
     Written,
-    begin_commit,
     commit_rows,
-    may_be_committed,
-    not_committed,
     refuse_columns,
     refuse_existing,
     remove_files,
     write_rows,
 )
+from alance.spark.marks import begin_commit, may_be_committed, not_committed
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import run
