@@ -21,6 +21,7 @@ from alance.format.schema import Schema
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
 from alance.ops.appends import SMALL_BYTES, append_to, commit_append, queue_of, summary_of
+from alance.ops.blob_arrow import may_be_blobs
 from alance.ops.cleanup_auto import clean_after
 from alance.ops.commits import manifests_of
 from alance.ops.data_files import DataFiles
@@ -77,6 +78,7 @@ def can_guess(data: Data, options: WriteOptions) -> bool:
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
+        and not any(may_be_blobs(one) for one in data.schema)  # their URIs are of base paths
     )
 
 
@@ -171,8 +173,8 @@ class _WrongGuessError(RetryableConflictError):
 
 
 def _is_same(base: Manifest, files: DataFiles) -> bool:
-    if base.data_storage_version is not files.version:
-        return False
+    if base.data_storage_version is not files.version or files.version is FileVersion.V0_1:
+        return False  # files of 0.1 share the dictionaries of the table
     ours, theirs = files.schema.walk(), base.schema.walk()
     return [_key(one.message) for one in ours] == [_key(one.message) for one in theirs]
 

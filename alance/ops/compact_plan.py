@@ -129,6 +129,11 @@ class CompactionOptions:
                 f"compaction to files of version {version.value}: not written by this alance; "
                 "data_storage_version='2.2' rewrites what it can read"
             )
+        if version is FileVersion.V0_1 and default_version is not version:
+            raise InvalidInputError(
+                f"data_storage_version='0.1': the table has {default_version.value}, and 0.1 is "
+                "for tables that begin with it"
+            )
         return Resolved(**chosen, version=version)
 
 
@@ -250,6 +255,11 @@ def candidates(
         alone = (
             options.materialize_deletions
             and deleted_share > options.materialize_deletions_threshold
+        )
+        # Files of 0.1 are not mixed with others: all leave together.
+        alone = alone or any(
+            file.version is FileVersion.V0_1 and options.version is not FileVersion.V0_1
+            for file in handle.fragment.files
         )
         if handle.id in left_out or not (alone or physical < options.target_rows_per_fragment):
             runs.append([])

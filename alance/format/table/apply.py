@@ -17,7 +17,7 @@ from alance.format.table import apply_columns, apply_meta, apply_rows
 from alance.format.table.apply_columns import drop_dead_files, drop_tombstones
 from alance.format.table.apply_indices import retain
 from alance.format.table.apply_state import DEFAULT, Draft, Settings
-from alance.format.table.flags import check_writable, flags_of
+from alance.format.table.flags import check_writable, flags_of, settle_file_version
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC
 from alance.format.v0_1.dictionary import place_items
 
@@ -148,6 +148,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     message.timestamp.FromDatetime(now)
     message.writer_version.library = LIBRARY
     message.writer_version.version = LIBRARY_VERSION
+    settle_file_version(message)
     writes_file = draft.settings.writes_transaction_file
     if writes_file:
         message.transaction_file = transaction.file_name

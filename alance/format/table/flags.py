@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 
 if TYPE_CHECKING:
@@ -164,12 +164,37 @@ def flags_of(
     return both, writer
 
 
+def settle_file_version(message: table_pb2.Manifest) -> None:
+    """Make a version's default that of its files, where a release has noted 0.1 for 2.0.
+
+    Raises:
+        InvalidInputError: files of 0.1 beside others, or in a table of others.
+    """
+    versions = {FileVersion.from_footer(*one) for one in _file_numbers(message)}
+    default = _default_version(message)
+    if default is FileVersion.V0_1 and versions and FileVersion.V0_1 not in versions:
+        message.data_format.file_format = "lance"
+        message.data_format.version = max(one.value for one in versions)
+        return
+    versions.add(default)
+    if FileVersion.V0_1 in versions and len(versions) > 1:
+        texts = sorted(one.value for one in versions)
+        raise InvalidInputError(f"files of versions {texts} in one table: 0.1 is not mixed")
+
+
 def _is_mixed(message: table_pb2.Manifest) -> bool:
-    numbers = {
+    default = _default_version(message)
+    return any(FileVersion.from_footer(*one) is not default for one in _file_numbers(message))
+
+
+def _file_numbers(message: table_pb2.Manifest) -> set[tuple[int, int]]:
+    return {
         (file.file_major_version, file.file_minor_version)
         for fragment in message.fragments
         for file in fragment.files
     }
+
+
+def _default_version(message: table_pb2.Manifest) -> FileVersion:
     text = message.data_format.version
-    default = FileVersion.parse(text) if text else FileVersion.V0_1
-    return any(FileVersion.from_footer(*one) is not default for one in numbers)
+    return FileVersion.parse(text) if text else FileVersion.V0_1
