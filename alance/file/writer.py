@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import pyarrow as pa
-
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file.blob_placer import BlobPlacer
+from alance.file.parts import owned, steps
 from alance.file.waiting import WaitingColumn
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blob import encode_blob_page
+from alance.format.encode.blob_v2 import BlobRows
 from alance.format.encode.container import FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.statistics import FileStatistics
@@ -27,8 +28,11 @@ from alance.format.layouts.fields import leaf_columns
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
+    from alance.file.blob_placer import Sidecars
     from alance.format.blocks import Bytes
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
@@ -41,8 +45,6 @@ T = TypeVar("T")
 
 PAGE_BYTES: Final = 8 << 20  # of values in memory, before they are encoded
 BUFFER_BYTES: Final = 128 << 20  # of rows that wait for a page, of all columns
-HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself
-STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class _Flushed:
     column: WaitingColumn
     pages: Sequence[EncodedPage] = ()
     blobs: Sequence[PageValues] = ()
+    rows: PageValues | None = None  # of version 2 blobs, which wait for a page when they are placed
 
 
 class FileWriter:
@@ -84,6 +87,8 @@ class FileWriter:
     Raises:
         UnsupportedError: a version that is not written.
     """
+
+    _blobs: BlobPlacer | None = None
 
     def __init__(
         self,
@@ -113,6 +118,17 @@ class FileWriter:
         ]
         self._by_field = {one.leaf.field.id: one for one in self._columns}
         self._num_rows = 0
+        if version < FileVersion.V2_2:
+            for _, leaf in leaves:
+                if leaf.field.is_blob_v2:
+                    raise InvalidInputError(
+                        f"field {leaf.field.name!r}: blobs of version 2 in a file of "
+                        f"{version.value}; expected version 2.2 or later"
+                    )
+
+    def attach(self, sidecars: Sidecars) -> None:
+        """Tell where blobs of version 2 go; without it they are refused."""
+        self._blobs = BlobPlacer(sidecars, self._builder, self._pool, self._upload_all)
 
     @property
     def num_rows(self) -> int:
@@ -138,7 +154,7 @@ class FileWriter:
             raise InvalidInputError(
                 f"a batch of {batch.num_columns} columns for {len(self._schema.fields)} fields"
             )
-        for part in _steps(batch):
+        for part in steps(batch):
             await self._write(part)
         self._num_rows += batch.num_rows
 
@@ -165,6 +181,8 @@ class FileWriter:
 
     async def publish(self) -> None:
         """Make the sealed object visible. Errors as of `write`."""
+        if self._blobs is not None:
+            await self._blobs.finish()
         await self._upload.finish()
 
     async def abort(self) -> None:
@@ -190,13 +208,30 @@ class FileWriter:
         """Take rows of a field, and encode the columns whose page is full; CPU work."""
         flushed = []
         if array.nbytes < self._page_bytes:
-            array = _owned(array)
+            array = owned(array)
         for field_id, values in leaf_values(root, array).items():
             column = self._by_field[field_id]
+            if column.leaf.field.is_blob_v2:
+                flushed.append(_Flushed(column, rows=self._blob_rows(column, values)))
+                continue
             column.add(values)
             if column.num_bytes >= self._page_bytes:
                 flushed.append(self._encode(column))
         return flushed
+
+    def _blob_rows(self, column: WaitingColumn, values: PageValues) -> PageValues:
+        name = column.leaf.field.name
+        if not isinstance(values.values, BlobRows):
+            raise InvalidInputError(
+                f"field {name!r}: descriptions where blobs are expected; read them as bytes, with "
+                f"blob_handling='all_binary'"
+            )
+        if self._blobs is None:
+            raise UnsupportedError(
+                f"field {name!r}: blobs of version 2 have objects beside the file: they are "
+                "written in tables, not to single files"
+            )
+        return values
 
     def _encode(self, column: WaitingColumn) -> _Flushed:
         pieces = column.take(self._page_bytes)
@@ -230,6 +265,10 @@ class FileWriter:
         for one in flushed:
             leaf = one.column.leaf.field
             pages = list(one.pages)
+            if one.rows is not None and self._blobs is not None:
+                one.column.add(await self._blobs.place(leaf, one.rows))
+                if one.column.num_bytes >= self._page_bytes:
+                    pages += (await self._pool.run(partial(self._encode, one.column))).pages
             for values in one.blobs:
                 hints = hints_of(one.column.root, leaf, self._version)
                 positions, chunks = await self._pool.run(
@@ -245,37 +284,6 @@ class FileWriter:
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:
         for chunk in chunks:
             await self._upload.write(chunk)
-
-
-def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in slices that are encoded one after the other: bounds what waits to be uploaded."""
-    rows = batch.num_rows
-    parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
-    step = max(1, -(-rows // parts))
-    for start in range(0, rows, step):
-        yield batch.slice(start, step)
-
-
-def _owned(array: pa.Array) -> pa.Array:
-    """An array whose rows may wait for long: a copy, where it keeps much more memory alive.
-
-    A column of a batch that came by IPC holds the batch, and a slice what it is a slice of.
-    """
-    held: dict[int, int] = {}
-    for buffer in array.buffers():
-        whole = buffer
-        while whole is not None and whole.parent is not None:
-            whole = whole.parent
-        if whole is not None:
-            held[whole.address] = whole.size
-    if sum(held.values()) <= 2 * array.nbytes + HELD_BYTES:
-        return array
-    return pa.concat_arrays([array])
-
-
-def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Memory of the rows of a batch, about: of a slice its share."""
-    return sum(column.nbytes for column in batch.columns)
 
 
 def _payloads(values: PageValues) -> VariableWidth:

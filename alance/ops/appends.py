@@ -143,6 +143,7 @@ async def append_to(
         options.version_for(base),
         options.limits,
         options.on_progress,
+        bases=base.base_paths,
     )
     try:
         async for batch in source.batches:

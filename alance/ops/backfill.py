@@ -181,7 +181,8 @@ class Backfill:
                 self._written[handle.id] = _Written(source, record, None)
                 return
         version = snapshot.manifest.data_storage_version
-        files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE)
+        bases = snapshot.manifest.base_paths
+        files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE, bases=bases)
         try:
             num_rows = await self._write(snapshot, handle, files, ahead_bytes)
             (made,) = await files.seal() or [table_pb2.DataFragment()]

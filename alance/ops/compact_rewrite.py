@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
-from alance.file.writer import batch_bytes
+from alance.file.parts import batch_bytes
 from alance.format.numbers import as_numbers
 from alance.format.table.lineage import joined
 from alance.ops.blob_bytes import blob_columns, with_bytes

@@ -14,14 +14,16 @@ from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
+from alance.ops.blob_files import BlobFiles, BlobOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from alance.file.writer import WrittenFile
     from alance.format.schema import Schema
+    from alance.format.table.fragment import BasePath
     from alance.session import Session
     from alance.versioning.table import Table
 
@@ -37,6 +39,7 @@ class Limits:
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
     statistics: bool = True
+    blobs: BlobOptions = field(default_factory=BlobOptions)
 
     def __post_init__(self) -> None:
         for name in ("max_rows_per_file", "max_bytes_per_file"):
@@ -61,6 +64,7 @@ class _File:
     writer: FileWriter
     name: str
     location: str
+    blobs: BlobFiles | None = None
     written: WrittenFile | None = None
     ending: asyncio.Task[None] | None = None
 
@@ -71,6 +75,9 @@ class DataFiles:
 
     Nothing of it is visible in the table: fragments are, once they are committed. Whoever does
     not come to `publish` calls `discard`.
+
+    Args:
+        bases: the table's base paths, which URIs of blobs may lie in.
     """
 
     session: Session
@@ -80,6 +87,7 @@ class DataFiles:
     limits: Limits = field(default_factory=Limits)
     on_progress: Callable[[Progress], object] | None = None
     buffer_bytes: int = BUFFER_BYTES
+    bases: Mapping[int, BasePath] = field(default_factory=dict)
     _files: list[_File] = field(default_factory=list, init=False)
     _current: _File | None = field(default=None, init=False)
 
@@ -162,7 +170,12 @@ class DataFiles:
             buffer_bytes=self.buffer_bytes,
             statistics=self.limits.statistics,
         )
-        self._current = _File(writer, name, location)
+        blobs = None
+        if any(one.is_blob_v2 for one in self.schema.walk()):
+            options = self.limits.blobs
+            blobs = BlobFiles(session.engine, self.table, location, options, self.bases)
+            writer.attach(blobs)
+        self._current = _File(writer, name, location, blobs)
         self._files.append(self._current)
         return self._current
 
@@ -180,6 +193,8 @@ class DataFiles:
             await asyncio.shield(file.ending)
 
     async def _remove(self, file: _File) -> None:
+        if file.blobs is not None:
+            await file.blobs.discard()
         await file.writer.abort()
         if file.ending is not None and not file.ending.cancelled():
             store, path = self.session.engine.registry.resolve(file.location)

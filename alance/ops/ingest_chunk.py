@@ -75,6 +75,7 @@ class Chunk:
             writing.version_for(self.base),
             writing.limits,
             buffer_bytes=max(1, self.options.max_buffer_bytes // 2),
+            bases=self.base.base_paths,
         )
 
     @property

@@ -103,7 +103,9 @@ async def _attempt(
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     version = plan.data_storage_version or base.manifest.data_storage_version
-    files = DataFiles(base.session, base.table, base.schema, version)
+    files = DataFiles(
+        base.session, base.table, base.schema, version, bases=base.manifest.base_paths
+    )
     updates = plan.when_matched == "update"
     try:
         if updates:

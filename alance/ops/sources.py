@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.ops.blob_arrow import has_blobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -175,12 +176,15 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
         arrays.append(_cast(batch.column(index), field))
+    if any(array.type != field.type for array, field in zip(arrays, schema, strict=True)):
+        kept = zip(arrays, schema, strict=True)
+        schema = pa.schema([field.with_type(array.type) for array, field in kept])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
-    if array.type == field.type:
-        return array
+    if array.type == field.type or has_blobs(field):
+        return array  # blobs come in several types, which the writer checks
     try:
         return array.cast(field.type)
     except pa.ArrowException as error:

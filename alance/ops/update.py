@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import UnsupportedError
-from alance.file.writer import batch_bytes
+from alance.file.parts import batch_bytes
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.assign import parse_updates

@@ -17,6 +17,7 @@ from alance.format.table.operations import Overwrite
 from alance.format.table.transaction import Transaction
 from alance.ops.append_by_uri import append_by_uri
 from alance.ops.appends import append_to, summary_of
+from alance.ops.blob_arrow import blobs_of_version
 from alance.ops.commits import CommitOptions, commit_on
 from alance.ops.data_files import DataFiles, Limits
 from alance.ops.snapshot import Snapshot
@@ -144,9 +145,16 @@ async def write_fragments(
     if base is not None:
         schema = table_schema(base)
     source = await open_source(data, schema, session.engine.pool)
-    fields = Schema.from_arrow(source.schema) if base is None else base.schema
+    version = options.version_for(base)
+    fields = _new_schema(source.schema, version) if base is None else base.schema
     files = DataFiles(
-        session, table, fields, options.version_for(base), options.limits, options.on_progress
+        session,
+        table,
+        fields,
+        version,
+        options.limits,
+        options.on_progress,
+        bases={} if base is None else base.base_paths,
     )
     try:
         fragments = await _write_all(files, source)
@@ -206,9 +214,16 @@ async def write_on(
     if mode == "append" and base is not None:
         return await append_to(session, table, base, data, options)
     source = await open_source(data, schema, session.engine.pool)
-    fields = Schema.from_arrow(source.schema)
+    version = options.version_for(base)
+    fields = _new_schema(source.schema, version)
     files = DataFiles(
-        session, table, fields, options.version_for(base), options.limits, options.on_progress
+        session,
+        table,
+        fields,
+        version,
+        options.limits,
+        options.on_progress,
+        bases={} if base is None else base.base_paths,
     )
     try:
         fragments = tuple(await _write_all(files, source))
@@ -227,6 +242,10 @@ async def write_on(
     )
     summary = summary_of(fragments)
     return await _commit(session, table, base, transaction, options, files=files, summary=summary)
+
+
+def _new_schema(schema: pa.Schema, version: FileVersion) -> Schema:
+    return Schema.from_arrow(blobs_of_version(schema, version))
 
 
 async def _write_all(files: DataFiles, source: Source) -> list[table_pb2.DataFragment]:

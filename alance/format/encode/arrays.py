@@ -8,15 +8,17 @@ Source: file format specification, "Columns" and "Arrow to levels".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
+from alance.format.encode.blob_v2 import blob_rows
 from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
 from alance.format.encode.structure import Items, Lists, levels_of
+from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb_encode import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
@@ -40,7 +42,8 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
         field: of a schema made by `Schema.from_arrow`, or of a table.
         array: the rows; its type is that of the field, or one that casts to it (dictionaries,
             views, large offsets, extension types of the same storage). Blobs of version 1 are
-            their bytes; blobs of version 2 are their descriptions (`field.BLOB_V2_TYPE`).
+            their bytes; blobs of version 2 are their descriptions (`field.BLOB_V2_TYPE`), or
+            what `blob_v2.blob_rows` takes, which gives `BlobRows` as values.
 
     Returns:
         By field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
@@ -106,7 +109,10 @@ def _descend(
 def _leaf(
     field: Field, array: pa.Array, path: Path, outer: Mask | None, num_rows: int
 ) -> PageValues:
-    if field.is_blob_v1:
+    is_blob_rows = field.is_blob_v2 and array.type != BLOB_V2_TYPE
+    if is_blob_rows:
+        pass
+    elif field.is_blob_v1:
         array = as_type(array, pa.large_binary(), field.name)
     elif field.is_json:
         array = as_type(array, pa.large_string(), field.name)
@@ -114,7 +120,9 @@ def _leaf(
         array = as_type(array, field.arrow_type, field.name)
     nulls, valid = _nulls(field, array, outer)
     values: Block
-    if array.type == EMPTY_STRUCT:
+    if is_blob_rows:
+        values = cast("Block", blob_rows(array, valid, field.name))
+    elif array.type == EMPTY_STRUCT:
         # Only its layer can say that there is nothing: all slots are null on the page.
         if array.null_count and (outer is None or valid is None or (outer != valid).any()):
             raise InvalidInputError(f"field {field.name!r}: structs without fields are never null")

@@ -9,7 +9,7 @@ Source: file format specification, "Blobs".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +25,15 @@ from alance.format.numbers import to_arrow
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from alance.format.encode.base import EncodedPage, Hints
     from alance.format.field import Field
 
     Int64s = npt.NDArray[np.int64]
+    Numbers = npt.NDArray[np.integer[Any]]
 
 
 def encode_blob_page(
@@ -72,9 +75,9 @@ def encode_blob_page(
 
 def describe_blobs(
     kinds: npt.NDArray[np.uint8],
-    positions: Int64s,
-    sizes: Int64s,
-    blob_ids: Int64s,
+    positions: Numbers,
+    sizes: Numbers,
+    blob_ids: Numbers,
     uris: pa.Array | None = None,
     valid: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Array:
@@ -90,8 +93,7 @@ def describe_blobs(
     """
     count = len(kinds)
     if uris is None:
-        empty = [None, pa.py_buffer(np.zeros(count + 1, np.int32)), pa.py_buffer(b"")]
-        uris = pa.Array.from_buffers(pa.string(), count, empty)
+        uris = uri_array(count, {})
     children = [
         to_arrow(kinds.astype(np.uint8)),
         to_arrow(positions.astype(np.uint64)),
@@ -100,3 +102,13 @@ def describe_blobs(
         uris,
     ]
     return pa.Array.from_buffers(BLOB_V2_TYPE, count, [bitmap(valid)], children=children)
+
+
+def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
+    """Strings of `count` rows: those that are given by row, in order, and empty ones."""
+    texts = [one.encode() for one in uris.values()]
+    ends = np.zeros(count + 1, np.int32)
+    ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(one) for one in texts]
+    np.cumsum(ends, out=ends)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), count, buffers)

@@ -1,0 +1,218 @@
+"""Blobs of version 2 to where they stay: the data file, objects beside it, or where they are.
+
+Objects of one data file have ids in the order of their rows, from 1 on; small payloads share one
+until it is full. In memory are the batch that holds the payloads, and what uploads have under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import numpy as np
+
+from alance.format.blocks import VariableWidth
+from alance.format.encode.blob import describe_blobs, uri_array
+from alance.format.encode.blob_v2 import (
+    DEDICATED,
+    EXTERNAL,
+    INLINE,
+    BlobLimits,
+    BlobRows,
+)
+from alance.format.encode.leaves import block_of
+from alance.io.tasks import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block, Bytes
+    from alance.format.encode.container import FileBuilder
+    from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+    from alance.io.pool import DecodePool
+    from alance.io.upload import Upload
+
+AT_ONCE: Final = 4  # objects of one blob each that are under way
+
+
+class Sidecars(Protocol):
+    """Objects beside a data file, and objects that rows name."""
+
+    @property
+    def pack_bytes(self) -> int | None:
+        """What an object of several blobs grows to; None: as the field says."""
+        ...
+
+    def open(self, blob_id: int) -> Upload:
+        """A new object; removed where the data file is given up."""
+        ...
+
+    def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
+        """The rows in pieces, with `base_ids`, or with payloads in place of what they name."""
+        ...
+
+
+@dataclass(slots=True)
+class _Pack:
+    """The object that small payloads go to."""
+
+    blob_id: int
+    num_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Described:
+    """Descriptions of some rows, each array of shape (n,), and what has to be written for them."""
+
+    kinds: npt.NDArray[np.uint8]
+    positions: npt.NDArray[np.uint64]
+    sizes: npt.NDArray[np.uint64]
+    blob_ids: npt.NDArray[np.uint32]
+    uris: dict[int, str]
+    alone: list[tuple[int, Bytes]]  # id of an object, its content
+    packed: list[tuple[int, Bytes]]  # id of an object, what it goes on with
+
+
+class BlobPlacer:
+    """Places the blobs of one data file. For one task at a time."""
+
+    def __init__(
+        self,
+        sidecars: Sidecars,
+        builder: FileBuilder,
+        pool: DecodePool,
+        upload: Callable[[Sequence[Bytes]], Awaitable[None]],
+    ) -> None:
+        self._sidecars = sidecars
+        self._builder = builder
+        self._pool = pool
+        self._upload_all = upload
+        self._last_id = 0
+        self._pack: _Pack | None = None
+        self._open: tuple[int, Upload] | None = None
+
+    async def place(self, field: Field, page: PageValues) -> PageValues:
+        """The rows with descriptions as values; what is described is on its way.
+
+        Args:
+            page: its values are `BlobRows`.
+
+        Raises:
+            InvalidInputError: a URI that may not be named, or thresholds that are no numbers.
+            StoreError: the store failed.
+        """
+        rows = cast("BlobRows", page.values)
+        limits = BlobLimits.of(field, self._sidecars.pack_bytes)
+        parts = []
+        async for piece in self._sidecars.resolved(rows, field.name):
+            inline, part = await self._pool.run(partial(self._plan, piece, limits))
+            placed, chunks = await self._pool.run(partial(self._builder.add_blobs, inline))
+            part.positions[part.kinds == INLINE] = placed
+            await self._upload_all(chunks)
+            await all_of([self._write_alone(part.alone), self._write_packed(part.packed)])
+            part.alone, part.packed = [], []
+            parts.append(part)
+        return replace(page, values=await self._pool.run(partial(_block, parts, field.name)))
+
+    async def finish(self) -> None:
+        """End the object that is open. Errors as of `place`."""
+        if self._open is not None:
+            (_, upload), self._open = self._open, None
+            await upload.finish()
+
+    def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
+        """Where each row goes, and the payloads that go to the data file."""
+        offsets, count = rows.payloads.offsets, rows.num_values
+        sizes = np.diff(offsets).astype(np.int64)
+        kinds = limits.kinds(sizes)
+        kinds[rows.external] = EXTERNAL
+        found = _Described(
+            kinds,
+            np.zeros(count, np.uint64),
+            sizes.astype(np.uint64),
+            np.zeros(count, np.uint32),
+            dict(zip(rows.external.tolist(), rows.uris, strict=True)),
+            [],
+            [],
+        )
+        if len(rows.external):
+            assert rows.positions is not None
+            assert rows.sizes is not None
+            assert rows.base_ids is not None
+            found.positions[rows.external] = rows.positions
+            found.sizes[rows.external] = rows.sizes
+            found.blob_ids[rows.external] = rows.base_ids
+        for row in np.flatnonzero((kinds != INLINE) & (kinds != EXTERNAL)).tolist():
+            content = rows.payloads.data[int(offsets[row]) : int(offsets[row + 1])]
+            if kinds[row] == DEDICATED:
+                found.blob_ids[row] = self._new_id()
+                found.alone.append((self._last_id, content))
+                continue
+            pack = self._room(len(content), limits.pack)
+            found.blob_ids[row], found.positions[row] = pack.blob_id, pack.num_bytes
+            found.packed.append((pack.blob_id, content))
+            pack.num_bytes += len(content)
+        return _some(rows.payloads, kinds == INLINE), found
+
+    def _room(self, num_bytes: int, limit: int) -> _Pack:
+        """The object for the next small payload."""
+        pack = self._pack
+        if pack is None or pack.num_bytes + num_bytes > limit:
+            pack = self._pack = _Pack(self._new_id())
+        return pack
+
+    def _new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def put(blob_id: int, content: Bytes) -> None:
+            async with limit, self._sidecars.open(blob_id) as upload:
+                await upload.write(content)
+                await upload.finish()
+
+        await all_of(put(*one) for one in objects)
+
+    async def _write_packed(self, pieces: Sequence[tuple[int, Bytes]]) -> None:
+        for blob_id, content in pieces:
+            if self._open is None or self._open[0] != blob_id:
+                await self.finish()
+                self._open = blob_id, self._sidecars.open(blob_id)
+            await self._open[1].write(content)
+
+
+def _some(payloads: VariableWidth, chosen: npt.NDArray[np.bool_]) -> VariableWidth:
+    """The payloads of some slots."""
+    if chosen.all():
+        return payloads
+    offsets = payloads.offsets
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
+    runs = [
+        payloads.data[int(offsets[start]) : int(offsets[stop])]
+        for start, stop in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    ends = np.cumsum([0, *np.diff(offsets)[chosen].tolist()], dtype=np.int64)
+    return VariableWidth(ends, np.concatenate(runs) if runs else np.empty(0, np.uint8))
+
+
+def _block(parts: Sequence[_Described], where: str) -> Block:
+    """The descriptions of all parts."""
+    starts = np.cumsum([0, *(len(part.kinds) for part in parts)]).tolist()
+    uris = {
+        start + row: uri
+        for start, part in zip(starts, parts, strict=False)
+        for row, uri in part.uris.items()
+    }
+    kinds, positions, sizes, blob_ids = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("kinds", "positions", "sizes", "blob_ids")
+    )
+    array = describe_blobs(kinds, positions, sizes, blob_ids, uri_array(starts[-1], uris))
+    return block_of(array, None, where)

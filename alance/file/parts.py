@@ -1,0 +1,44 @@
+"""Parts of batches that are written: slices, and columns that hold no more than they show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself
+STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
+
+
+def steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in slices that are encoded one after the other: bounds what waits to be uploaded."""
+    rows = batch.num_rows
+    parts = max(1, -(-batch_bytes(batch) // STEP_BYTES))
+    step = max(1, -(-rows // parts))
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def owned(array: pa.Array) -> pa.Array:
+    """An array whose rows may wait for long: a copy, where it keeps much more memory alive.
+
+    A column of a batch that came by IPC holds the batch, and a slice what it is a slice of.
+    """
+    held: dict[int, int] = {}
+    for buffer in array.buffers():
+        whole = buffer
+        while whole is not None and whole.parent is not None:
+            whole = whole.parent
+        if whole is not None:
+            held[whole.address] = whole.size
+    if sum(held.values()) <= 2 * array.nbytes + HELD_BYTES:
+        return array
+    return pa.concat_arrays([array])
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    """Memory of the rows of a batch, about: of a slice its share."""
+    return sum(column.nbytes for column in batch.columns)

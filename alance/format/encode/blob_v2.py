@@ -1,0 +1,198 @@
+"""Rows of version 2 blobs as users hand them over: payloads, or where objects elsewhere are.
+
+    large_binary, binary, ...                    payloads
+    struct<data, uri>                            payloads, or whole objects
+    struct<data, uri, position, size>            payloads, or parts of objects
+    struct<data, uri, position, size, base_id>   likewise; what `uri` is relative to is told
+
+Where a payload goes is decided by its size:
+
+    > dedicated            an object of its own
+    > inline               an object that blobs of the file share, up to `pack` bytes
+    else                   a buffer of the data file
+
+Source: file format specification, "Blobs".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.blocks import VariableWidth
+from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
+from alance.format.numbers import as_numbers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+
+    Mask = npt.NDArray[np.bool_]
+    U64 = npt.NDArray[np.uint64]
+
+INLINE: Final = 0
+PACKED: Final = 1
+DEDICATED: Final = 2
+EXTERNAL: Final = 3
+INLINE_BYTES: Final = 64 << 10
+DEDICATED_BYTES: Final = 4 << 20
+PACK_BYTES: Final = 1 << 30
+INLINE_KEY: Final = "lance-encoding:blob-inline-size-threshold"
+DEDICATED_KEY: Final = "lance-encoding:blob-dedicated-size-threshold"
+PACK_KEY: Final = "lance-encoding:blob-pack-file-size-threshold"
+_CHILDREN: Final = {
+    "data": pa.large_binary(),
+    "uri": pa.string(),
+    "position": pa.uint64(),
+    "size": pa.uint64(),
+    "base_id": pa.uint32(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlobLimits:
+    """Bytes up to which blobs are inline, share an object, and such an object grows."""
+
+    inline: int = INLINE_BYTES
+    dedicated: int = DEDICATED_BYTES
+    pack: int = PACK_BYTES
+
+    @classmethod
+    def of(cls, field: Field, pack: int | None = None) -> BlobLimits:
+        """Those of a field's metadata.
+
+        Args:
+            pack: what the writer was told; None: as the field says.
+
+        Raises:
+            InvalidInputError: no number there.
+        """
+        return cls(
+            _limit(field, INLINE_KEY, INLINE_BYTES, at_least=0),
+            _limit(field, DEDICATED_KEY, DEDICATED_BYTES, at_least=1),
+            pack or _limit(field, PACK_KEY, PACK_BYTES, at_least=1),
+        )
+
+    def kinds(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Where payloads of some sizes go; shape (n,)."""
+        kinds = np.where(sizes > self.inline, PACKED, INLINE)
+        return np.where(sizes > self.dedicated, DEDICATED, kinds).astype(np.uint8)
+
+
+def _limit(field: Field, key: str, default: int, at_least: int) -> int:
+    text = field.metadata.get(key)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < at_least:
+        raise InvalidInputError(
+            f"field {field.name!r}: {key}={text!r}, expected a number of bytes from {at_least} on"
+        )
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRows:
+    """Slots of a column of version 2 blobs, before their payloads have a place.
+
+    Attributes:
+        payloads: of each slot; empty where it is null or external.
+        valid: the slots that are not null; None: all.
+        external: number of each slot that names an object, ascending; shape (m,).
+        uris: of these.
+        positions, sizes: of these; size 0: the whole object.
+        base_ids: of these: what their URI is relative to; None: it is not known yet.
+    """
+
+    payloads: VariableWidth
+    valid: Mask | None
+    external: npt.NDArray[np.int64]
+    uris: tuple[str, ...] = ()
+    positions: U64 | None = None
+    sizes: U64 | None = None
+    base_ids: npt.NDArray[np.uint32] | None = None
+
+    @property
+    def num_values(self) -> int:
+        return self.payloads.num_values
+
+
+def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
+    """The slots of an array of one of the types above.
+
+    Args:
+        valid: the slots that matter, shape (n,); None: all.
+        where: the field's name, for messages.
+
+    Raises:
+        InvalidInputError: another type; a slot with both or none of `data` and `uri`, an empty
+            URI, half a range or an empty one.
+    """
+    array = storage_of(array)
+    nowhere = np.empty(0, np.int64)
+    if not pa.types.is_struct(array.type):
+        return BlobRows(_payloads(array, valid, where), valid, nowhere)
+    names = [array.type.field(number).name for number in range(array.type.num_fields)]
+    if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5)]:
+        raise InvalidInputError(
+            f"field {where!r}: a struct of {names} where blobs are expected: binary values, or "
+            "structs of data, uri and, if objects have ranges, position, size"
+        )
+    children = {
+        name: as_type(array.field(number), _CHILDREN[name], f"{where}.{name}")
+        for number, name in enumerate(names)
+    }
+    data, uri = children["data"], children["uri"]
+    here = np.ones(len(array), np.bool_) if valid is None else valid
+    has_data, has_uri = _there(data, here), _there(uri, here)
+    _refuse(here & (has_data == has_uri), where, "must have one of `data` and `uri`")
+    external = np.flatnonzero(has_uri)
+    payloads = _payloads(data, has_data, where)
+    position, size = children.get("position"), children.get("size")
+    if position is None or size is None:
+        nothing = np.zeros(len(external), np.uint64)
+        return BlobRows(payloads, valid, external, _texts(uri, external, where), nothing, nothing)
+    from_here, to_there = _there(position, here), _there(size, here)
+    _refuse(from_here != to_there, where, "must have both `position` and `size`, or none of them")
+    _refuse(from_here & ~has_uri, where, "has a range and no `uri`")
+    sizes = as_numbers(size.fill_null(0))
+    _refuse(to_there & (sizes == 0), where, "has a range of no bytes")
+    base = children.get("base_id")
+    return BlobRows(
+        payloads,
+        valid,
+        external,
+        _texts(uri, external, where),
+        as_numbers(position.fill_null(0))[external],
+        sizes[external],
+        None if base is None else as_numbers(base.fill_null(0))[external],
+    )
+
+
+def _payloads(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
+    if not (pa.types.is_null(array.type) or "binary" in str(array.type)):
+        raise InvalidInputError(f"field {where!r}: {array.type} where blobs are expected")
+    found = block_of(as_type(array, pa.large_binary(), where), valid, where)
+    assert isinstance(found, VariableWidth)
+    return found
+
+
+def _there(array: pa.Array, here: Mask) -> Mask:
+    valid = validity_of(array)
+    return here if valid is None else here & valid
+
+
+def _texts(uri: pa.Array, rows: npt.NDArray[np.int64], where: str) -> tuple[str, ...]:
+    texts = tuple(uri[row].as_py() for row in rows.tolist())
+    if "" in texts:
+        raise InvalidInputError(f"field {where!r}: row {rows[texts.index('')]} has an empty `uri`")
+    return texts
+
+
+def _refuse(wrong: Mask, where: str, why: str) -> None:
+    if wrong.any():
+        raise InvalidInputError(f"field {where!r}: row {int(wrong.argmax())} {why}")

@@ -1,0 +1,96 @@
+"""Blob columns as Arrow fields: what users declare, and what tables of 2.2 make of older ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.file_version import FileVersion
+from alance.format.encode.blob_v2 import DEDICATED_KEY, INLINE_KEY, PACK_KEY
+from alance.format.field import BLOB, BLOB_V2, EXTENSION_METADATA, EXTENSION_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOGICAL: Final = pa.struct(
+    [
+        ("data", pa.large_binary()),
+        ("uri", pa.string()),
+        ("position", pa.uint64()),
+        ("size", pa.uint64()),
+    ]
+)
+
+
+def blob_field(
+    name: str,
+    *,
+    nullable: bool = True,
+    inline_size_threshold: int | None = None,
+    dedicated_size_threshold: int | None = None,
+    pack_file_size_threshold: int | None = None,
+) -> pa.Field:
+    """The field of a blob column, for schemas of new tables.
+
+    Its rows are binary values, or structs of `data` or `uri` (with `position` and `size` of a part
+    of that object), or `lance.blob_array`s.
+
+    Args:
+        inline_size_threshold: larger ones do not go to the data file; 64 KiB.
+        dedicated_size_threshold: larger ones have an object of their own; 4 MiB.
+        pack_file_size_threshold: bytes that an object of several blobs grows to; 1 GiB.
+    """
+    limits = {
+        INLINE_KEY: inline_size_threshold,
+        DEDICATED_KEY: dedicated_size_threshold,
+        PACK_KEY: pack_file_size_threshold,
+    }
+    metadata = {key: str(value) for key, value in limits.items() if value is not None}
+    named = {EXTENSION_NAME: BLOB_V2, EXTENSION_METADATA: ""}
+    return pa.field(name, LOGICAL, nullable, {**named, **metadata})
+
+
+def has_blobs(field: pa.Field) -> bool:
+    """Whether a field is of version 2 blobs, or has some inside."""
+    return any(_is_blob_v2(one) for one in _walk(field))
+
+
+def may_be_blobs(field: pa.Field) -> bool:
+    """Whether a field is of blobs of any version, or has some inside."""
+    return any(_is_blob_v2(one) or BLOB.encode() in (one.metadata or {}) for one in _walk(field))
+
+
+def blobs_of_version(schema: pa.Schema, version: FileVersion) -> pa.Schema:
+    """The schema of a new table: from files of 2.2 on blobs of version 1 become version 2."""
+    if version < FileVersion.V2_2:
+        return schema
+    changed = [_newer(one) for one in schema]
+    return schema if changed == list(schema) else pa.schema(changed, schema.metadata)
+
+
+def _walk(field: pa.Field) -> Iterator[pa.Field]:
+    yield field
+    if not isinstance(field.type, pa.BaseExtensionType):
+        for number in range(field.type.num_fields):
+            yield from _walk(field.type.field(number))
+
+
+def _is_blob_v2(field: pa.Field) -> bool:
+    if isinstance(field.type, pa.BaseExtensionType):
+        return bool(field.type.extension_name == BLOB_V2)
+    return bool((field.metadata or {}).get(EXTENSION_NAME.encode()) == BLOB_V2.encode())
+
+
+def _newer(field: pa.Field) -> pa.Field:
+    """The field, or its members, as of version 2."""
+    arrow, metadata = field.type, dict(field.metadata or {})
+    if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
+        members = [arrow.field(number) for number in range(arrow.num_fields)]
+        return field.with_type(pa.struct([_newer(one) for one in members]))
+    is_binary = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
+    if not is_binary or BLOB.encode() not in metadata:
+        return field
+    del metadata[BLOB.encode()]
+    metadata[EXTENSION_NAME.encode()] = BLOB_V2.encode()
+    return pa.field(field.name, pa.struct(list(LOGICAL)[:2]), field.nullable, metadata)

@@ -1,0 +1,229 @@
+"""Blobs of version 2 of a data file that is written: objects beside it, and URIs that rows name.
+
+    data/{stem}.lance                the data file
+    data/{stem}/{id}.blob            its blobs; the 32 bits of the id, least significant first
+
+A URI below a base path of the table is kept as a path in that base. Others are kept as they are, or
+refused. On request, what URIs name is copied instead.
+
+Source: file format specification, "Blobs".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.format.blocks import VariableWidth
+from alance.format.plans import ByteRange
+from alance.io.uri import parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from alance.format.encode.blob_v2 import BlobRows
+    from alance.format.table.fragment import BasePath
+    from alance.io.engine import Engine
+    from alance.io.upload import Upload
+    from alance.versioning.table import Table
+
+ExternalBlobMode: TypeAlias = Literal["reference", "ingest"]
+MODES: Final = ("reference", "ingest")
+INGESTED_BYTES: Final = 32 << 20  # of objects read at once, one at least
+
+
+@dataclass(frozen=True, slots=True)
+class BlobOptions:
+    """How blobs of version 2 are written; the names are those of pylance.
+
+    Attributes:
+        external_blob_mode: `reference`: URIs are kept; `ingest`: what they name is copied.
+        allow_external_blob_outside_bases: keep URIs that are in no base path of the table, too.
+        blob_pack_file_size_threshold: bytes that a shared object grows to; None: as the field's
+            metadata says, or 1 GiB.
+    """
+
+    external_blob_mode: ExternalBlobMode = "reference"
+    allow_external_blob_outside_bases: bool = False
+    blob_pack_file_size_threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        mode, limit = self.external_blob_mode, self.blob_pack_file_size_threshold
+        if mode not in MODES:
+            raise InvalidInputError(
+                f"external_blob_mode={mode!r}: expected one of {', '.join(MODES)}"
+            )
+        if mode == "ingest" and self.allow_external_blob_outside_bases:
+            raise InvalidInputError(
+                "allow_external_blob_outside_bases: URIs are kept with external_blob_mode "
+                "'reference' alone"
+            )
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise InvalidInputError(
+                f"blob_pack_file_size_threshold={limit!r}: expected a positive integer"
+            )
+
+
+def blob_path(data_file: str, blob_id: int) -> str:
+    """Where an object of a data file is, by that one's path or location."""
+    return f"{data_file.removesuffix('.lance')}/{f'{blob_id:032b}'[::-1]}.blob"
+
+
+@dataclass(slots=True)
+class BlobFiles:
+    """The objects of one data file; see `alance.file.blob_placer.Sidecars`.
+
+    Args:
+        location: of the data file.
+        bases: the table's base paths, by id.
+    """
+
+    engine: Engine
+    table: Table
+    location: str
+    options: BlobOptions
+    bases: Mapping[int, BasePath]
+    _begun: list[tuple[str, Upload]] = field(default_factory=list, init=False)
+    _roots: dict[str, int] | None = field(default=None, init=False)
+
+    @property
+    def pack_bytes(self) -> int | None:
+        """What an object of several blobs grows to; None: as the field says."""
+        return self.options.blob_pack_file_size_threshold
+
+    def open(self, blob_id: int) -> Upload:
+        """A new object; removed where the data file is given up."""
+        location = blob_path(self.location, blob_id)
+        store, path = self.engine.registry.resolve(location)
+        upload = store.open_upload(path)
+        self._begun.append((location, upload))
+        return upload
+
+    async def discard(self) -> None:
+        """Remove all objects, as far as the store can be reached."""
+        begun, self._begun = self._begun, []
+        paths = []
+        for _, upload in begun:
+            with suppress(AlanceError, TimeoutError):
+                await upload.abort()
+        for location, _ in begun:
+            store, path = self.engine.registry.resolve(location)
+            paths.append(path)
+        if paths:
+            with suppress(AlanceError):  # orphans, which cleanup finds
+                await store.delete(paths)
+
+    async def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
+        """The rows in pieces, with `base_ids`, or with payloads in place of what they name.
+
+        Raises:
+            InvalidInputError: a URI of no base path, where others are not allowed, or no URI.
+            NotFoundError, StoreError: an object that is to be copied cannot be read.
+        """
+        if not len(rows.external) or rows.base_ids is not None:
+            yield rows
+        elif self.options.external_blob_mode == "reference":
+            yield await self.engine.pool.run(lambda: self._referring(rows, where))
+        else:
+            async for piece in self._ingested(rows):
+                yield piece
+
+    def _referring(self, rows: BlobRows, where: str) -> BlobRows:
+        if self._roots is None:
+            self._roots = {
+                _place(base.path): base.id
+                for base in self.bases.values()
+                if not base.is_dataset_root
+            }
+        found = [
+            self._reference(uri, f"field {where!r}: row {row}")
+            for row, uri in zip(rows.external.tolist(), rows.uris, strict=True)
+        ]
+        return replace(
+            rows,
+            uris=tuple(uri for uri, _ in found),
+            base_ids=np.fromiter((base for _, base in found), np.uint32, len(found)),
+        )
+
+    def _reference(self, uri: str, what: str) -> tuple[str, int]:
+        """What is kept of a URI, and the base path that it is in; 0: none."""
+        assert self._roots is not None
+        try:
+            if "://" not in uri:
+                raise InvalidInputError("expected an absolute URI, with a scheme")
+            location = _place(uri)
+        except (InvalidInputError, UnsupportedError) as error:
+            raise InvalidInputError(f"{what}: {uri!r}: {error}") from error
+        inside = [root for root in self._roots if location.startswith(f"{root}/")]
+        if inside:
+            root = max(inside, key=len)
+            return location[len(root) + 1 :], self._roots[root]
+        if not self.options.allow_external_blob_outside_bases:
+            raise InvalidInputError(
+                f"{what}: {uri!r} is in no base path of the table; expected one that is, or "
+                "allow_external_blob_outside_bases=True, or external_blob_mode='ingest'"
+            )
+        return uri, 0
+
+    async def _ingested(self, rows: BlobRows) -> AsyncIterator[BlobRows]:
+        """The rows with the bytes of what they name, some at a time."""
+        assert rows.positions is not None
+        assert rows.sizes is not None
+        ranges = await asyncio.gather(
+            *(
+                self._range(uri, int(start), int(size))
+                for uri, start, size in zip(rows.uris, rows.positions, rows.sizes, strict=True)
+            )
+        )
+        offsets = rows.payloads.offsets.astype(np.int64)
+        sizes = np.diff(offsets)
+        sizes[rows.external] = [one.stop - one.start for one in ranges]
+        for start, stop in _groups(sizes):
+            first, last = np.searchsorted(rows.external, [start, stop]).tolist()
+            read = await self.engine.scheduler.read(
+                ranges[first:last], reason="blobs to copy", bulk=True
+            )
+            found = dict(zip(rows.external[first:last].tolist(), read, strict=True))
+            pieces = [
+                np.frombuffer(found[row], np.uint8)
+                if row in found
+                else rows.payloads.data[offsets[row] : offsets[row + 1]]
+                for row in range(start, stop)
+            ]
+            ends = np.cumsum([0, *sizes[start:stop].tolist()], dtype=np.int64)
+            yield replace(
+                rows,
+                payloads=VariableWidth(ends, np.concatenate(pieces)),
+                valid=None if rows.valid is None else rows.valid[start:stop],
+                external=rows.external[:0],
+                uris=(),
+                positions=None,
+                sizes=None,
+            )
+
+    async def _range(self, uri: str, start: int, size: int) -> ByteRange:
+        location = self.table.opened(uri)
+        if size == 0:
+            size = await self.engine.scheduler.size(location)
+        return ByteRange(location, start, start + size)
+
+
+def _place(uri: str) -> str:
+    """What tells places of URIs apart, without a `/` at its end."""
+    address = parse_uri(uri)
+    return (address.root + address.path).rstrip("/")
+
+
+def _groups(sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
+    """Neighbouring slots that fit in memory together."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + INGESTED_BYTES, "right"))
+        yield start, (start := min(len(sizes), max(start + 1, stop)))
