@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.ops import compact
+from alance.ops import compact, index_manage
 from alance.ops.commits import CommitOptions
 from alance.ops.compact import CompactionPlan, CompactionTask
 from alance.ops.compact_plan import CompactionOptions
@@ -98,6 +98,43 @@ class Optimize:
         )
         made = await compact.compact_files(
             self._dataset._snapshot, options, CommitOptions(properties, message, max_retries)
+        )
+        return type(self._dataset)(made)
+
+    async def optimize_indices(
+        self,
+        *,
+        num_indices_to_merge: int | None = None,
+        index_names: Collection[str] | None = None,
+        retrain: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Dataset:
+        """Bring B-tree and bitmap indices to all fragments; others stay as they are.
+
+        The new segment of an index takes the place of its latest one: it is built again, from the
+        fragments of that and those that were not covered. Where all are, no version is made.
+        `summary` has `indices`, the number of new segments, and `warnings`.
+
+        Cost: a scan of each indexed column in these fragments; the files' PUTs; one commit.
+
+        Args:
+            num_indices_to_merge: segments whose place the new one takes, 1 by default; 0: it is
+                of the fragments that were not covered, beside the others.
+            index_names: only these.
+            retrain: one new segment of all fragments, in the place of all.
+
+        Raises:
+            NotFoundError: no such index.
+            RetryableConflictError: others rewrote the fragments at every attempt.
+        """
+        made = await index_manage.optimize_indices(
+            self._dataset._snapshot,
+            num_indices_to_merge=num_indices_to_merge,
+            index_names=index_names,
+            retrain=retrain,
+            options=CommitOptions(properties, message, max_retries),
         )
         return type(self._dataset)(made)
 

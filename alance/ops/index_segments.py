@@ -50,7 +50,7 @@ def segments_of(
     if any(one.name == FRAGMENT_REUSE for one in messages):
         return {}, ["indices not used: a compaction left their translation for later"]
     live = {handle.id for handle in handles}
-    paths = dict(_paths(snapshot.schema.fields, ()))
+    paths = dict(struct_paths(snapshot.schema.fields))
     groups: dict[tuple[Path, str], list[Segment]] = {}
     lines = []
     for message in messages:
@@ -82,10 +82,10 @@ def _worth(segments: Sequence[Segment]) -> tuple[int, bool]:
     return covered, segments[0].index.kind == BITMAP
 
 
-def _paths(fields: Sequence[Field], above: Path) -> Iterator[tuple[int, Path]]:
-    """The paths of the fields that rows have one value of."""
+def struct_paths(fields: Sequence[Field], above: Path = ()) -> Iterator[tuple[int, Path]]:
+    """The id and path of all fields that rows have one value of, those of structs included."""
     for one in fields:
         path = (*above, one.name)
         yield one.id, path
         if one.logical_type == "struct":
-            yield from _paths(one.children, path)
+            yield from struct_paths(one.children, path)

@@ -1,6 +1,7 @@
 """The verbs that make a new version, by what they change: one-line calls into `ops`."""
 
 from alance.verbs.columns import ColumnVerbs
+from alance.verbs.indices import IndexVerbs
 from alance.verbs.merging import MergeVerbs
 from alance.verbs.metadata import MetadataVerbs
 from alance.verbs.rows import RowVerbs
@@ -10,7 +11,9 @@ from alance.verbs.versions import VersionVerbs
 __all__ = ["Verbs"]
 
 
-class Verbs(RowVerbs, MergeVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs):
+class Verbs(
+    RowVerbs, MergeVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, IndexVerbs
+):
     """What changes a dataset: each verb gives the dataset of the version that it made.
 
     The version is that of this handle with the change, on top of whatever others have committed

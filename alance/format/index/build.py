@@ -1,0 +1,147 @@
+"""Pages of a B-tree and row sets of a bitmap index, from rows that come in the index's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import BITMAPS, KEYS
+from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.int64]
+
+SET_BYTES: Final = 8 << 20  # of row sets in a batch
+
+
+class PageTableBuilder:
+    """The page table of a B-tree, while its rows pass by.
+
+    Args:
+        type_: of the values.
+        page_rows: rows of a page.
+    """
+
+    def __init__(self, type_: pa.DataType, page_rows: int = PAGE_ROWS) -> None:
+        self._page_rows = page_rows
+        self._lows: list[pa.Array] = []
+        self._highs: list[pa.Array] = []
+        self._last: pa.Array | None = None
+        self._num_rows = self._num_nulls = 0
+        low, high, nulls, place = LOOKUP_COLUMNS
+        self.schema = pa.schema(
+            [
+                pa.field(low, type_),
+                pa.field(high, type_),
+                pa.field(nulls, pa.uint32(), nullable=False),
+                pa.field(place, pa.uint32(), nullable=False),
+            ]
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Note the next rows: values in the first column, nulls before all others."""
+        values = batch.column(0)
+        rows = np.arange(self._num_rows, self._num_rows + len(values))
+        starts = np.flatnonzero(rows % self._page_rows == 0)
+        ends = np.flatnonzero(rows % self._page_rows == self._page_rows - 1)
+        self._lows.append(values.take(to_arrow(starts)))
+        self._highs.append(values.take(to_arrow(ends)))
+        self._last = values.slice(len(values) - 1, 1) if len(values) else self._last
+        self._num_rows += len(values)
+        self._num_nulls += values.null_count
+
+    def finish(self) -> pa.RecordBatch:
+        """The rows of the page table."""
+        num_pages = -(-self._num_rows // self._page_rows)
+        if self._num_rows % self._page_rows and self._last is not None:
+            self._highs.append(self._last)
+        empty = pa.nulls(0, self.schema.field(0).type)
+        places = np.arange(num_pages)
+        rows = np.minimum(self._num_rows - places * self._page_rows, self._page_rows)
+        nulls = np.clip(self._num_nulls - places * self._page_rows, 0, rows)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.concat_arrays([empty, *self._lows]),
+                pa.concat_arrays([empty, *self._highs]),
+                to_arrow(nulls.astype(np.uint32)),
+                to_arrow(places.astype(np.uint32)),
+            ],
+            schema=self.schema,
+        )
+
+
+class RowSetBuilder:
+    """The keys and row sets of a bitmap index, while its rows pass by.
+
+    Args:
+        type_: of the values.
+        sort_key: values that are equal exactly where two rows have the same key.
+    """
+
+    def __init__(self, type_: pa.DataType, sort_key: Callable[[pa.Array], pa.Array]) -> None:
+        self._sort_key = sort_key
+        self._keys: list[pa.Array] = []
+        self._sets: list[bytes] = []
+        self._num_bytes = 0
+        self._open: list[Rows] = []  # rows of the last key, which may go on
+        self._last: pa.Array | None = None
+        self.num_keys = 0
+        self.schema = pa.schema([pa.field(KEYS, type_), pa.field(BITMAPS, pa.binary())])
+
+    def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Note the next rows: values and row numbers. Gives batches that are ready."""
+        if not batch.num_rows:
+            return []
+        values, ids = batch.column(0), as_numbers(batch.column(1)).astype(np.int64)
+        starts = self._starts(values)
+        if not len(starts) or starts[0]:
+            self._open.append(ids[: starts[0] if len(starts) else None])
+        made = []
+        ends = [*starts.tolist(), len(ids)][1:]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            self._close()
+            self._open = [ids[start:end]]
+            self._keys.append(values.slice(start, 1))
+            if self._num_bytes >= SET_BYTES:
+                made.append(self._batch(self._keys[:-1]))
+                self._keys = self._keys[-1:]
+        self._last = values.slice(len(values) - 1, 1)
+        return made
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """The batches that are left."""
+        self._close()
+        return [self._batch(self._keys)] if self._keys else []
+
+    def _starts(self, values: pa.Array) -> Rows:
+        """Where a row has another key than the one before it."""
+        before = values.slice(0, 1) if self._last is None else self._last
+        keys = self._sort_key(pa.concat_arrays([before, values]))
+        one, other = keys.slice(0, len(values)), keys.slice(1)
+        differs = pc.coalesce(pc.not_equal(one, other), pc.xor(pc.is_null(one), pc.is_null(other)))
+        found = np.flatnonzero(as_mask(differs))
+        return found if self._last is not None else np.concatenate([[0], found])
+
+    def _close(self) -> None:
+        if self._open:
+            content = rows_bytes(np.concatenate(self._open))
+            self._sets.append(content)
+            self._num_bytes += len(content)
+            self.num_keys += 1
+            self._open = []
+
+    def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:
+        ends = np.cumsum([0, *map(len, self._sets)]).astype(np.int32)
+        content = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(self._sets))]
+        sets = pa.Array.from_buffers(pa.binary(), len(self._sets), content)
+        self._sets, self._num_bytes = [], 0
+        return pa.RecordBatch.from_arrays([pa.concat_arrays(keys), sets], schema=self.schema)

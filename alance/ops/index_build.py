@@ -1,0 +1,187 @@
+"""The files of a new segment of a B-tree or bitmap index, from a column of some fragments."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import AlanceError
+from alance.expr.tree import plain
+from alance.file.v0_1_writer import writer_of
+from alance.file_version import FileVersion
+from alance.format.index import bitmap, btree
+from alance.format.index.build import PageTableBuilder, RowSetBuilder
+from alance.format.proto import table_pb2
+from alance.format.schema import Schema
+from alance.format.table.naming import INDICES
+from alance.format.table.roaring import roaring_bytes
+from alance.ops.index_segments import ADDRESSES_FROM, BITMAP, BTREE
+from alance.ops.index_sort import RowSorter, sort_key
+from alance.ops.options import ScanOptions
+from alance.ops.planning import plan_scan
+from alance.ops.projection import ROW_ADDRESS, ROW_ID
+from alance.ops.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Collection
+
+    from alance.format.field import Field
+    from alance.ops.snapshot import Snapshot
+
+DETAILS: Final = "/lance.table.{}IndexDetails"
+
+
+@dataclass(slots=True, eq=False)
+class SegmentBuilder:
+    """Builds one segment. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        column: the path of the field.
+        kind: `BTree` or `Bitmap`.
+    """
+
+    snapshot: Snapshot
+    column: str
+    leaf: Field
+    kind: str
+    name: str
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    _files: list[table_pb2.IndexFile] = field(default_factory=list)
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: a scan of the column in these fragments; the files' PUTs.
+
+        Raises:
+            UnsupportedError: files of the table's version do not hold the type.
+            StoreError: the store failed.
+            OSError: the local disk is full.
+        """
+        stable = self.snapshot.has_stable_row_ids
+        uses_ids = stable and self.kind == BITMAP
+        rows = self._rows(fragment_ids, ROW_ID if uses_ids else ROW_ADDRESS)
+        async with aclosing(rows):
+            await (self._write_tree(rows) if self.kind == BTREE else self._write_bitmaps(rows))
+        made = table_pb2.IndexMetadata(
+            fields=[self.leaf.id],
+            name=self.name,
+            dataset_version=self.snapshot.version,
+            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
+            index_version=ADDRESSES_FROM if stable and self.kind == BTREE else 0,
+            created_at=int(time.time() * 1000),
+            files=self._files,
+        )
+        made.uuid.uuid = self.id.bytes
+        made.index_details.type_url = DETAILS.format(self.kind)
+        return made
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        for file in self._files:
+            store, path = self.snapshot.engine.registry.resolve(self._location(file.path))
+            try:
+                await store.delete([path])
+            except AlanceError:
+                return  # orphans, which a cleanup finds
+
+    def _location(self, name: str) -> str:
+        return self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
+
+    async def _rows(
+        self, fragment_ids: Collection[int], numbers: str
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The values and row numbers of live rows, in the index's order."""
+        snapshot = self.snapshot
+        schema = pa.schema(
+            [
+                pa.field(btree.VALUES, self.leaf.arrow_type),
+                pa.field(btree.IDS, pa.uint64(), nullable=False),
+            ]
+        )
+
+        async def read() -> AsyncGenerator[pa.RecordBatch, None]:
+            options = ScanOptions(fragments=fragment_ids)
+            plan = await plan_scan(snapshot, [self.column, numbers], options)
+            async with aclosing(scan(snapshot, plan)) as batches:
+                async for batch in batches:
+                    arrays = [plain(batch.column(0)), batch.column(1)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        if not fragment_ids:
+            return
+        async with aclosing(read()) as batches:
+            sorting = RowSorter(snapshot.engine.pool).sorted(batches, schema)
+            async with aclosing(sorting) as found:
+                async for batch in found:
+                    yield batch
+
+    async def _write_tree(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
+        pool = self.snapshot.engine.pool
+        type_ = self.leaf.arrow_type
+        pages = PageTableBuilder(type_)
+
+        async def noted() -> AsyncGenerator[pa.RecordBatch, None]:
+            async for batch in rows:
+                await pool.run(lambda batch=batch: pages.add(batch))  # type: ignore[misc]
+                yield batch
+
+        async def table() -> AsyncGenerator[pa.RecordBatch, None]:
+            yield await pool.run(pages.finish)
+
+        data = [
+            pa.field(btree.VALUES, type_),
+            pa.field(btree.IDS, pa.uint64(), nullable=False),
+        ]
+        await self._write(btree.DATA_FILE, pa.schema(data), noted())
+        metadata = {btree.BATCH_SIZE: str(btree.PAGE_ROWS), btree.RANGE_PARTITIONED: "false"}
+        schema = pages.schema.with_metadata(metadata)
+        await self._write(btree.LOOKUP_FILE, schema, table())
+
+    async def _write_bitmaps(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
+        pool = self.snapshot.engine.pool
+        sets = RowSetBuilder(self.leaf.arrow_type, sort_key)
+        made: list[pa.RecordBatch] = []
+        # The number of keys is in the schema, which the file begins with.
+        async for batch in rows:
+            made += await pool.run(lambda batch=batch: sets.add(batch))  # type: ignore[misc]
+        made += await pool.run(sets.finish)
+        stats = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
+
+        async def found() -> AsyncGenerator[pa.RecordBatch, None]:
+            for batch in made:
+                yield batch
+
+        schema = sets.schema.with_metadata({bitmap.STATS: stats})
+        await self._write(bitmap.FILE, schema, found())
+
+    async def _write(
+        self, name: str, schema: pa.Schema, batches: AsyncGenerator[pa.RecordBatch, None]
+    ) -> None:
+        session = self.snapshot.session
+        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
+        store, path = session.engine.registry.resolve(self._location(name))
+        writer = writer_of(version)(
+            store.open_upload(path),
+            Schema.from_arrow(schema),
+            version,
+            session.engine.pool,
+            threads=session.decode_threads,
+            statistics=False,
+        )
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    await writer.write(batch)
+            written = await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+        self._files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
