@@ -43,6 +43,28 @@ from alance.versioning.load import VersionInfo
 from alance.versioning.lock import CommitLock
 
 class Dataset:
+    def create_scalar_index(
+        self,
+        column: str,
+        index_type: str,
+        name: str | None = ...,
+        *,
+        replace: bool = ...,
+        train: bool = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def drop_index(
+        self,
+        name: str,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Self: ...
+    def list_indices(self) -> list[dict[str, Any]]: ...
+    def index_statistics(self, name: str) -> dict[str, Any]: ...
     @property
     def optimize(self) -> Optimize: ...
     def cleanup_old_versions(
@@ -540,6 +562,16 @@ class Optimize:
         data_storage_version: str | None = ...,
         compaction_mode: CompactionMode | None = ...,
         defer_index_remap: bool | None = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Dataset: ...
+    def optimize_indices(
+        self,
+        *,
+        num_indices_to_merge: int | None = ...,
+        index_names: Collection[str] | None = ...,
+        retrain: bool = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
