@@ -117,8 +117,12 @@ def _atoms(draw: st.DrawFn) -> str:
         )
         return draw(
             st.sampled_from(
-                [f"{name} like '{pattern}'", f"{name} not like '{pattern}'"]
-                + [f"starts_with({name}, {_text(LONG)})", f"{name} ilike 'A%'"]
+                [
+                    f"{name} like '{pattern}'",
+                    f"{name} not like '{pattern}'",
+                    f"starts_with({name}, {_text(LONG)})",
+                    f"{name} ilike 'A%'",
+                ]
             )
         )
     if name == "b" and draw(st.booleans()):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.pruning.pruning_cases import FILTERS, SCHEMA, tables
 
 from alance.errors import AlanceError
 from alance.expr import parse_filter
-from alance.expr.prune import check_of, may_match
+from alance.expr.prune import check_of
 from alance.file.zones import FileStatistics as Read
 from alance.format.encode import statistics
 from alance.format.encode.arrays import leaf_values
@@ -21,6 +19,10 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head, parse_zones
 from alance.ops.pruning import FragmentZones, Pruner
+from tests.pruning.pruning_cases import FILTERS, SCHEMA, tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FIELDS = Schema.from_arrow(SCHEMA)
 LEAVES = [leaf for field in FIELDS.fields for leaf in leaf_columns(field)]
@@ -32,7 +34,7 @@ def written(table: pa.Table, cuts: list[int]) -> bytes | None:
     made = statistics.FileStatistics(LEAVES)
     batch = table.combine_chunks().to_batches()[0]
     bounds = sorted({0, batch.num_rows, *(cut % batch.num_rows for cut in cuts)})
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         for field, array in zip(
             FIELDS.fields, batch.slice(start, stop - start).columns, strict=True
         ):
@@ -58,7 +60,7 @@ def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "ZONE_ROWS", 4)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     tables(), st.lists(st.integers(0, 30), max_size=3), st.lists(FILTERS, min_size=1, max_size=8)
 )
