@@ -11,6 +11,7 @@ from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.table.deletions import parse_arrow, parse_bitmap
 from alance.format.table.lineage import is_spilled, lineage_of
+from alance.format.v0_1.metadata import BatchContainer
 from alance.io.tasks import all_of
 from alance.ops import validate_manifest as checks
 from alance.ops.cleanup_files import index_folder
@@ -150,6 +151,8 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
             raise CorruptFileError(
                 f"file version {container.version.value}, the manifest says {file.version.value}"
             )
+        if isinstance(container, BatchContainer):
+            return {min(file.columns, default=0): container.num_rows}
         for column in file.columns.values():
             if column >= container.num_columns:
                 raise CorruptFileError(f"no column {column}, it has {container.num_columns}")

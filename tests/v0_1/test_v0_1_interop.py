@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lance
 import numpy as np
@@ -16,6 +16,9 @@ import alance
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.proto import file_pb2
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS = 90
 

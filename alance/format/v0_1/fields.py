@@ -21,6 +21,7 @@ from alance.format.codecs.base import kernel_errors
 from alance.format.plans import together
 from alance.format.types import is_nested
 from alance.format.v0_1.arrays import PlainNode, is_bits, row_bits, storage
+from alance.format.v0_1.blob import BlobNode
 from alance.format.v0_1.pages import Pages, firsts
 from alance.format.v0_1.strings import TextNode
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
@@ -194,6 +195,8 @@ class Tree:
             return NullNode()
         extra = int(is_list(field) or is_text(field))
         pages = Pages.of(self.path, self.file_bytes, run, num_rows, bits, extra)
+        if field.is_blob_v1:
+            return BlobNode(field, pages)
         if is_text(field):
             return TextNode(field, pages, self.begins(field, run))
         if is_list(field):
