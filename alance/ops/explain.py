@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from alance.io import trace
 from alance.ops.dry import dry_run
-from alance.ops.planning import plan_scan
+from alance.ops.index_lookup import look_up
+from alance.ops.index_scan import may_ask, picking
+from alance.ops.planning import chosen, parse_predicate, plan_scan
 from alance.ops.scan import scan
 from alance.ops.take import as_positions, take
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from alance.file.data_spans import DataSpans
     from alance.format.schema import Schema
     from alance.io.trace import RequestEvent
+    from alance.ops.index_lookup import IndexUse
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
     from alance.ops.pruning import Skipped
@@ -95,7 +98,8 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     """What a scan costs: a dry run of it, over blank pages.
 
     Late columns are counted as if the filter kept every row. An offset or limit behind a filter
-    is not counted either: it ends the scan early.
+    is not counted either: it ends the scan early. Indices are asked as the scan asks them: what
+    that reads is kept, and is not in the sums.
 
     Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
     Processor time as of the scan's planning.
@@ -109,15 +113,21 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
         unsorted = options
     if snapshot.has_stable_row_ids:
         await plan_scan(snapshot, columns, unsorted)  # learns the ids, which may be in pages
+    use = await _index_use(snapshot, unsorted)
+    unindexed = replace(unsorted, use_scalar_index=False)
     plans: list[ScanPlan] = []
 
+    async def dry_plan(dry: Snapshot) -> ScanPlan:
+        plan = await plan_scan(dry, columns, unindexed)
+        return plan if use is None else picking(plan, use)
+
     async def run(dry: Snapshot) -> None:
-        plan = await plan_scan(dry, columns, unsorted)
+        plan = await dry_plan(dry)
         plans.append(plan)
         await _drain(dry, replace(plan, options=_unlimited(plan.options)))
 
     async def run_late(dry: Snapshot) -> None:
-        plan = replace(await plan_scan(dry, columns, unsorted), pruner=plans[0].pruner)
+        plan = replace(await dry_plan(dry), pruner=plans[0].pruner)
         assert plan.late_schema is not None
         late = replace(plan, first_schema=plan.late_schema, late_schema=None, predicate=None)
         await _drain(dry, replace(late, options=_unlimited(plan.options)))
@@ -129,11 +139,14 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     spans = [plan.span_of(handle) for handle in plan.handles]
     pruned = None if plan.pruner is None else plan.pruner.skipped
     num_rows = sum(stop - start for start, stop in spans) - (pruned.rows if pruned else 0)
+    for handle, (start, stop) in zip(plan.handles, spans, strict=True):
+        if handle.id in plan.picked:
+            num_rows += len(plan.picked[handle.id]) - (stop - start)
     stored = sum(handle.num_physical_rows for handle in plan.handles)
     skipped = stored - num_rows
     if len(plan.handles) < len(snapshot.handles):
-        chosen = {handle.id for handle in plan.handles}
-        skipped += sum(one.num_physical_rows for one in snapshot.handles if one.id not in chosen)
+        kept = {handle.id for handle in plan.handles}
+        skipped += sum(one.num_physical_rows for one in snapshot.handles if one.id not in kept)
     return Explanation(
         tuple(_scan_lines(snapshot, plan, options)),
         seen.steps,
@@ -147,6 +160,13 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
         pruned if pruned and pruned.num_zones else None,
         tuple(step for step in at_most if step.reason not in _SHARED),
     )
+
+
+async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | None:
+    predicate = parse_predicate(snapshot.schema, options.filter)
+    if predicate is None or not may_ask(snapshot, options):
+        return None
+    return await look_up(snapshot, predicate, chosen(snapshot, options))
 
 
 async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:
@@ -243,6 +263,7 @@ def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> lis
     ]
     if options.filter is not None:
         lines.append(f"  filter: {options.filter}")
+    lines += [f"  {line}" for line in plan.index_lines]
     lines += [
         f"  {name}: {value}"
         for name, value in (("offset", options.offset), ("limit", options.limit))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.int64]
 
-USEFUL_ROWS: Final = 64 << 10  # so many rows are worth a lookup whatever the table has
+USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
 # What a damaged index, or one of a kind that is not known, may raise.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan
     from alance.ops.index_lookup import IndexUse
+    from alance.ops.options import ScanOptions
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
@@ -45,11 +46,19 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
 
     Cost: as of `look_up`.
     """
-    options = plan.options
-    if plan.predicate is None or not options.use_scalar_index or options.include_deleted_rows:
+    if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan
     use = await look_up(snapshot, plan.predicate, plan.handles)
     return plan if use is None else picking(plan, use)
+
+
+def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
+    """Whether a scan with a filter asks indices."""
+    return (
+        bool(snapshot.manifest.indices)
+        and options.use_scalar_index
+        and not options.include_deleted_rows
+    )
 
 
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
@@ -69,7 +78,8 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
             else:
                 spans[handle.id] = (int(rows[0]), int(rows[-1]) + 1)
         handles.append(handle)
-    return replace(plan, handles=handles, spans=spans, picked=picked, index_lines=tuple(use.lines))
+    plan = replace(plan, handles=handles, spans=spans, picked=picked, index_lines=tuple(use.lines))
+    return _at_once(plan) if len(picked) == len(handles) else plan
 
 
 async def read_picked(
@@ -154,7 +164,7 @@ async def _read(
         rows, engine.cache, guess=snapshot.is_remote, files=local_files([handle])
     )
     task = await engine.drive(taking, "index rows")
-    batch, kept = await engine.decode(lambda: _filter(plan, handle, task, rows), task.num_bytes)
+    batch, kept = await engine.pool.run(lambda: _filter(plan, handle, task, rows))
     if batch is None or plan.late_schema is None:
         return batch
     return await finish(snapshot, plan, handle, batch, kept, (int(rows[0]), int(rows[-1]) + 1))
@@ -164,10 +174,9 @@ def _filter(
     plan: ScanPlan, handle: FragmentHandle, task: FragmentTask, rows: Rows
 ) -> tuple[pa.RecordBatch | None, Rows]:
     """The rows for which the filter is true, and their offsets; runs in the pool."""
-    batch, predicate = task.decode(), plan.predicate
-    assert predicate is not None
-    batch = with_meta(batch, handle, rows, plan.meta)
-    mask = as_mask(predicate.mask(batch))
+    assert plan.predicate is not None
+    batch = with_meta(task.decode(), handle, rows, plan.meta)
+    mask = as_mask(plan.predicate.mask(batch))
     offsets = np.flatnonzero(mask)
     if len(offsets) < len(rows):
         batch, rows = select(batch, mask, offsets), rows[offsets]
