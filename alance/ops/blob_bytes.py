@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
-from alance.ops.blobs import places_of
+from alance.ops.blob_moves import binary_array
+from alance.ops.blob_places import places_of
 from alance.ops.projection import ROW_ADDRESS, project
 
 if TYPE_CHECKING:
@@ -65,15 +68,17 @@ async def with_bytes(
 
 
 async def _filled(snapshot: Snapshot, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    addresses = batch.column(ROW_ADDRESS)
-    places = await places_of(snapshot, name, batch.column(name), addresses)
+    fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
+    field = snapshot.schema.field(name)
+    places = await places_of(snapshot, field, batch.column(name), fragments)
     wanted = [
         ByteRange(place.location, place.start, place.start + place.num_bytes)
         for place in places
-        if place is not None
+        if place is not None and place.num_bytes
     ]
     found = iter(await snapshot.engine.scheduler.read(wanted, reason="blobs", bulk=True))
-    values = [None if place is None else next(found) for place in places]
-    array = await snapshot.engine.pool.run(lambda: pa.array(values, pa.large_binary()))
+    parts = [b"" if place is None or not place.num_bytes else next(found) for place in places]
+    valid = np.array([place is not None for place in places], np.bool_)
+    array = await snapshot.engine.pool.run(lambda: binary_array(parts, valid))
     index = batch.schema.get_field_index(name)
     return batch.set_column(index, bytes_field(snapshot, name), array)

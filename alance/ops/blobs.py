@@ -9,39 +9,23 @@ Source: file format specification, "blobs".
 
 from __future__ import annotations
 
-import asyncio
 import io
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
+from alance.ops.blob_places import places_of
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.take import take, take_addresses, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
-    from alance.ops.snapshot import FragmentHandle, Snapshot
-
-INLINE: Final = 0
-PACKED: Final = 1
-DEDICATED: Final = 2
-EXTERNAL: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class BlobPlace:
-    """Where the bytes of a blob are."""
-
-    location: str
-    start: int
-    num_bytes: int
+    from alance.ops.blob_places import BlobPlace
+    from alance.ops.snapshot import Snapshot
 
 
 class BlobFile:
@@ -149,60 +133,7 @@ async def take_blobs(
         table = await take_rows(snapshot, row_ids, columns)
     else:
         table = await take_addresses(snapshot, addresses, columns)
-    places = await places_of(snapshot, column, table.column(column), table.column(ROW_ADDRESS))
+    fragments = as_numbers(table.column(ROW_ADDRESS)) >> np.uint64(32)
+    descriptions = table.column(column).combine_chunks()
+    places = await places_of(snapshot, field, descriptions, fragments)
     return [BlobFile(snapshot, place) for place in places if place is not None]
-
-
-async def places_of(
-    snapshot: Snapshot, column: str, descriptions: pa.ChunkedArray, addresses: pa.ChunkedArray
-) -> list[BlobPlace | None]:
-    """Where the bytes of each description are; None for a null."""
-    field = snapshot.schema.field(column)
-    fragments = as_numbers(addresses) >> np.uint64(32)
-    found = [
-        _place(snapshot, snapshot.handle(int(fragment)), field.id, one.as_py())
-        for one, fragment in zip(descriptions, fragments, strict=True)
-    ]
-    return list(await asyncio.gather(*(_sized(snapshot, place) for place in found)))
-
-
-def _place(
-    snapshot: Snapshot, handle: FragmentHandle, field_id: int, description: dict[str, object] | None
-) -> BlobPlace | None:
-    if description is None:
-        return None
-    source = handle.source_of(field_id)
-    position, size = _number(description, "position"), _number(description, "size")
-    kind = _number(description, "kind") if "kind" in description else INLINE
-    if kind == INLINE:
-        if (position, size) == (1, 0):
-            return None  # how files of 2.0 store a null
-        if position + size > source.file_bytes:
-            raise CorruptFileError(
-                f"blob of {size} bytes at {position} in {source.location}: "
-                f"the file has {source.file_bytes}"
-            )
-        return BlobPlace(source.location, position, size)
-    blob_id = _number(description, "blob_id")
-    if kind in (PACKED, DEDICATED):
-        # The sidecar's name: the 32 bits of its id, least significant first.
-        name = f"{blob_id:032b}"[::-1]
-        stem = source.location.removesuffix(".lance")
-        return BlobPlace(f"{stem}/{name}.blob", position, size)
-    if kind == EXTERNAL:
-        location = snapshot.external_location(str(description["blob_uri"]), blob_id)
-        return BlobPlace(location, position, size if size or position else -1)
-    raise UnsupportedError(f"blob of kind {kind} in {source.location}: not known to this alance")
-
-
-def _number(description: dict[str, object], name: str) -> int:
-    value = description[name]
-    return value if isinstance(value, int) else 0
-
-
-async def _sized(snapshot: Snapshot, place: BlobPlace | None) -> BlobPlace | None:
-    """An external blob of unknown size is the whole object."""
-    if place is None or place.num_bytes >= 0:
-        return place
-    num_bytes = await snapshot.engine.scheduler.size(place.location)
-    return BlobPlace(place.location, place.start, num_bytes)

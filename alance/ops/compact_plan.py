@@ -220,20 +220,13 @@ def check_compactable(snapshot: Snapshot) -> None:
     """Make sure that a version can be rewritten by this alance.
 
     Raises:
-        UnsupportedError: an index that translates addresses late, or blobs of version 2, whose
-            bytes lie in files beside those of the rows.
+        UnsupportedError: an index that translates addresses late.
     """
     if any(one.name == FRAGMENT_REUSE for one in snapshot.manifest.indices):
         raise UnsupportedError(
             f"compaction: the table has an index {FRAGMENT_REUSE!r}, which this alance does not "
             "keep up to date"
         )
-    for field in snapshot.schema.walk():
-        if field.is_blob_v2:
-            raise UnsupportedError(
-                f"compaction: column {field.name!r} has blobs of version 2, whose files this "
-                "alance does not rewrite"
-            )
 
 
 def candidates(

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.file.parts import batch_bytes
-from alance.format.numbers import as_numbers
 from alance.format.table.lineage import joined
-from alance.ops.blob_bytes import blob_columns, with_bytes
+from alance.ops.blob_moves import moved_blobs, with_payloads
 from alance.ops.compact_read import rows_in_order
 from alance.ops.data_files import DataFiles, Limits, rows_of
 from alance.ops.lineage import load_lineage
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 JOINED_ROWS: Final = 64 << 10
 JOINED_BYTES: Final = 8 << 20
-BLOB_BYTES: Final = 64 << 20  # of blobs read at once, one at least
 
 
 async def rewrite(
@@ -84,7 +82,7 @@ async def _batches(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: Resolved
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The live rows with all columns, in order; blobs as bytes; small batches joined."""
-    blobs = blob_columns(snapshot, None)
+    blobs = moved_blobs(snapshot, [one.name for one in snapshot.schema.fields])
     chosen = ScanOptions(
         fragments=fragment_ids,
         batch_size=options.batch_size,
@@ -93,8 +91,7 @@ async def _batches(
     )
     plan = await plan_scan(snapshot, None, chosen)
     if blobs:
-        described = _cut(scan(snapshot, plan), blobs)
-        batches = with_bytes(snapshot, described, blobs, keep_address=False)
+        batches = with_payloads(snapshot, scan(snapshot, plan), blobs, keep_address=False)
     else:
         batches = rows_in_order(snapshot, plan)
     waiting: list[pa.RecordBatch] = []
@@ -115,25 +112,6 @@ async def _joined(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> pa.Recor
     if len(batches) == 1:
         return batches[0]
     return await snapshot.engine.pool.run(lambda: pa.concat_batches(batches))
-
-
-async def _cut(
-    batches: AsyncGenerator[pa.RecordBatch, None], blobs: Sequence[str]
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Batches of descriptions, cut so that the blobs of each fit in memory."""
-    async with aclosing(batches):
-        async for batch in batches:
-            sizes = np.zeros(batch.num_rows, np.int64)
-            for name in blobs:
-                sizes += as_numbers(batch.column(name).field("size").fill_null(0)).astype(np.int64)
-            ends = np.cumsum(sizes)
-            start = 0
-            while start < batch.num_rows:
-                before = int(ends[start - 1]) if start else 0
-                stop = int(np.searchsorted(ends, before + BLOB_BYTES, "right"))
-                stop = min(batch.num_rows, max(start + 1, stop))
-                yield batch.slice(start, stop - start)
-                start = stop
 
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:

@@ -15,6 +15,7 @@ import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Update
+from alance.ops.blob_moves import moved_blobs
 from alance.ops.commits import latest
 from alance.ops.data_files import DataFiles
 from alance.ops.merge_columns import rewrite_columns
@@ -26,7 +27,6 @@ from alance.ops.merge_source import hold
 from alance.ops.moved import commit_rows
 from alance.ops.sources import open_source
 from alance.ops.spool import Scratch
-from alance.ops.update import moved_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from alance.format.numbers import to_arrow
-from alance.ops.blob_bytes import with_bytes
+from alance.ops.blob_moves import moved_blobs, with_payloads
 from alance.ops.merge_parts import filled
 from alance.ops.merge_source import pieces
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.sources import conform
 from alance.ops.take import take_addresses
-from alance.ops.update import cut_by_blobs, moved_blobs
 from alance.ops.write import table_schema
 
 if TYPE_CHECKING:
@@ -135,8 +134,7 @@ async def _kept(
         async for batch in taken():
             yield batch
         return
-    cut = cut_by_blobs(taken(), blobs)
-    async with aclosing(with_bytes(base, cut, blobs, keep_address=False)) as filled:
+    async with aclosing(with_payloads(base, taken(), blobs, keep_address=False)) as filled:
         async for batch in filled:
             yield batch
 

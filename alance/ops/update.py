@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.errors import UnsupportedError
 from alance.file.parts import batch_bytes
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.assign import parse_updates
-from alance.ops.blob_bytes import with_bytes
+from alance.ops.blob_moves import moved_blobs, with_payloads
 from alance.ops.commits import CommitOptions, with_retries
 from alance.ops.data_files import DataFiles
 from alance.ops.matching import Offsets
@@ -130,40 +129,6 @@ async def _matching(
             async for batch in batches:
                 yield batch
             return
-        pieces = cut_by_blobs(batches, blobs)
-        async with aclosing(with_bytes(base, pieces, blobs, keep_address=True)) as filled:
+        async with aclosing(with_payloads(base, batches, blobs, keep_address=True)) as filled:
             async for batch in filled:
                 yield batch
-
-
-def moved_blobs(base: Snapshot, columns: Sequence[str]) -> list[str]:
-    """The blob columns that move.
-
-    Raises:
-        UnsupportedError: some whose bytes lie beside the data files, or inside of other columns.
-    """
-    found = []
-    for one in base.schema.fields:
-        if one.name in columns and one.is_blob_v1:
-            found.append(one.name)
-        elif one.name in columns and any(each.is_blob_v1 or each.is_blob_v2 for each in one.walk()):
-            raise UnsupportedError(
-                f"column {one.name!r}: rows with blobs of version 2, or inside of other columns, "
-                f"are not moved by this alance"
-            )
-    return found
-
-
-async def cut_by_blobs(
-    batches: AsyncIterator[pa.RecordBatch], blobs: Sequence[str]
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches in pieces whose blobs fit in memory together."""
-    async for batch in batches:
-        num_bytes = np.zeros(batch.num_rows, np.int64)
-        for name in blobs:
-            sizes = pc.fill_null(pc.struct_field(batch.column(name), ["size"]), 0)
-            num_bytes += as_numbers(sizes).astype(np.int64)
-        groups = np.cumsum(num_bytes) // BLOB_BYTES
-        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            yield batch.slice(start, stop - start)

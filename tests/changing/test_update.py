@@ -234,15 +234,14 @@ async def test_blobs_move_along(tmp_path: Path) -> None:
         await changed.update({"id": "octet_length(b)"})
 
 
-async def test_blobs_of_version_2_are_told(tmp_path: Path) -> None:
+async def test_blobs_of_version_2_move_along(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), lance.blob_field("b")])
-    data = pa.table({"id": [1, 2], "b": lance.blob_array([b"x", b"y"])}, schema)
+    blobs = [b"x", b"y" * 70_000, None]
+    data = pa.table({"id": [1, 2, 3], "b": lance.blob_array(blobs)}, schema)
     twins = Twins.make(tmp_path, data, data_storage_version="2.2")
-    before = files_of(twins.ours)
-    dataset = await alance.dataset(str(twins.ours))
-    with pytest.raises(UnsupportedError, match="blobs of version 2"):
-        await dataset.update({"id": "10"}, "id = 2")
-    assert files_of(twins.ours) == before
+    await twins.change("update", {"id": "10"}, where="id = 2")
+    found = lance.dataset(str(twins.ours)).read_blobs("b", indices=[0, 1, 2])
+    assert [one for _, one in found] == [blobs[0], blobs[2], blobs[1]]
 
 
 async def test_many_rows_over_many_batches(tmp_path: Path) -> None:
