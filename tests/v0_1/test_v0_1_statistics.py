@@ -1,0 +1,73 @@
+"""Bounds of batches hold for all of their values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance.format.schema import Schema
+from alance.format.v0_1.encode_statistics import Gathered
+
+LONG = st.builds(lambda head, tail, count: head + tail * count, st.text(), st.text(), st.just(40))
+
+
+def gathered(array: pa.Array) -> tuple[int, Any, Any]:
+    (field,) = Schema.from_arrow(pa.schema([("c", array.type)])).fields
+    found = Gathered(field)
+    found.add(array)
+    return found.null_counts[0], found.least[0], found.most[0]
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.text() | LONG, min_size=1))
+def test_texts(values: list[str | None]) -> None:
+    nulls, least, most = gathered(pa.array(values, pa.string()))
+    assert nulls == values.count(None)
+    check_bytes([value.encode() for value in values if value is not None], least, most)
+    least.decode()
+    most.decode()
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.binary(max_size=200) | st.just(b"\xff" * 80), min_size=1))
+def test_bytes(values: list[bytes | None]) -> None:
+    nulls, least, most = gathered(pa.array(values, pa.large_binary()))
+    assert nulls == values.count(None)
+    check_bytes([value for value in values if value is not None], least, most)
+
+
+def check_bytes(values: list[bytes], least: bytes, most: bytes) -> None:
+    """An empty bound says nothing."""
+    assert len(least) <= 64
+    assert len(most) <= 68
+    for value in values:
+        assert least <= value
+        assert value <= most or most == b""
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.floats(width=32), min_size=1))
+def test_floats(values: list[float | None]) -> None:
+    _, least, most = gathered(pa.array(values, pa.float32()))
+    some = [value for value in values if value is not None and not math.isnan(value)]
+    if not some:
+        assert (least, most) == (-math.inf, math.inf)
+        return
+    assert (least, most) == (min(some), max(some))
+    if least == 0:
+        assert math.copysign(1, least) == -1
+    if most == 0:
+        assert math.copysign(1, most) == 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.integers(-128, 127), min_size=1))
+def test_integers(values: list[int | None]) -> None:
+    nulls, least, most = gathered(pa.array(values, pa.int8()))
+    some = [value for value in values if value is not None]
+    assert nulls == len(values) - len(some)
+    assert (least, most) == ((min(some), max(some)) if some else (-128, 127))
