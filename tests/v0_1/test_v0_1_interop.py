@@ -219,6 +219,19 @@ async def test_dictionaries_of_several_arrays(tmp_path: Path) -> None:
         lance.write_dataset(other, uri, mode="append")
 
 
+async def test_a_dictionary_without_values(tmp_path: Path) -> None:
+    """All rows are null; appends bring values."""
+    nulls = pa.array([None, None], pa.string()).dictionary_encode()
+    with pytest.warns(UserWarning, match="nulls"):
+        dataset = await alance.write_dataset(
+            pa.table({"d": nulls}), tmp_path / "t", data_storage_version="0.1"
+        )
+    assert (await dataset.to_table()).column("d").to_pylist() == [None, None]
+    more = pa.table({"d": pa.array(["a", "b"]).dictionary_encode()})
+    dataset = await alance.write_dataset(more, tmp_path / "t", mode="append")
+    assert (await dataset.to_table()).column("d").to_pylist()[2:] == ["a", "b"]
+
+
 async def test_lost_nulls_are_told(tmp_path: Path) -> None:
     table = pa.table({"n": [1, None], "s": ["", None], "l": [[1], None]})
     with pytest.warns(UserWarning, match=r"\['n', 'l'\]"):

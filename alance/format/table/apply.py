@@ -17,9 +17,9 @@ from alance.format.table import apply_columns, apply_meta, apply_rows
 from alance.format.table.apply_columns import drop_dead_files, drop_tombstones
 from alance.format.table.apply_indices import retain
 from alance.format.table.apply_state import DEFAULT, Draft, Settings
+from alance.format.table.dictionaries import place_values
 from alance.format.table.flags import check_writable, flags_of, settle_file_version
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC
-from alance.format.v0_1.dictionary import place_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -164,7 +164,7 @@ def manifest_bytes(made: Next) -> bytes:
     """The content of a manifest's file: dictionaries, indices, transaction, manifest, footer."""
     message = table_pb2.Manifest()
     message.CopyFrom(made.message)
-    parts = place_items(message.fields, 0)
+    parts = place_values(message.fields, 0)
     position = sum(len(part) for part in parts)
     if made.indices:
         message.index_section = position

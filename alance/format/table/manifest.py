@@ -21,10 +21,10 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
+from alance.format.table.dictionaries import attach_values
 from alance.format.table.flags import STABLE_ROW_IDS, check_readable
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
-from alance.format.v0_1.dictionary import attach_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,7 +131,7 @@ def _parse(content: memoryview) -> Manifest:
         _forget_wrong_counts(message)
     fragments = Fragments(message.fragments)
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
-    attach_items(schema.walk(), content, "manifest")
+    attach_values(message.fields, content)
     return Manifest(
         message.version,
         schema,
@@ -149,7 +149,7 @@ def _parse(content: memoryview) -> Manifest:
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> None:
-    """Make the row counts of fragments with deleted rows unknown: release 0.8.0 counted live rows."""
+    """Make the row counts of fragments with deleted rows unknown: 0.8.0 has told the live ones."""
     for fragment in message.fragments:
         is_old = all(one.file_major_version == 0 for one in fragment.files)
         if is_old and fragment.HasField("deletion_file"):

@@ -104,6 +104,8 @@ class PlainRows:
         assert isinstance(block, FixedWidth)
         keys, valid = block.data.view(f"<u{block.bits_per_value // 8}"), self.items.valid
         count = self.items.block.num_values
+        if count == 0 and not keys.any():
+            return pa.nulls(self.num_rows, arrow)
         if len(keys) and int(keys.max()) >= count:
             raise CorruptFileError(
                 f"field {self.field.name!r}: key {keys.max()}, the dictionary has {count} values"

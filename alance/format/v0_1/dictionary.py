@@ -22,13 +22,9 @@ from alance.format.plans import ByteRange, run
 from alance.format.v0_1.arrays import Items, row_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from alance.format.field import Field
     from alance.format.plans import Plan
-    from alance.format.proto import file_pb2
 
-KEYED: Final = ("string", "large_string", "binary", "large_binary")
 ITEMS: Final = "items"  # in `Field.derived`: the values of the dictionary
 
 
@@ -110,43 +106,3 @@ def items_of(field: Field) -> Items | None:
         plan = read_items(field, "memory", len(content), page_start(field))
         found = field.derived[ITEMS] = run(plan, content)[0]
     return found
-
-
-def attach_items(fields: Iterable[Field], content: memoryview, where: str) -> None:
-    """Give the dictionary fields of a manifest the values that lie in its file.
-
-    Raises:
-        CorruptFileError: values outside of the file.
-    """
-    for field in fields:
-        message = field.message.dictionary
-        if message.length and pa.types.is_dictionary(field.arrow_type):
-            items = run(read_items(field, where, len(content)), bytes(content))[0]
-            field.derived[ITEMS] = items
-            message.values = stored(field, items)
-
-
-def place_items(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
-    """What goes into a manifest's file at `start` for its dictionaries; the fields learn where.
-
-    Args:
-        fields: of the manifest; their `values` are taken out.
-    """
-    parts = []
-    for message in fields:
-        dictionary = message.dictionary
-        if not dictionary.values:
-            continue
-        content = bytes(dictionary.values)
-        dictionary.ClearField("values")
-        if message.logical_type.split(":")[1] in KEYED:
-            count = dictionary.length + 1
-            text = len(content) - 8 * count
-            offsets = np.frombuffer(content, "<i8", count, text) + start
-            content = content[:text] + offsets.tobytes()
-            dictionary.offset = start + text
-        else:
-            dictionary.offset = start
-        parts.append(content)
-        start += len(content)
-    return parts

@@ -12,7 +12,7 @@ import numpy as np
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.container import MAGIC
 from alance.format.proto import file_pb2, table_pb2
-from alance.format.v0_1.dictionary import place_items
+from alance.format.table.dictionaries import place_values
 from alance.format.v0_1.encode import check_types, pages_of
 from alance.format.v0_1.encode_dictionary import values_of
 from alance.format.v0_1.encode_statistics import Gathered
@@ -112,7 +112,7 @@ class BatchFileBuilder:
         for key, value in self._schema.metadata.items():
             manifest.schema_metadata[key] = value.encode()
         manifest.data_format.file_format, manifest.data_format.version = "lance", "0.1"
-        for part in place_items(manifest.fields, self.num_bytes):
+        for part in place_values(manifest.fields, self.num_bytes):
             self._put(chunks, part)
         metadata.manifest_position = self.num_bytes
         self._put(chunks, _message(manifest))
