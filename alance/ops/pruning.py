@@ -8,27 +8,29 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.expr.prune import Bounds, may_match
+from alance.expr.prune import may_match
 from alance.expr.tree import plain_type
-from alance.file.columns import OpenColumn
+from alance.file.open import from_content
 from alance.file.zones import read_statistics
-from alance.format.numbers import to_arrow
 from alance.format.plans import together
-from alance.format.statistics import HAS_NANS, HAS_VALUES, kind_of
+from alance.format.v0_1.metadata import BatchContainer
+from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
+from alance.ops.pruning_known import OldStatistics, OwnStatistics, at_edges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from alance.expr.prune import Check
+    from alance.expr.prune import Bounds, Check
     from alance.expr.tree import Column
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
-    from alance.file.zones import FileStatistics
+    from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
+    from alance.ops.pruning_known import Known
     from alance.ops.snapshot import FragmentHandle
 
     Mask = npt.NDArray[np.bool_]
@@ -83,50 +85,39 @@ class Pruner:
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
     ) -> Plan[FragmentZones | None]:
-        """Plan the statistics of an open fragment: at most a round, two of wide tables."""
-        wanted = set(self.field_ids.values())
-        found: dict[int, OpenColumn] = {}
-        for one in fragment.leaves:
-            key = one.leaf.field.id
-            if key in wanted and isinstance(one.column, OpenColumn) and one.leaf.multiplier == 1:
-                files = [source for source in handle.sources if key in source.columns]
-                if len(files) == 1:
-                    found[key] = one.column
-        by_file: dict[str, list[OpenColumn]] = {}
-        for column in found.values():
-            by_file.setdefault(column.container.path, []).append(column)
-        if not by_file:
-            return None
-        plans = [
-            read_statistics(some[0].container, [one.column.index for one in some], states)
-            for some in by_file.values()
-        ]
-        read: list[FileStatistics] = yield from together(plans)
-        known = dict(zip(by_file, read, strict=True))
-        for path, statistics in known.items():
-            head = statistics.head
-            if head is not None and head.num_rows != fragment.num_rows:
+        """Plan the statistics of an open fragment: at most a round, two of wide tables.
+
+        Raises:
+            CorruptFileError: statistics that are not those of the file.
+        """
+        containers = {one.column.container.path: one.column.container for one in fragment.leaves}
+        by_file: dict[str, dict[int, int]] = {}
+        for key in set(self.field_ids.values()):
+            files = [source for source in handle.sources if key in source.columns]
+            if len(files) == 1 and files[0].location in containers:
+                by_file.setdefault(files[0].location, {})[key] = files[0].columns[key]
+        plans = [_read(containers[path], places, states) for path, places in by_file.items()]
+        known: dict[int, Known] = {}
+        for found in (yield from together(plans)) if plans else ():
+            known |= found
+        for one in known.values():
+            if one.edges[-1] != fragment.num_rows:
                 raise CorruptFileError(
-                    f"{path}: statistics of {head.num_rows} rows, the file has {fragment.num_rows}"
+                    f"fragment {handle.id}: statistics of {one.edges[-1]} rows, "
+                    f"it has {fragment.num_rows}; use_stats=False reads it without them"
                 )
-        columns = {
-            path: (known[found[key].container.path], found[key].column.index)
-            for path, key in self.field_ids.items()
-            if key in found
-        }
-        return FragmentZones.of(fragment.num_rows, columns)
+        columns = {path: known[key] for path, key in self.field_ids.items() if key in known}
+        return FragmentZones.of(columns) if columns else None
 
     def spans(self, zones: FragmentZones | None, span: tuple[int, int]) -> Spans:
         """The rows of a span in which the filter may be true, as ascending spans. CPU."""
         rows = span[1] - span[0]
         if zones is None or not rows:
             return [span] if rows else []
-        mask = may_match(self.check, zones.whole())
-        if mask.all():
+        mask = np.zeros(zones.num_zones, np.bool_)
+        if may_match(self.check, zones.whole()).all():
             mask = may_match(self.check, zones)
-            found = _spans_of(mask, zones.zone_rows, span)
-        else:
-            found, mask = [], np.zeros(zones.num_zones, np.bool_)
+        found = _spans_of(mask, zones.edges, span)
         self.skipped.num_fragments += 1
         self.skipped.num_zones += len(mask)
         self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
@@ -137,76 +128,62 @@ class Pruner:
 
 @dataclass(frozen=True, slots=True)
 class FragmentZones:
-    """The zones of a fragment's columns, of the finest of its files' zones.
+    """The zones of a fragment: those of all its columns' statistics, cut at all their edges."""
 
-    Attributes:
-        columns: where the statistics of a path are: a file's, and the column in it.
-    """
-
-    num_rows: int
-    zone_rows: int
-    columns: Mapping[tuple[str, ...], tuple[FileStatistics, int]]
+    edges: npt.NDArray[np.int64]
+    columns: Mapping[tuple[str, ...], Known]
     is_whole: bool = False
 
     @classmethod
-    def of(
-        cls, num_rows: int, columns: Mapping[tuple[str, ...], tuple[FileStatistics, int]]
-    ) -> FragmentZones | None:
-        """The zones; None where no file says anything of the columns."""
-        known = {
-            path: (statistics, column)
-            for path, (statistics, column) in columns.items()
-            if statistics.head is not None and column in statistics.zones
-        }
-        sizes = [one.head.zone_rows for one, _ in known.values() if one.head is not None]
-        if not sizes or any(size % min(sizes) for size in sizes):
-            return None
-        return cls(num_rows, min(sizes), known)
+    def of(cls, columns: Mapping[tuple[str, ...], Known]) -> FragmentZones:
+        """The zones of columns, by path."""
+        edges = [one.edges for one in columns.values()]
+        return cls(edges[0] if len(edges) == 1 else np.unique(np.concatenate(edges)), columns)
 
     def whole(self) -> FragmentZones:
         """The fragment as one zone."""
-        return FragmentZones(self.num_rows, self.num_rows, self.columns, is_whole=True)
+        return FragmentZones(self.edges[[0, -1]], self.columns, is_whole=True)
 
     @property
     def num_zones(self) -> int:
-        return -(-self.num_rows // self.zone_rows)
+        return len(self.edges) - 1
 
     def bounds(self, column: Column) -> Bounds | None:
         """The bounds of a column; None: nothing is known, or it is of another type there."""
-        place = self.columns.get(column.path)
-        if place is None or place[0].head is None:
-            return None
-        (statistics, number), head = place, place[0].head
-        zones = head.files[number] if self.is_whole else statistics.zones[number]
-        if kind_of(column.type) != zones.kind:
-            return None
-        bounds = Bounds(
-            zones.nulls > 0,
-            zones.flags & HAS_VALUES != 0,
-            zones.flags & HAS_NANS != 0,
-            zones.low(column.type),
-            zones.high(column.type),
-        )
-        repeats = 1 if self.is_whole else head.zone_rows // self.zone_rows
-        return bounds if repeats == 1 else _repeated(bounds, repeats, self.num_zones)
+        known = self.columns.get(column.path)
+        if known is None or self.is_whole:
+            return None if known is None else known.whole(column)
+        found = known.bounds(column)
+        return None if found is None else at_edges(found, known.edges, self.edges)
 
 
-def _repeated(bounds: Bounds, repeats: int, num_zones: int) -> Bounds:
-    """Zones cut into smaller ones: what may be in the large one may be in each."""
-    places = np.repeat(np.arange(len(bounds.has_nulls)), repeats)[:num_zones]
-    return Bounds(
-        bounds.has_nulls[places],
-        bounds.has_values[places],
-        bounds.has_nans[places],
-        bounds.low.take(to_arrow(places)),
-        bounds.high.take(to_arrow(places)),
-    )
+def _read(
+    container: Container, places: Mapping[int, int], states: States
+) -> Plan[dict[int, Known]]:
+    """Plan what a file says of fields, by their ids; `places` are their columns in it."""
+    if isinstance(container, BatchContainer):
+        plans = [_read_batches(container, key, states) for key in places]
+        read = dict(zip(places, (yield from together(plans)), strict=True))
+        return {key: one for key, one in read.items() if one.statistics is not None}
+    statistics = yield from read_statistics(container, list(places.values()), states)
+    own = {key: OwnStatistics.of(statistics, column) for key, column in places.items()}
+    return {key: one for key, one in own.items() if one is not None}
 
 
-def _spans_of(mask: Mask, zone_rows: int, span: tuple[int, int]) -> list[tuple[int, int]]:
+def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[OldStatistics]:
+    place = ("batch statistics", container.path, key)
+    known: OldStatistics | None = states.peek(place)
+    if known is None:
+        read = yield from from_content(read_batch_statistics(container, key), container)
+        known = OldStatistics(read)
+        states.put(place, known, known.num_bytes)
+    return known
+
+
+def _spans_of(mask: Mask, edges: npt.NDArray[np.int64], span: tuple[int, int]) -> Spans:
     """The rows of the zones of a mask that are inside a span."""
-    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
-    cut = np.clip(edges * zone_rows, *span).reshape(-1, 2).tolist()
+    turns = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    cut = np.clip(edges[turns], *span).reshape(-1, 2).tolist()
     return [(start, stop) for start, stop in cut if start < stop]
 
 

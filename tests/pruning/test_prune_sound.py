@@ -19,6 +19,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head, parse_zones
 from alance.ops.pruning import FragmentZones, Pruner
+from alance.ops.pruning_known import OwnStatistics
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, tables
 
 if TYPE_CHECKING:
@@ -80,21 +81,20 @@ def test_zones_allow_what_rows_are(table: pa.Table, cuts: list[int], filters: li
             continue
         pruner = Pruner.of(check, FIELDS)
         columns = {
-            path: (known, NUMBERS[key]) for path, key in pruner.field_ids.items() if key in NUMBERS
+            path: OwnStatistics.of(known, NUMBERS[key])
+            for path, key in pruner.field_ids.items()
+            if key in NUMBERS
         }
-        zones = FragmentZones.of(batch.num_rows, columns)
-        if zones is None:
+        columns = {path: one for path, one in columns.items() if one is not None}
+        if not columns:
             continue
+        zones = FragmentZones.of(columns)
         for grid in (zones, zones.whole()):
             may = check.may(grid)
             for zone in range(grid.num_zones):
-                rows = answers.slice(zone * grid.zone_rows, grid.zone_rows).to_pylist()
-                said = (
-                    text,
-                    zone,
-                    rows,
-                    batch.slice(zone * grid.zone_rows, grid.zone_rows).to_pylist(),
-                )
+                start, stop = grid.edges[zone : zone + 2].tolist()
+                rows = answers.slice(start, stop - start).to_pylist()
+                said = (text, zone, rows)
                 assert may.true[zone] or True not in rows, said
                 assert may.false[zone] or False not in rows, said
                 assert may.null[zone] or None not in rows, said
