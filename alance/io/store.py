@@ -160,6 +160,7 @@ _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _QUERY: Final = re.compile(r"(\w+://[^\s?\"'<>]*)\?[^\s\"'<>,)]*")
 _USER: Final = re.compile(r"(\w+://)[^\s/@\"'<>]+@")
 
+_NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
 
@@ -186,11 +187,13 @@ def translate(error: BaseException, where: str) -> Exception:
 def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:
     found = _STATUS.search(text)
     status = int(found[1]) if found else None
+    code = _CODE.search(text)
+    has_bucket = code is None or code[1] not in _NO_BUCKET
     match error:
         case FileNotFoundError() | NotADirectoryError():
-            code = _CODE.search(text)
-            missing = "bucket" if code and code[1] == "NoSuchBucket" else "object"
-            return NotFoundError(f"{where}: no such {missing}")
+            return NotFoundError(f"{where}: no such {'object' if has_bucket else 'bucket'}")
+        case _ if status == 404 and not has_bucket:  # listings, to which obstore has no such error
+            return NotFoundError(f"{where}: no such bucket")
         case IsADirectoryError():
             return NotFoundError(f"{where}: is a folder, not an object")
         case obstore_errors.PermissionDeniedError() | obstore_errors.UnauthenticatedError():

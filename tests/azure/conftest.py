@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import email.utils
 import hashlib
 import hmac
 import http.client
 import itertools
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -61,6 +63,28 @@ class Azurite:
     def uri(self, name: str = "table") -> str:
         """A place that nobody has used."""
         return f"az://lab/{name}-{next(_numbers)}"
+
+    def requests(self) -> list[str]:
+        """The requests so far, as `GET path?query`, once all are in the log."""
+        mark = f"mark-{next(_numbers)}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("GET", f"/{mark}")
+        connection.getresponse().read()
+        connection.close()
+        end = time.monotonic() + 20
+        while mark not in (text := self.log.read_text()):
+            assert time.monotonic() < end, "the emulator writes no log"
+            time.sleep(0.01)
+        found = re.findall(r'"([A-Z]+) (\S+) HTTP/1.1" \d+', text)
+        return [f"{method} {path}" for method, path in found if "/mark-" not in path]
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[list[str]]:
+        """The requests of a block, there at its end."""
+        before = len(self.requests())
+        seen: list[str] = []
+        yield seen
+        seen += self.requests()[before:]
 
     def make_container(self, name: str) -> None:
         """Signed by hand, as object stores have no call for it."""

@@ -1,0 +1,169 @@
+"""What Azure's blob storage does with single objects, and what we ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import AlreadyExistsError
+from alance.io.registry import StoreRegistry
+from alance.testing.append_rules import append
+from tests.versioning.conftest import Committer
+
+if TYPE_CHECKING:
+    from alance.io.store import Store
+    from tests.azure.conftest import Azurite
+
+PART = 1 << 20
+CONTENT = np.random.default_rng(4).bytes(PART * 5 + 100)
+
+
+def opened(azurite: Azurite, part_bytes: int | None = None) -> tuple[Store, str]:
+    """A store of its own, with parts of this size, and a folder."""
+    store, folder = StoreRegistry().open(azurite.uri(), storage_options=azurite.options)
+    if part_bytes is not None:
+        small: Any = replace(
+            store.profile, part_bytes=part_bytes, upload_buffer_bytes=5 * part_bytes
+        )
+        store.profile = small  # type: ignore[misc]
+    return store, folder
+
+
+async def there(store: Store, folder: str) -> list[tuple[str, int]]:
+    return [(one.path.rpartition("/")[2], one.num_bytes) async for one in store.list(folder)]
+
+
+async def test_it_is_fit_for_everything(azurite: Azurite) -> None:
+    with azurite.recording() as seen:
+        report = await alance.check_store(azurite.uri(), storage_options=azurite.options)
+    assert not report.failures, str(report)
+    assert 80 < len(seen) < 160
+
+
+async def test_one_of_many_creators_wins(azurite: Azurite) -> None:
+    store, folder = opened(azurite)
+    for number in range(30):
+        path = f"{folder}/{number}"
+        calls = [store.put(path, b"%d" % one, if_absent=True) for one in range(8)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        (winner,) = [one for one, error in enumerate(found) if error is None]
+        assert sum(isinstance(one, AlreadyExistsError) for one in found) == 7
+        assert await store.get(path) == b"%d" % winner
+
+
+async def test_uploads_go_in_blocks(azurite: Azurite) -> None:
+    store, folder = opened(azurite, PART)
+    with azurite.recording() as seen:
+        async with store.open_upload(f"{folder}/a") as sink:
+            for start in range(0, len(CONTENT), 300_000):
+                await sink.write(CONTENT[start : start + 300_000])
+            assert await there(store, folder) == []
+            assert await sink.finish() == len(CONTENT)
+    assert sum("comp=block&" in one for one in seen) == 6
+    assert sum("comp=blocklist" in one for one in seen) == 1
+    assert await store.get(f"{folder}/a") == CONTENT
+    assert await there(store, folder) == [("a", len(CONTENT))]
+    tail, size = await store.get_tail(f"{folder}/a", 10)
+    assert (bytes(tail), size) == (CONTENT[-10:], len(CONTENT))
+
+
+async def test_an_upload_that_fails_leaves_nothing(azurite: Azurite) -> None:
+    store, folder = opened(azurite, PART)
+
+    async def fail() -> None:
+        async with store.open_upload(f"{folder}/a") as sink:
+            await sink.write(CONTENT)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await fail()
+    assert await there(store, folder) == []
+    for turns in range(0, 60, 4):
+        task = asyncio.create_task(store.put(f"{folder}/{turns}", CONTENT))
+        sending = asyncio.create_task(_send(store, f"{folder}/up-{turns}"))
+        await asyncio.sleep(turns / 1000)
+        task.cancel()
+        sending.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        done = await asyncio.gather(sending, return_exceptions=True)
+        names = [name for name, _ in await there(store, folder)]
+        assert (f"up-{turns}" in names) == (done == [None])
+
+
+async def _send(store: Store, path: str) -> None:
+    async with store.open_upload(path) as sink:
+        await sink.write(CONTENT)
+        await sink.finish()
+
+
+async def test_a_large_file_is_uploaded_in_blocks(azurite: Azurite) -> None:
+    table = pa.table({name: np.random.default_rng(1).random(1_000_000) for name in "uvw"})
+    uri = azurite.uri()
+    with azurite.recording() as seen:
+        await alance.write_dataset(table, uri, storage_options=azurite.options)
+    assert sum("comp=block&" in one for one in seen) == 3  # 24 MB in parts of 8 MiB
+    read = await asyncio.to_thread(lance.dataset, uri, storage_options=azurite.options)
+    assert (await asyncio.to_thread(read.to_table)).equals(table)
+
+
+async def test_listings_have_an_order_and_a_start(azurite: Azurite) -> None:
+    store, folder = opened(azurite)
+    names = [f"{number:05}" for number in np.random.default_rng(2).permutation(60)]
+    await asyncio.gather(*(store.put(f"{folder}/{name}", b"x") for name in names))
+    assert [name for name, _ in await there(store, folder)] == sorted(names)
+    found = store.list(folder, start_after=f"{folder}/00030")
+    assert [one.path.rpartition("/")[2] async for one in found] == sorted(names)[31:]
+
+
+async def test_reads_ask_for_no_more_than_on_s3(azurite: Azurite) -> None:
+    """The size of a data file is in the manifest: no HEAD, though there are no suffix ranges."""
+    uri, options = azurite.uri(), azurite.options
+    table = pa.table({"a": range(50_000), "b": [f"text {n}" for n in range(50_000)]})
+    await asyncio.to_thread(lance.write_dataset, table, uri, storage_options=options)
+    for _ in range(12):
+        await asyncio.to_thread(
+            lance.write_dataset, table[:10], uri, mode="append", storage_options=options
+        )
+    async with alance.Session() as session:
+        with azurite.recording() as seen:
+            dataset = await alance.dataset(uri, storage_options=options, session=session)
+        assert [one.partition("?")[0].split()[0] for one in seen] == ["GET", "GET"]
+        assert "comp=list" in seen[0]
+        assert seen[1].endswith(f"{(1 << 64) - 1 - 13}.manifest")
+        with azurite.recording() as seen:
+            await dataset.take([40_000])
+        assert 1 <= len(seen) <= 4
+        assert all(one.startswith("GET ") and "comp=" not in one for one in seen)
+        with azurite.recording() as seen:
+            await dataset.take([123])
+        assert 1 <= len(seen) <= 2
+        with azurite.recording() as seen:
+            assert await dataset.count_rows("a < 10") == 130
+        assert all(one.startswith("GET ") and "comp=" not in one for one in seen)
+        assert len(seen) <= 2 * 13
+    (path, *_) = dataset.fragments[0].metadata.files
+    with azurite.recording() as seen:
+        async with alance.Session() as session:
+            file = f"{uri}/data/{path.path}"
+            reader = await alance.FileReader.open(file, storage_options=options, session=session)
+            assert reader.num_rows == 50_000
+    assert [one.split()[0] for one in seen] == ["HEAD", "GET"]
+
+
+async def test_commits_of_two_that_know_one_version(azurite: Azurite) -> None:
+    """A commit that was told that its manifest exists settles it by reading, and goes on."""
+    made = Committer.of(azurite.uri(), storage_options=azurite.options)
+    first = await made.create()
+    transactions = [append(1, [f"n{number}"]) for number in range(6)]
+    await asyncio.gather(*(made.run(first, one) for one in transactions))
+    again = await made.run(first, transactions[3])  # the same once more: it has landed
+    assert again.version <= 7
+    assert sorted(await made.paths()) == [f"n{number}" for number in range(6)]
+    await made.aclose()
