@@ -28,6 +28,8 @@ from alance.files import FileReader
 from alance.fragment import DatasetFragment
 from alance.ingesting import Sink, ingest
 from alance.io.store_report import StoreReport
+from alance.ops.blob_arrow import blob_field
+from alance.ops.blob_files import BlobOptions
 from alance.ops.blobs import BlobFile
 from alance.ops.check_store import check_store
 from alance.ops.data_files import Progress
@@ -54,6 +56,7 @@ __all__ = [
     "AlreadyExistsError",
     "BatchUdf",
     "BlobFile",
+    "BlobOptions",
     "Branches",
     "CommitConflictError",
     "CommitStateUnknownError",
@@ -85,6 +88,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "batch_udf",
+    "blob_field",
     "check_store",
     "commit",
     "dataset",

@@ -210,12 +210,38 @@ class Dataset(Verbs):
         indices: Sequence[int] | None = None,
         row_ids: Sequence[int] | None = None,
         addresses: Sequence[int] | None = None,
-    ) -> list[BlobFile]:
-        """The blobs of a blob column as file-like objects; nulls are left out.
+        buffer_size: int = blobs.BUFFER_BYTES,
+    ) -> list[BlobFile | None]:
+        """The blobs of a blob column as file-like objects, in the order asked for; None for nulls.
 
         Cost: as `take` of the column; each blob's bytes are read when asked for.
+
+        Args:
+            column: name, or dotted path of a blob inside of structs.
+            buffer_size: bytes that a read of fewer fetches, for those that follow.
         """
         return await blobs.take_blobs(
+            self._snapshot,
+            column,
+            indices=indices,
+            row_ids=row_ids,
+            addresses=addresses,
+            buffer_size=buffer_size,
+        )
+
+    async def read_blobs(
+        self,
+        column: str,
+        *,
+        indices: Sequence[int] | None = None,
+        row_ids: Sequence[int] | None = None,
+        addresses: Sequence[int] | None = None,
+    ) -> list[tuple[int, bytes | None]]:
+        """The addresses and the whole blobs of rows, in the order asked for; None for nulls.
+
+        Cost: as `take` of the column, and one round for the bytes; near ones share a request.
+        """
+        return await blobs.read_blobs(
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
         )
 

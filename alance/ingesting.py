@@ -10,6 +10,7 @@ import pyarrow as pa
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
+from alance.ops.blob_files import BlobOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.ingest_open import open_ingest
 from alance.ops.ingest_options import (
@@ -50,6 +51,7 @@ def ingest(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     properties: Mapping[str, str] | None = None,
+    blobs: BlobOptions | None = None,
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
@@ -81,6 +83,7 @@ def ingest(
             tokens.
         data_storage_version, stable_row_ids: of a new table.
         properties: noted in each transaction.
+        blobs: as of `write_dataset`.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -89,7 +92,7 @@ def ingest(
         data_storage_version = FileVersion.parse(data_storage_version)
     options = IngestOptions(
         max_buffer_bytes=max_buffer_bytes,
-        limits=Limits(max_rows_per_file, max_bytes_per_file),
+        limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
         max_file_age=max_file_age,
         commit_interval=commit_interval,
         commit_rows=commit_rows,

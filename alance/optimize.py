@@ -75,8 +75,8 @@ class Optimize:
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
                 the attempt stays.
-            UnsupportedError: files of a version that is not written, blobs of version 2, or an
-                index that translates addresses late.
+            UnsupportedError: files of a version that is not written, or an index that translates
+                addresses late.
             InvalidInputError: an option out of its range.
         """
         options = CompactionOptions(

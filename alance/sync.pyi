@@ -25,6 +25,7 @@ from alance.format.table.transaction import Transaction
 from alance.io.store_report import StoreReport
 from alance.operations import DataReplacementGroup, Operation
 from alance.ops.assign import Updates
+from alance.ops.blob_files import BlobOptions
 from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
 from alance.ops.columns_alter import Alteration
 from alance.ops.columns_sources import Transforms
@@ -241,6 +242,7 @@ class Dataset:
         message: str | None = ...,
         progress: Callable[[Progress], object] | None = ...,
         max_retries: int = ...,
+        blobs: BlobOptions | None = ...,
     ) -> Self: ...
     def delete(
         self,
@@ -297,7 +299,16 @@ class Dataset:
         indices: Sequence[int] | None = ...,
         row_ids: Sequence[int] | None = ...,
         addresses: Sequence[int] | None = ...,
-    ) -> list[BlobFile]: ...
+        buffer_size: int = ...,
+    ) -> list[BlobFile | None]: ...
+    def read_blobs(
+        self,
+        column: str,
+        *,
+        indices: Sequence[int] | None = ...,
+        row_ids: Sequence[int] | None = ...,
+        addresses: Sequence[int] | None = ...,
+    ) -> list[tuple[int, bytes | None]]: ...
     def scanner(self, columns: Columns = ..., **options: Any) -> Scanner: ...
     def to_batches(self, columns: Columns = ..., **options: Any) -> Iterator[pa.RecordBatch]: ...
     def to_table(self, columns: Columns = ..., **options: Any) -> pa.Table: ...
@@ -479,6 +490,9 @@ class BlobFile:
     def seek(self, offset: int, whence: int = ...) -> int: ...
     def read(self, num_bytes: int = ...) -> bytes: ...
     def readall(self) -> bytes: ...
+    def read_range(self, offset: int, length: int) -> bytes: ...
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]: ...
+    def chunks(self, num_bytes: int = ...) -> Iterator[bytes]: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
@@ -669,6 +683,7 @@ def ingest(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     properties: Mapping[str, str] | None = ...,
+    blobs: BlobOptions | None = ...,
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
@@ -688,6 +703,7 @@ def write_dataset(
     message: str | None = ...,
     progress: Callable[[Progress], object] | None = ...,
     max_retries: int = ...,
+    blobs: BlobOptions | None = ...,
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,
@@ -703,6 +719,7 @@ def write_fragments(
     max_bytes_per_file: int = ...,
     data_storage_version: str | FileVersion | None = ...,
     progress: Callable[[Progress], object] | None = ...,
+    blobs: BlobOptions | None = ...,
     store: object | None = ...,
     storage_options: Mapping[str, str] | None = ...,
     session: Session | None = ...,

@@ -8,6 +8,7 @@ from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops import write
+from alance.ops.blob_files import BlobOptions
 from alance.ops.commits import CommitOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.write import WriteOptions
@@ -48,6 +49,7 @@ async def write_dataset(
     message: str | None = None,
     progress: Callable[[Progress], object] | None = None,
     max_retries: int = MAX_RETRIES,
+    blobs: BlobOptions | None = None,
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
@@ -72,13 +74,15 @@ async def write_dataset(
         schema: of the rows, where iterables are empty or batches are to be cast.
         max_rows_per_file: a file is cut there.
         max_bytes_per_file: a file ends behind the batch that reaches it.
-        data_storage_version: "2.1" or "2.2" of new files; None: as the table has, or 2.2.
+        data_storage_version: "2.1" or "2.2" of new files; None: as the table has, or 2.2. "2.3"
+            is unstable: it is written with a warning, and later releases may not read it.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
         properties: noted in the transaction.
         message: a commit message.
         progress: called with a `Progress` after each batch.
         max_retries: attempts of the commit after the first, where others were first.
+        blobs: how blobs of version 2 are written; see `BlobOptions`.
         manifest_store, commit_lock: what keeps the versions, as of `dataset`.
 
     Raises:
@@ -99,6 +103,7 @@ async def write_dataset(
         message=message,
         progress=progress,
         max_retries=max_retries,
+        blobs=blobs,
     )
     return Dataset(
         await write.write(
@@ -125,6 +130,7 @@ async def write_fragments(
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
     data_storage_version: str | FileVersion | None = None,
     progress: Callable[[Progress], object] | None = None,
+    blobs: BlobOptions | None = None,
     store: object | None = None,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
@@ -141,7 +147,11 @@ async def write_fragments(
         be pickled. In no version until they are committed; cleanup removes what never is.
     """
     options = _options(
-        max_rows_per_file, max_bytes_per_file, data_storage_version, progress=progress
+        max_rows_per_file,
+        max_bytes_per_file,
+        data_storage_version,
+        progress=progress,
+        blobs=blobs,
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
     return await write.write_fragments(session, table, base, data, schema=schema, options=options)
@@ -246,12 +256,13 @@ def _options(
     message: str | None = None,
     progress: Callable[[Progress], object] | None = None,
     max_retries: int = MAX_RETRIES,
+    blobs: BlobOptions | None = None,
 ) -> WriteOptions:
     version = data_storage_version
     if isinstance(version, str) and not isinstance(version, FileVersion):
         version = FileVersion.parse(version)
     return WriteOptions(
-        limits=Limits(max_rows_per_file, max_bytes_per_file),
+        limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
         data_storage_version=version,
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,

@@ -37,6 +37,7 @@ STANDARD: Final[dict[str, str]] = {
 }
 OURS: Final[dict[str, str]] = {
     "Alteration": "alance.ops.columns_alter",
+    "BlobOptions": "alance.ops.blob_files",
     "BranchContents": "alance.format.table.refs",
     "CleanupExplanation": "alance.ops.cleanup_policy",
     "CleanupStats": "alance.ops.cleanup_policy",

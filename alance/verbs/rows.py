@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from alance.ops import delete, update, write
+from alance.ops.blob_files import BlobOptions
 from alance.ops.commits import CommitOptions
 from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.ops.write import WriteOptions
@@ -38,6 +39,7 @@ class RowVerbs(Handle):
         message: str | None = None,
         progress: Callable[[Progress], object] | None = None,
         max_retries: int = MAX_RETRIES,
+        blobs: BlobOptions | None = None,
     ) -> Self:
         """Add rows behind those of the table, or in their place.
 
@@ -47,7 +49,7 @@ class RowVerbs(Handle):
         Args and errors: as of `write_dataset`.
         """
         options = WriteOptions(
-            limits=Limits(max_rows_per_file, max_bytes_per_file),
+            limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
             on_progress=progress,
             commit=CommitOptions(properties, message, max_retries),
         )
@@ -120,7 +122,7 @@ class RowVerbs(Handle):
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, values that a column cannot hold.
-            UnsupportedError: a field inside of a column; rows with blobs of version 2.
+            UnsupportedError: a field inside of a column.
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
