@@ -10,6 +10,7 @@ from alance.file_version import FileVersion
 from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.sparse import SparsePage
 from alance.format.v2_0.buffers import value_buffers
 from alance.io.trace_places import merged
 
@@ -162,4 +163,6 @@ def _values_of(layout: PageLayout) -> int | None:
         return _values_of(layout.inner)
     if isinstance(layout, MiniBlockPage):
         return CHUNKS
+    if isinstance(layout, SparsePage):
+        return layout.data_buffer
     return ROWS if isinstance(layout, FullZipPage) else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.parts import owned, steps
+from alance.file.version_rules import check_version
 from alance.file.waiting import WaitingColumn
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
@@ -77,7 +78,7 @@ class FileWriter:
     Args:
         upload: the object; ended by `finish` and `abort`.
         schema: of the file, with the field ids that its descriptor names.
-        version: 2.1 or 2.2.
+        version: 2.1 or later; of 2.3 there is a warning, it is unstable.
         pool: threads that encode.
         threads: of them, how many may work for this file at once.
         page_bytes: values of a page, before they are encoded.
@@ -118,13 +119,7 @@ class FileWriter:
         ]
         self._by_field = {one.leaf.field.id: one for one in self._columns}
         self._num_rows = 0
-        if version < FileVersion.V2_2:
-            for _, leaf in leaves:
-                if leaf.field.is_blob_v2:
-                    raise InvalidInputError(
-                        f"field {leaf.field.name!r}: blobs of version 2 in a file of "
-                        f"{version.value}; expected version 2.2 or later"
-                    )
+        check_version(version, [leaf.field for _, leaf in leaves])
 
     def attach(self, sidecars: Sidecars) -> None:
         """Tell where blobs of version 2 go; without it they are refused."""

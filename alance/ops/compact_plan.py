@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONFIG: Final = "lance.compaction."
 TARGET_ROWS: Final = 1 << 20
 CompactionMode: TypeAlias = Literal["reencode", "try_binary_copy", "force_binary_copy"]
-WRITTEN: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
+WRITTEN: Final = tuple(FileVersion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

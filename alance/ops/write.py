@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
-WRITTEN: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
+WRITTEN: Final = tuple(FileVersion)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,8 +241,6 @@ async def test_what_cannot_be_rewritten(tmp_path: Path) -> None:
     for unsupported in ({"compaction_mode": "force_binary_copy"}, {"defer_index_remap": True}):
         with pytest.raises(UnsupportedError, match="not done"):
             await dataset.optimize.compact_files(**unsupported)
-    with pytest.raises(UnsupportedError, match="not written"):
-        await dataset.optimize.compact_files(data_storage_version="2.3")
     with pytest.raises(InvalidInputError, match="'rows': not known"):
         await Compaction.plan(dataset, rows=5)
     assert (await dataset.latest_version()) == 1

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.file_version import FileVersion
     from alance.format.blocks import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
+    from alance.format.proto import encodings_v2_3_pb2 as pb3
 
     Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -33,10 +34,13 @@ class Hints:
     Attributes:
         version: of the file; says which encodings are legal.
         metadata: of the field: the `lance-encoding:*` keys that Lance users know.
+        dimensions: of the layers from the row to the leaf: 1, or that of a fixed-size list of
+            structs; for files of 2.3.
     """
 
     version: FileVersion
     metadata: Mapping[str, str]
+    dimensions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class MiniBlockValues:
 class EncodedPage:
     """A page of a column as it goes into a file."""
 
-    layout: pb.PageLayout
+    layout: pb.PageLayout | pb3.PlanarLayout
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
     num_rows: int
     search: tuple[int, ...] = ()  # buffers that readers need before they can take rows

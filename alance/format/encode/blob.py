@@ -69,6 +69,8 @@ def encode_blob_page(
     inner = mini_block_page(
         PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows), hints
     )
+    if not isinstance(inner.layout, pb.PageLayout):
+        raise UnsupportedError(f"field {field.name!r}: version 2.3 has no blobs of version 1")
     layout = pb.BlobLayout(inner_layout=inner.layout, layers=layer_names(values.layers))
     return replace(inner, layout=pb.PageLayout(blob_layout=layout))
 

@@ -13,6 +13,7 @@ from alance.file_version import FileVersion
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import level_blocks
+from alance.format.encode.sparse import sparse_page
 from alance.format.encode.structure import layer_names
 from alance.format.layouts.base import Layer, max_definition, max_repetition, max_visible
 from alance.format.layouts.constant import MAX_INLINE_BYTES
@@ -50,7 +51,13 @@ def constant_page(values: PageValues, hints: Hints) -> EncodedPage | None:
     value = _only_value(block, present)
     if value is None or _is_smaller_in_chunks(values, value):
         return None
-    return _value_page(values, value)
+    if hints.version < FileVersion.V2_3:
+        return _value_page(values, value)
+    if not isinstance(value, FixedWidth) or len(value.data) > MAX_INLINE_BYTES:
+        return None
+    if values.rep is None and values.definition is None:
+        return _value_page(values, value)
+    return sparse_page(values, hints.dimensions, value.data.tobytes())
 
 
 def present_of(values: PageValues) -> Mask | None:
@@ -79,6 +86,8 @@ def _null_page(values: PageValues, hints: Hints) -> EncodedPage:
     message = pb.ConstantLayout(layers=layer_names(layers))
     if layers == (Layer.NULLABLE_ITEM,):
         return _page(message, (), values)
+    if hints.version >= FileVersion.V2_3:
+        return sparse_page(values, hints.dimensions, None)
     if hints.version < FileVersion.V2_2:
         buffers = _raw(values.rep), _raw(values.definition)
         return _page(message, buffers, values)

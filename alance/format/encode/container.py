@@ -19,10 +19,12 @@ from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.container import COLUMN_ENCODING, FOOTER, MAGIC
+from alance.format.encode.planar import planar_layout
 from alance.format.encode.search import SEARCH_BYTES, SearchEntries
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
+from alance.format.layouts.planar import PLANAR_LAYOUT
 from alance.format.proto import encodings_v2_0_pb2, file2_pb2, file_pb2
 from alance.format.types import logical_type
 
@@ -43,6 +45,7 @@ FOOTER_NUMBERS: Final = {
     FileVersion.V2_0: (0, 3),
     FileVersion.V2_1: (2, 1),
     FileVersion.V2_2: (2, 2),
+    FileVersion.V2_3: (2, 3),
 }
 MANIFEST_NUMBERS: Final = {  # what `DataFile` says
     **FOOTER_NUMBERS,
@@ -101,17 +104,22 @@ class FileBuilder:
             (0, len(buffer)) if number in kept else self._place(buffer, chunks)
             for number, buffer in enumerate(page.buffers)
         ]
-        layout = page.layout.SerializeToString(deterministic=True)
         message = self._columns[column].pages.add(
             buffer_offsets=[offset for offset, _ in places],
             buffer_sizes=[size for _, size in places],
             length=page.num_rows,
-            encoding=direct(PAGE_LAYOUT, layout),
+            encoding=self._described(page),
             priority=self._lengths[column] // self._multipliers[column],
         )
         self._search.keep(message, page, kept)
         self._lengths[column] += page.num_rows
         return chunks
+
+    def _described(self, page: EncodedPage) -> file2_pb2.Encoding:
+        if self._version >= FileVersion.V2_3:
+            layout = planar_layout(page.layout).SerializeToString(deterministic=True)
+            return direct(PLANAR_LAYOUT, layout)
+        return direct(PAGE_LAYOUT, page.layout.SerializeToString(deterministic=True))
 
     def add_blobs(self, values: VariableWidth) -> tuple[npt.NDArray[np.int64], list[Bytes]]:
         """Place each payload as a buffer of its own.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
 from alance.format.blocks import (
     DictionaryBlock,
     FixedSizeListBlock,
@@ -33,9 +34,9 @@ from alance.format.encode.fullzip import full_zip_page
 from alance.format.encode.miniblock import TooManyLevels, level_budget, mini_block_page
 from alance.format.encode.rows import cut_entries
 from alance.format.encode.values import dictionary_of
+from alance.format.layouts.fields import layer_dimensions
 
 if TYPE_CHECKING:
-    from alance.file_version import FileVersion
     from alance.format.blocks import Block
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
@@ -51,7 +52,8 @@ def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
     metadata = {key: value for key, value in leaf.metadata.items() if key != STRUCTURE}
     if STRUCTURE in root.metadata:
         metadata[STRUCTURE] = root.metadata[STRUCTURE]
-    return Hints(version, metadata)
+    dimensions = layer_dimensions(root, leaf) if version >= FileVersion.V2_3 else ()
+    return Hints(version, metadata, dimensions)
 
 
 def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock, VariableWidth
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
@@ -82,6 +82,17 @@ def _dimension(field: Field) -> int | None:
     if not field.logical_type.startswith(_STRUCTURAL_LIST):
         return None
     return int(field.logical_type.removeprefix(_STRUCTURAL_LIST))
+
+
+def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
+    """Of each field from `root` to `leaf`: 1, or the dimension of a fixed-size list of structs."""
+    own = (1,) if owns_column(root) else (_dimension(root) or 1,)
+    if root.id == leaf.id:
+        return own
+    for child in root.children:
+        if any(one.field.id == leaf.id for one in leaf_columns(child)):
+            return own + layer_dimensions(child, leaf)
+    raise InvalidInputError(f"field {root.name!r} has no leaf {leaf.name!r}")
 
 
 def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows: int) -> pa.Array:

@@ -94,6 +94,11 @@ class SparsePage:
     def num_rows(self) -> int:
         return self.place.num_rows
 
+    @property
+    def data_buffer(self) -> int | None:
+        """The number of the buffer that has the values; None where none are stored."""
+        return self.values.data_buffer
+
     def load(self) -> Plan[PageState]:
         """Plan the sets, and what is needed to find values: one round."""
         return (yield from self._load())

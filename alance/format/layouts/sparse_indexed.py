@@ -12,7 +12,7 @@ Source: encodings_v2_3.proto, IndexedValues; format notes, "Sparse values".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Indices = npt.NDArray[np.uint32]
 
 INDICES: Final = 0
+ITEMS: Final = 1
 MAX_KEPT_BYTES: Final = 1 << 20  # of items that are state
 SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
 
@@ -74,6 +75,8 @@ class IndexedState:
 @dataclass(frozen=True, slots=True)
 class IndexedSlots:
     """An index for every slot."""
+
+    data_buffer: ClassVar[int] = ITEMS
 
     place: PagePlace  # its rows are the slots
     indices: pb.CompressiveEncoding

@@ -12,20 +12,20 @@ Source: encodings_v2_3.proto, ValuePlane; format notes, "Sparse values".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import Block, ConstantBlock, FixedWidth
+from alance.format.layouts.fullzip import ROWS, FullZipPage
+from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
 from alance.format.layouts.selection import spread
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.layouts.base import DecodeTask, PageState
-    from alance.format.layouts.fullzip import FullZipPage
-    from alance.format.layouts.miniblock import MiniBlockPage
     from alance.format.layouts.sparse_layers import LayerState, Runs
     from alance.format.plans import Plan
 
@@ -55,6 +55,11 @@ class SlotTask(Protocol):
 class SlotValues(Protocol):
     """How the values of a leaf's slots are stored."""
 
+    @property
+    def data_buffer(self) -> int | None:
+        """The number of the buffer that has the values; None where none are stored."""
+        ...
+
     def check(self, leaf: LayerState) -> None:
         """Compare the counts of the description with the slots.
 
@@ -82,7 +87,8 @@ class OneValue:
 
     value: Block | None  # a block of one value; None: all slots are null
 
-    num_bytes: int = 0
+    num_bytes: ClassVar[int] = 0
+    data_buffer: ClassVar[None] = None
 
     def check(self, leaf: LayerState) -> None:
         """Values that are missing are null: slots of a null fixed-size list may be listed so."""
@@ -111,6 +117,8 @@ def one_value(scalar: bytes) -> OneValue:
 class ChunkedSlots:
     """A value for every slot, in chunks."""
 
+    data_buffer: ClassVar[int] = CHUNKS
+
     page: MiniBlockPage
 
     def check(self, leaf: LayerState) -> None:
@@ -133,6 +141,8 @@ class ChunkedSlots:
 @dataclass(frozen=True, slots=True)
 class ZippedSlots:
     """A value for every valid slot, zipped."""
+
+    data_buffer: ClassVar[int] = ROWS
 
     page: FullZipPage
 
