@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
@@ -118,7 +119,7 @@ class BatchFileWriter(FileWriter):
         self._parts = [rest] if stop < rows else []
         self._waiting_rows = rows - stop
         self._waiting_bytes = sum(array.nbytes for array in rest)
-        return chunks
+        return [np.concatenate(chunks)] if chunks else []  # pages are small
 
 
 def _joined(name: str, parts: Sequence[pa.Array]) -> pa.Array:

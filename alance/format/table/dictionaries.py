@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.types import leaf_type
@@ -28,7 +29,7 @@ KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
 def value_type(message: file_pb2.Field) -> str:
     """The logical type of the values of a dictionary field."""
-    return message.logical_type.split(":")[1]
+    return message.logical_type.removeprefix("dict:").rsplit(":", 2)[0]
 
 
 def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None:
@@ -45,6 +46,8 @@ def attach_values(fields: Iterable[file_pb2.Field], content: memoryview) -> None
 def _values(message: file_pb2.Field, content: memoryview) -> bytes:
     kind, start = value_type(message), message.dictionary.offset
     is_keyed = kind in KEYED
+    if not is_keyed and not pa.types.is_integer(leaf_type(kind)):
+        return b""  # written by no known release
     count = message.dictionary.length + is_keyed
     width = 8 if is_keyed else leaf_type(kind).bit_width // 8
     if start < 0 or count < 0 or start + count * width > len(content):
