@@ -128,7 +128,7 @@ def compared(op: str, column: Node, literal: Node) -> Check:
 
 def _of_nans(op: str, type_: pa.DataType, literal: Node) -> tuple[bool, bool]:
     if not pa.types.is_floating(type_):
-        return True, True
+        return False, False
     dtype = {16: np.float16, 32: np.float32, 64: np.float64}[type_.bit_width]
     nans = to_arrow(np.array([np.nan, -np.nan], dtype))
     batch = pa.RecordBatch.from_arrays([nans], ["nan"])

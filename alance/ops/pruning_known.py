@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from alance.expr.prune_zones import Bounds
 from alance.format.numbers import to_arrow
@@ -104,7 +105,8 @@ class OldStatistics:
         if found is None or found.least.type != column.type or found.most.type != column.type:
             return None
         maybe = np.ones(len(found.least), np.bool_)
-        return Bounds(maybe, maybe, maybe, found.least, found.most)
+        nans = maybe & pa.types.is_floating(column.type)
+        return Bounds(maybe, maybe, nans, found.least, found.most)
 
     def whole(self, column: Column) -> Bounds | None:
         return None
