@@ -79,7 +79,7 @@ class FileWriter:
 
         Args:
             schema: of the file, what batches are cast to; None: that of the first batch.
-            version: "2.0", "2.1", "2.2", or "stable", which is 2.2.
+            version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
             page_bytes: values of a page, before they are encoded.
             buffer_bytes: rows that may wait for their pages, of all columns.
 

@@ -74,7 +74,8 @@ async def write_dataset(
         schema: of the rows, where iterables are empty or batches are to be cast.
         max_rows_per_file: a file is cut there.
         max_bytes_per_file: a file ends behind the batch that reaches it.
-        data_storage_version: "2.1" or "2.2" of new files; None: as the table has, or 2.2. "2.3"
+        data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: as the table
+            has, or 2.2. "2.3"
             is unstable: it is written with a warning, and later releases may not read it.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
