@@ -95,5 +95,5 @@ def test_columns_of_different_length() -> None:
 
 
 def test_an_unknown_version() -> None:
-    with pytest.raises(UnsupportedError, match=r"2\.3"):
-        FileBuilder(SCHEMA, FileVersion.V2_3)
+    with pytest.raises(UnsupportedError, match=r"0\.1"):
+        FileBuilder(SCHEMA, FileVersion.V0_1)
