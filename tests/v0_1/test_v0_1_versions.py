@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import lance
@@ -15,6 +16,7 @@ from alance.format.proto import table_pb2
 from alance.format.table.flags import settle_file_version
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 ROWS = pa.table({"x": list(range(50)), "few": pa.array(["a", "b"] * 25).dictionary_encode()})
@@ -55,6 +57,41 @@ async def test_compaction_rewrites_all_files(new: str, target: int | None, tmp_p
     theirs = lance.dataset(uri)
     assert theirs.data_storage_version == new
     assert theirs.to_table().to_pylist() == [*ROWS.to_pylist(), *ROWS.to_pylist()]
+
+
+MORE = pa.table({"x": [5, 7, 999], "few": pa.array(["a", "a", "b"]).dictionary_encode()})
+CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[object]]] = {
+    "merge_insert": lambda one: (
+        one.merge_insert("x").when_matched_update_all().when_not_matched_insert_all().execute(MORE)
+    ),
+    "update": lambda one: one.update({"few": "'b'"}, where="x < 10"),
+    "rename": lambda one: one.alter_columns({"path": "x", "name": "y"}),
+    "cast": lambda one: one.alter_columns({"path": "x", "data_type": pa.int32()}),
+    "drop": lambda one: one.drop_columns(["x"]),
+    "add": lambda one: one.add_columns({"y": "x * 2"}),
+    "add_nulls": lambda one: one.add_columns(pa.schema([("n", pa.string())])),
+    "add_dictionary": lambda one: one.add_columns(
+        pa.record_batch({"other": pa.array(["q", "r"] * 25).dictionary_encode()})
+    ),
+    "merge": lambda one: one.merge(pa.table({"x": [1, 2], "s": ["a", "b"]}), "x"),
+    "compact": lambda one: one.optimize.compact_files(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_changes(name: str, tmp_path: Path) -> None:
+    """New files are of 0.1, and pylance reads what we read."""
+    uri = str(tmp_path / "t")
+    await alance.write_dataset(ROWS, uri, data_storage_version="0.1", max_rows_per_file=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        await CHANGES[name](await alance.dataset(uri))
+    dataset, theirs = await alance.dataset(uri), lance.dataset(uri)
+    found = await dataset.to_table()
+    assert found.num_rows >= 50
+    assert found.to_pylist() == theirs.to_table().to_pylist()
+    files = [file for fragment in theirs.get_fragments() for file in fragment.data_files()]
+    assert {(file.file_major_version, file.file_minor_version) for file in files} == {(0, 2)}
 
 
 def manifest(default: str, *numbers: tuple[int, int]) -> table_pb2.Manifest:
