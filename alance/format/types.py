@@ -160,7 +160,10 @@ _PARSERS: Final[Mapping[str, Callable[[str], pa.DataType]]] = {
 
 def _write_list(arrow: pa.DataType) -> str:
     prefix = "large_list" if pa.types.is_large_list(arrow) else "list"
-    return f"{prefix}.struct" if pa.types.is_struct(arrow.value_type) else prefix
+    item = arrow.value_type
+    if isinstance(item, pa.BaseExtensionType):
+        item = item.storage_type
+    return f"{prefix}.struct" if pa.types.is_struct(item) else prefix
 
 
 def _write_fixed_size_list(arrow: pa.DataType) -> str:

@@ -14,6 +14,7 @@ import io
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
@@ -254,5 +255,7 @@ async def _places(
         table = await take_addresses(snapshot, addresses, columns)
     rows = as_numbers(table.column(ROW_ADDRESS)).astype(np.uint64)
     descriptions = table.column(0).combine_chunks()
+    if "." in column:
+        descriptions = pc.struct_field(descriptions, column.split(".")[1:])
     places = await places_of(snapshot, field, descriptions, rows >> np.uint64(32))
     return rows.tolist(), places
