@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
+from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
 from alance.format.index import bitmap, btree
@@ -16,6 +18,7 @@ from alance.format.index.btree import PageTable, parse_page_table
 from alance.format.numbers import as_numbers
 from alance.format.plans import together
 from alance.io.tasks import all_of
+from alance.ops.index_sort import sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +99,7 @@ class IndexFiles:
                 f"B-tree index: page {page} has {values.null_count} nulls of {values.type}, its "
                 f"table says {table.null_counts[page]} of {table.low.type}"
             )
+        check_order(values, f"page {page}")
         for end, told in ((values[0], table.low[page]), (values[-1], table.high[page])):
             if not end.equals(told) and not _both_nan(end, told):
                 raise CorruptFileError(f"B-tree index: page {page} is not as its table says")
@@ -113,7 +117,11 @@ class IndexFiles:
             if file.schema.to_arrow().names != [bitmap.KEYS, bitmap.BITMAPS]:
                 raise CorruptFileError(f"bitmap index: columns {file.schema.to_arrow().names}")
             (batch,) = await self._rows(file, [(0, file.num_rows)], [bitmap.KEYS])
-            return batch.column(0)
+            keys = batch.column(0)
+            await self._snapshot.engine.decode(
+                lambda: check_order(keys, "keys", distinct=True), int(keys.nbytes)
+            )
+            return keys
 
         return await self._snapshot.engine.cache.get(
             ("index keys", self._where), load, lambda keys: 200 + int(keys.nbytes)
@@ -141,6 +149,11 @@ class IndexFiles:
 
         task = await engine.drive(plan(), "index")
         return await engine.decode(parse, task.num_bytes)
+
+    async def whole(self, name: str) -> pa.RecordBatch:
+        """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one."""
+        (file,) = await self._open(name)
+        return (await self._rows(file, [(0, file.num_rows)]))[0]
 
     async def _open(self, *names: str) -> list[PlainFile]:
         engine = self._snapshot.engine
@@ -190,6 +203,23 @@ class IndexFiles:
 
         tasks = await engine.drive(plan(), "index", bulk=True)
         return await engine.decode(decode, sum(task.num_bytes for task in tasks))
+
+
+def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
+    """Check that values are in the order of an index: nulls first.
+
+    Raises:
+        CorruptFileError: they are not.
+    """
+    nulls = values.null_count
+    keys = sort_key(plain(values).slice(nulls))
+    if pa.types.is_fixed_size_binary(keys.type):
+        keys = keys.cast(pa.binary())
+    wrong = (pc.greater_equal if distinct else pc.greater)(
+        keys.slice(0, len(keys) - 1), keys.slice(1)
+    )
+    if keys.null_count or (distinct and nulls > 1) or pc.any(wrong).as_py():
+        raise CorruptFileError(f"index: {what} of type {values.type} not in order")
 
 
 def _both_nan(one: pa.Scalar, other: pa.Scalar) -> bool:

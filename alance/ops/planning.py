@@ -13,6 +13,7 @@ from alance.expr.prune import check_of
 from alance.ops.index_scan import with_indices
 from alance.ops.projection import META, project
 from alance.ops.pruning import Pruner
+from alance.ops.pruning_maps import zone_maps
 from alance.ops.rows import ScanPlan
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
     if predicate is not None and options.use_stats:
         check = check_of(predicate.condition)
         pruner = None if check is None else Pruner.of(check, snapshot.schema)
+        if pruner is not None and not options.include_deleted_rows:
+            pruner.maps.update(await zone_maps(snapshot, set(pruner.field_ids.values())))
     plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
     return await with_indices(snapshot, plan)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.pruning_known import Known
+    from alance.ops.pruning_maps import ZoneMap
     from alance.ops.snapshot import FragmentHandle
 
     Mask = npt.NDArray[np.bool_]
@@ -69,12 +70,14 @@ class Pruner:
     Attributes:
         field_ids: the field of each column that the filter compares.
         kept: the rows that may match, by fragment, as far as the scan has come.
+        maps: zone maps by field id, for fragments whose files have no statistics.
     """
 
     check: Check
     field_ids: Mapping[tuple[str, ...], int]
     skipped: Skipped = field(default_factory=Skipped)
     kept: dict[int, Spans] = field(default_factory=dict)
+    maps: dict[int, list[ZoneMap]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
@@ -106,6 +109,11 @@ class Pruner:
                     f"fragment {handle.id}: statistics of {one.edges[-1]} rows, "
                     f"it has {fragment.num_rows}; use_stats=False reads it without them"
                 )
+        for key, maps in self.maps.items():
+            for mapped in () if key in known else maps:
+                zones = mapped.of_fragment(handle.id, fragment.num_rows)
+                if zones is not None:
+                    known[key] = zones
         columns = {path: known[key] for path, key in self.field_ids.items() if key in known}
         return FragmentZones.of(columns) if columns else None
 

@@ -1,0 +1,143 @@
+"""Zone maps of pylance and statistics of 0.1 files: used to skip rows, with the same answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import CorruptFileError
+from alance.expr.tree import Column
+from alance.ops.pruning_maps import ZoneMap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 100_000
+
+
+def table() -> pa.Table:
+    numbers = np.arange(ROWS)
+    floats = np.where(numbers % 20_000 == 0, np.nan, numbers / 3)
+    return pa.table(
+        {
+            "k": numbers,
+            "s": [f"n{number:06}" for number in range(ROWS)],
+            "f": pa.array(floats, mask=numbers % 999 == 1),
+            "d": pa.array(numbers).cast(pa.decimal128(24, 2)),
+            "ts": pa.array(numbers, pa.timestamp("us")),
+        }
+    )
+
+
+CONDITIONS = [
+    "k = 50000",
+    "k in (1, 99999)",
+    "s = 'n070000'",
+    "s like 'n0700%'",
+    "f < 1",
+    "f > 33300 and k > 99000",
+    "d = 5",
+    "ts < timestamp '1970-01-01 00:00:00.000007'",
+    "k < 3000 and f is null",
+]
+
+
+async def check(dataset: alance.Dataset, condition: str) -> alance.ops.explain.Explanation:
+    found = await dataset.to_table(filter=condition)
+    plain = await dataset.to_table(filter=condition, use_stats=False)
+    assert str(found.to_pylist()) == str(plain.to_pylist())
+    return await dataset.scanner(filter=condition).explain()
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("maps") / "t"
+    theirs = lance.write_dataset(table(), str(path), max_rows_per_file=40_000)
+    for name in theirs.schema.names:
+        theirs.create_scalar_index(name, "ZONEMAP")
+    return path
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+async def test_zone_maps_skip_rows(mapped: Path, condition: str) -> None:
+    told = await check(await alance.dataset(mapped), condition)
+    assert told.skipped is not None
+    assert told.num_rows < ROWS // 2
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_zone_maps_after_changes(tmp_path: Path, stable: bool) -> None:
+    path = tmp_path / "t"
+    theirs = lance.write_dataset(
+        table(), str(path), max_rows_per_file=40_000, enable_stable_row_ids=stable
+    )
+    theirs.delete("k < 10 or (k >= 8000 and k < 17000) or k = 39999")
+    theirs.create_scalar_index("k", "ZONEMAP")
+    theirs.delete("k = 50001")
+    theirs.update({"k": "-5"}, where="k = 60000")
+    lance.write_dataset(table().slice(0, 20), str(path), mode="append")
+    dataset = await alance.dataset(path)
+    conditions = ["k = 17500", "k < 20", "k = 39998", "k = -5", "k in (50001, 50002)", "k = 60000"]
+    for condition in conditions:
+        told = await check(dataset, condition)
+        assert told.num_rows < ROWS // 2, condition
+    everything = await dataset.to_table(
+        filter="k < 10", include_deleted_rows=True, with_row_id=True
+    )
+    assert everything.num_rows == 21
+    lance.dataset(str(path)).optimize.compact_files()
+    dataset = await alance.dataset(path)
+    for condition in conditions:
+        await check(dataset, condition)
+
+
+def test_zones_that_overlap_are_refused() -> None:
+    numbers = {
+        "fragment_id": [0, 0],
+        "zone_start": [0, 5],
+        "zone_length": [6, 5],
+        "null_count": [0, 0],
+        "nan_count": [0, 0],
+    }
+    arrays = {name: np.array(of) for name, of in numbers.items()}
+    bounds = pa.array([1, 2])
+    made = ZoneMap(frozenset([0]), bounds, bounds, arrays)
+    with pytest.raises(CorruptFileError, match="overlap"):
+        made.of_fragment(0, 10)
+    arrays["zone_length"] = np.array([5, 6])
+    with pytest.raises(CorruptFileError, match="leave its 10 rows"):
+        made.of_fragment(0, 10)
+    arrays["zone_length"] = np.array([4, 4])
+    zones = made.of_fragment(0, 10)
+    assert zones is not None
+    found = zones.bounds(Column(("k",), pa.int64()))
+    assert found is not None
+    assert zones.edges.tolist() == [0, 4, 5, 9, 10]
+    assert found.low.to_pylist() == [1, None, 2, None]
+    assert found.has_nulls.tolist() == [False, True, False, True]
+
+
+async def test_statistics_of_old_files_skip_batches(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(
+        table().select(["k", "s", "f", "ts"]),
+        str(path),
+        data_storage_version="legacy",
+        max_rows_per_group=1024,
+        max_rows_per_file=40_000,
+    )
+    dataset = await alance.dataset(path)
+    for condition in CONDITIONS:
+        if not condition.startswith("d "):
+            await check(dataset, condition)
+    # Of floats less can be told: whether a batch has NaN, which may be above or below all.
+    for condition in ("k = 50000", "s = 'n070000'", "s like 'n0700%'", "f = 5"):
+        assert (await check(dataset, condition)).num_rows <= 5 * 1024, condition
+    when = f"ts = timestamp '{datetime(1970, 1, 1).isoformat()}'"
+    assert (await check(dataset, when)).num_rows <= 1024
