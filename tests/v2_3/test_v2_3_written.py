@@ -1,0 +1,175 @@
+"""Files and tables of 2.3 by alance, read by pylance and by alance: equal to what was written."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.file import LanceFileReader
+
+import alance
+from alance.errors import InvalidInputError
+from tests.reference.types import TYPES, column
+from tests.reference.written import file_bytes
+from tests.v2_3.planar import planes, planes_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Their columns are longer than those beside them, which pylance takes for an error.
+NOT_BESIDE_OTHERS = ("vector of structs", "struct with vector of structs")
+WARNS = pytest.warns(UserWarning, match=r"2\.3 is unstable")
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+async def check(path: Path, table: pa.Table, *, alone: bool = False, **options: object) -> None:
+    write(path, file_bytes(table, "2.3", **options))
+    expected = table.to_pylist()
+    session = alance.Session()
+    reader = await alance.files.FileReader.open(str(path), session=session)
+    found = await reader.to_table()
+    found.validate(full=True)
+    assert repr(found.to_pylist()) == repr(expected)
+    rows = [row * 7919 % table.num_rows for row in range(min(table.num_rows, 9))]
+    assert repr((await reader.take(rows)).to_pylist()) == repr([expected[row] for row in rows])
+    start, stop = table.num_rows // 3, table.num_rows * 2 // 3
+    part = await reader.to_table(start=start, stop=stop)
+    assert repr(part.to_pylist()) == repr(expected[start:stop])
+    await session.aclose()
+    if alone:
+        return
+    theirs = LanceFileReader(str(path))
+    assert repr(theirs.read_all().to_table().to_pylist()) == repr(expected)
+    taken = theirs.take_rows(sorted(set(rows))).to_table().to_pylist()
+    assert repr(taken) == repr([expected[row] for row in sorted(set(rows))])
+
+
+@pytest.mark.parametrize("name", TYPES)
+async def test_types(tmp_path: Path, name: str) -> None:
+    columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 0.9, 1.0)}
+    if name in NOT_BESIDE_OTHERS:
+        for nulls, array in columns.items():
+            path = tmp_path / f"{nulls}.lance"
+            await check(path, pa.table({"c": array}), alone=name.startswith("struct"))
+        return
+    await check(tmp_path / "file.lance", pa.table(columns))
+
+
+def around(rng: random.Random, array: pa.Array) -> pa.Array:
+    share = rng.choice([0, 0.2])
+    if rng.random() < 0.5:
+        mask = pa.array([rng.random() < share for _ in range(len(array))], pa.bool_())
+        return pa.StructArray.from_arrays([array, array], ["a", "b"], mask=mask)
+    sizes = rng.choice([[0, 0, 1, 2, 9], [1], [1, 2, 3], [*[0] * 30, 1, 50]])
+    offsets = [0]
+    while offsets[-1] < len(array) and len(offsets) < 2000:
+        offsets.append(min(len(array), offsets[-1] + rng.choice(sizes)))
+    mask = pa.array([rng.random() < share for _ in offsets[1:]], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array, mask=mask)
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_any_table(tmp_path: Path, seed: int) -> None:
+    """Types inside structs and lists, in pieces; a third of them with nothing but one value."""
+    rng = random.Random(seed)
+    name = rng.choice([one for one in TYPES if one not in NOT_BESIDE_OTHERS])
+    if seed % 3 == 0:
+        name = rng.choice(["constant", "constant text", "null"])
+    array = column(name, rng.choice([2, 40, 400]), rng.choice([0, 0.2, 0.95, 1]), seed)
+    for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        array = around(rng, array)
+    step = -(-len(array) // rng.choice([1, 2, 3]))
+    parts = [array.slice(start, step) for start in range(0, len(array), step)]
+    table = pa.table({"c": pa.chunked_array(parts)})
+    await check(
+        tmp_path / "file.lance",
+        table,
+        page_bytes=rng.choice([8 << 20, 200]),
+        join_batches=rng.random() < 0.5,
+    )
+
+
+async def test_kinds_of_pages(tmp_path: Path) -> None:
+    """Dense where it can be said, sparse for one value with nulls and for nested nulls."""
+    kinds = {
+        ("dense", "constant"): pa.array([7] * 500),
+        ("dense", "none"): pa.array([None] * 500, pa.int8()),
+        ("sparse", "constant"): pa.array([7 if row % 3 else None for row in range(500)]),
+        ("sparse", "none"): pa.array([[None] if row % 3 else None for row in range(500)]),
+        ("dense", "zipped"): pa.array([f"{row}" * 300 for row in range(100)]),
+        ("dense", "chunked"): pa.array(["one text"] * 500),
+    }
+    for kind, array in kinds.items():
+        if pa.types.is_list(array.type):
+            array = array.cast(pa.list_(pa.int32()))
+        content = file_bytes(pa.table({"c": array}), "2.3")
+        assert planes(content) == {kind: 1}
+        await check(tmp_path / "file.lance", pa.table({"c": array}))
+
+
+async def test_a_table(tmp_path: Path) -> None:
+    """Only where it is asked for, with a warning; files of other versions beside those of 2.3."""
+    uri = str(tmp_path / "t")
+    table = pa.table(
+        {
+            "n": pa.array(range(1000)),
+            "s": [None if row % 3 else f"text {row}" for row in range(1000)],
+            "l": [[row] * (row % 4) for row in range(1000)],
+        }
+    )
+    with WARNS:
+        ours = await alance.write_dataset(table, uri, data_storage_version="2.3")
+    assert ours.data_storage_version.value == "2.3"
+    assert sum(planes_of(tmp_path / "t").values()) == 3
+    with WARNS:
+        await alance.write_dataset(table, uri, mode="append")
+    await alance.write_dataset(table, uri, mode="append", data_storage_version="2.2")
+    theirs = lance.dataset(uri)
+    assert theirs.data_storage_version == "2.3"
+    wanted = pa.concat_tables([table] * 3).to_pylist()
+    assert theirs.to_table().to_pylist() == wanted
+    lance.write_dataset(table, uri, mode="append")
+    ours = await alance.dataset(uri)
+    assert (await ours.to_table()).to_pylist() == [*wanted, *table.to_pylist()]
+    with WARNS:
+        await ours.optimize.compact_files()
+    assert lance.dataset(uri).to_table().to_pylist() == [*wanted, *table.to_pylist()]
+    ours = await alance.dataset(uri)
+    await ours.delete("n = 3")
+    await ours.optimize.compact_files(
+        data_storage_version="2.2", materialize_deletions_threshold=0.0
+    )
+    left = [row for row in [*wanted, *table.to_pylist()] if row["n"] != 3]
+    assert lance.dataset(uri).to_table().to_pylist() == left
+
+
+async def test_a_new_table_is_of_2_2(tmp_path: Path) -> None:
+    ours = await alance.write_dataset(pa.table({"a": [1]}), tmp_path / "t")
+    assert ours.data_storage_version.value == "2.2"
+
+
+async def test_blobs_of_version_1_are_refused(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})])
+    table = pa.table([pa.array([b"x"], pa.large_binary())], schema=schema)
+    with pytest.raises(InvalidInputError, match="blobs of version 1"):
+        async with alance.FileWriter.open(tmp_path / "file.lance", version="2.3") as writer:
+            await writer.write(table)
+
+
+async def test_blobs_of_version_2(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    schema = pa.schema([pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})])
+    payloads = [b"abc", None, b"", b"x" * 100_000]
+    table = pa.table([pa.array(payloads, pa.large_binary())], schema=schema)
+    with WARNS:
+        ours = await alance.write_dataset(table, uri, data_storage_version="2.3")
+    found = await ours.to_table(blob_handling="all_binary")
+    assert found.column("b").to_pylist() == payloads
+    theirs = lance.dataset(uri).take_blobs("b", indices=[0, 2, 3])
+    assert [one.readall() for one in theirs] == [b"abc", b"", b"x" * 100_000]
