@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.columns import States
+    from alance.file.grouped import GroupedPages
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows
+    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages
     PagesAndRows: TypeAlias = Sequence[tuple[RowPage, npt.NDArray[np.int64]]]
 
 NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
@@ -98,7 +99,7 @@ class FragmentTask:
 def _pages(found: Found) -> list[PageValues]:
     if isinstance(found, list):
         return [task.decode() for task in found]
-    assert isinstance(found, PagedRows)
+    assert not isinstance(found, FieldRows)
     pages = found.decode_pages()
     assert pages is not None
     return pages

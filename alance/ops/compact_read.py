@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.fragment import FragmentTask, fixed_bytes, open_fragment
+from alance.file.fragment import fixed_bytes, open_fragment
+from alance.file.grouped import group_key, read_together
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, cut
 from alance.io.readahead import Job, readahead
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, T
     from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
@@ -162,51 +164,31 @@ def _decode(plan: ScanPlan, group: _Group) -> pa.RecordBatch | None:
     """
     tasks: list[FragmentTask] = []
     masks: list[npt.NDArray[np.bool_] | None] = []
+    opened: list[OpenFragment] = []
     for handle in group.handles:
+        rows = handle.num_physical_rows
         try:
-            task = _run(_rows(plan, handle), group.contents)
+            opening = open_fragment(plan.first_schema, handle.sources, rows, _Own())
+            opened.append(_run(opening, group.contents))
         except AlanceError as error:
             error.add_note(f"in fragment {handle.id}")
             raise
-        tasks.append(task)
-        masks.append(handle.live_mask(0, task.num_rows))
-    batches = [task.decode() for task in _joined(tasks)]
+        masks.append(handle.live_mask(0, rows))
+    for key, run in groupby(opened, group_key):
+        if key is not None:
+            tasks.append(_run(read_together(list(run)), group.contents))
+        else:
+            tasks += [_run(one.read(0, one.num_rows, _Own()), group.contents) for one in run]
+    batches = [task.decode() for task in tasks]
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     if any(mask is not None for mask in masks):
         live = [
-            np.ones(task.num_rows, np.bool_) if mask is None else mask
-            for task, mask in zip(tasks, masks, strict=True)
+            np.ones(one.num_rows, np.bool_) if mask is None else mask
+            for one, mask in zip(opened, masks, strict=True)
         ]
         mask = np.concatenate(live)
         batch = select(batch, mask, np.flatnonzero(mask))
     return plan.projection.apply(batch) if batch.num_rows else None
-
-
-def _rows(plan: ScanPlan, handle: FragmentHandle) -> Plan[FragmentTask]:
-    states, rows = _Own(), handle.num_physical_rows
-    opened = yield from open_fragment(plan.first_schema, handle.sources, rows, states)
-    return (yield from opened.read(0, rows, states))
-
-
-def _joined(tasks: Sequence[FragmentTask]) -> Iterator[FragmentTask]:
-    """The same rows in fewer tasks: neighbours whose fields lie in pages become one."""
-    for fields, run in groupby(tasks, _paged):
-        neighbours = list(run)
-        if fields is None or len(neighbours) == 1:
-            yield from neighbours
-            continue
-        leaves: dict[int, Any] = {
-            key: [page for task in neighbours for page in task.leaves[key]]  # type: ignore[union-attr]
-            for key in fields
-        }
-        yield FragmentTask(neighbours[0].schema, sum(task.num_rows for task in neighbours), leaves)
-
-
-def _paged(task: FragmentTask) -> frozenset[int] | None:
-    """The fields of a task, if all are lists of pages; None: they are something else."""
-    if all(isinstance(found, list) for found in task.leaves.values()):
-        return frozenset(task.leaves)
-    return None
 
 
 def _run(plan: Plan[T], contents: Mapping[str, memoryview]) -> T:

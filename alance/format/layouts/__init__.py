@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageLayout
 
 PAGE_LAYOUT: Final = "/lance.encodings21.PageLayout"
+MAX_SHARED_BYTES: Final = 512  # of a description that others may have: no tables of symbols
 MAX_ROWS: Final = 1 << 62  # sums of rows and bytes stay inside 64 bits
 
 
@@ -53,6 +55,8 @@ def page_layout(
     try:
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
+        if len(encoding) <= MAX_SHARED_BYTES and (known := _mini_block(encoding)) is not None:
+            return known.at(place)
         message = AnyMessage.FromString(encoding)
         if message.type_url.endswith(PAGE_LAYOUT):
             return _layout(pb.PageLayout.FromString(message.value), place)
@@ -73,6 +77,22 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
     if name not in LAYOUTS:
         raise UnsupportedError(f"page layout {name!r}: expected one of {sorted(LAYOUTS)}")
     return LAYOUTS[name](getattr(message, name), place)
+
+
+@lru_cache(maxsize=4096)
+def _mini_block(encoding: bytes) -> MiniBlockPage | None:
+    """What a description says: small tables have many pages and few descriptions.
+
+    None where it is of another layout, or wrong.
+    """
+    try:
+        message = AnyMessage.FromString(encoding)
+        layout = pb.PageLayout.FromString(message.value)
+        if not message.type_url.endswith(PAGE_LAYOUT) or not layout.HasField("mini_block_layout"):
+            return None
+        return MiniBlockPage.described(layout.mini_block_layout)
+    except (AlanceError, DecodeError):
+        return None
 
 
 def _blob(message: pb.BlobLayout, place: PagePlace) -> BlobPage:

@@ -22,7 +22,7 @@ from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
 from alance.format.layouts.miniblock_task import ChunkForm, Dictionary, MiniBlockTask
 from alance.format.layouts.paged_rows import RowPage
-from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.layouts.row_pages import chunk_rows
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns, Chunks
-    from alance.format.layouts.place import PagePlace
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 CHUNKS: Final = 1  # the buffer that holds the chunks
+NOWHERE: Final = PagePlace("", (), 0)
 
 
 @dataclass(slots=True)
@@ -64,6 +64,8 @@ class MiniBlockPage:
     num_items: int
     dictionary: pb.CompressiveEncoding | None
     num_dictionary_items: int
+    num_buffers: int  # that it needs
+    kind: bytes  # equal for pages whose descriptions differ in numbers of items only
 
     @classmethod
     def from_proto(cls, message: pb.MiniBlockLayout, place: PagePlace) -> MiniBlockPage:
@@ -73,6 +75,11 @@ class MiniBlockPage:
             CorruptFileError: the description contradicts itself or the buffers.
             UnsupportedError: a codec that is not known, or not legal here.
         """
+        return cls.described(message).at(place)
+
+    @classmethod
+    def described(cls, message: pb.MiniBlockLayout) -> MiniBlockPage:
+        """What a description says of a page, wherever it is; errors as of `from_proto`."""
         shape = Shape.from_proto(message.layers)
         if shape.has_lists and message.repetition_index_depth != 1:
             depth = message.repetition_index_depth
@@ -90,23 +97,43 @@ class MiniBlockPage:
         has_rep = message.HasField("rep_compression")
         has_def = message.HasField("def_compression")
         has_dictionary = message.HasField("dictionary")
-        place.need_buffers(
-            2 + has_dictionary + (message.repetition_index_depth > 0), "a mini-block page"
-        )
         form = ChunkForm(
-            place=place,
+            place=NOWHERE,
             shape=shape,
             rep=block_codec(message.rep_compression) if has_rep else None,
             definition=block_codec(message.def_compression) if has_def else None,
             values=values,
             is_large=message.has_large_chunk,
         )
+        kind = type(message)()
+        kind.CopyFrom(message)
+        kind.num_items = kind.num_dictionary_items = 0
         return cls(
-            place=place,
+            place=NOWHERE,
             form=form,
             num_items=message.num_items,
             dictionary=message.dictionary if has_dictionary else None,
             num_dictionary_items=message.num_dictionary_items,
+            num_buffers=2 + has_dictionary + (message.repetition_index_depth > 0),
+            kind=kind.SerializeToString(deterministic=True),
+        )
+
+    def at(self, place: PagePlace) -> MiniBlockPage:
+        """The page of this description that lies there.
+
+        Raises:
+            CorruptFileError: it has too few buffers.
+        """
+        place.need_buffers(self.num_buffers, "a mini-block page")
+        form = self.form
+        return MiniBlockPage(
+            place,
+            ChunkForm(place, form.shape, form.rep, form.definition, form.values, form.is_large),
+            self.num_items,
+            self.dictionary,
+            self.num_dictionary_items,
+            self.num_buffers,
+            self.kind,
         )
 
     @property
