@@ -24,13 +24,16 @@ REASONS: Final = {
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
+    408: "Request Timeout",
     409: "Conflict",
     412: "Precondition Failed",
     416: "Range Not Satisfiable",
     429: "Too Many Requests",
     500: "Internal Server Error",
     501: "Not Implemented",
+    502: "Bad Gateway",
     503: "Slow Down",
+    504: "Gateway Timeout",
 }
 ERROR_CODES: Final = {
     400: "InvalidRequest",

@@ -1,0 +1,118 @@
+"""Commits through every row of the table of faults, alone and beside others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.versioning.conftest import Committer, remote_uri
+from tests.versioning.fault_table import LATE_MS, MATRIX, READ_FAULTS, WAITS_MS, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from alance.testing.lab import Lab
+
+MANIFESTS = r"\.manifest$"
+WAITS = f"{WAITS_MS}ms"
+
+
+@pytest.fixture(params=["s3", "gcs"])
+async def opened(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Any]:
+    """Makes committers of one new table, each as another process would have it."""
+    uri, options = remote_uri(lab, request.param, read_timeout=WAITS, timeout=WAITS)
+    made: list[Committer] = []
+
+    def another() -> Committer:
+        made.append(Committer.of(uri, storage_options=options))
+        return made[-1]
+
+    yield another
+    for one in made:
+        await one.aclose()
+
+
+def name(rule: dict[str, Any]) -> str:
+    return f"{rule['action']}{rule.get('status', '')}"
+
+
+@pytest.mark.parametrize("fault", MATRIX, ids=str)
+async def test_the_table_is_true(lab: Lab, opened: Callable[[], Committer], fault: Fault) -> None:
+    store = opened().table.store
+    path = f"truth/{store.profile.kind}-{fault}"
+    lab.config(faults=[{"op": "PUT", "times": 1, **fault.rule}])
+    with pytest.raises(fault.told):
+        await store.put(path, b"ours", if_absent=True)
+    lab.calm()
+    file = lab.root / "lab" / path
+    assert file.exists() == (fault.truth == "ours")
+    if fault.truth == "late":
+        for _ in range(100):
+            if file.exists():
+                break
+            await asyncio.sleep(LATE_MS / 1000)
+        assert await store.get(path) == b"ours"
+
+
+@pytest.mark.parametrize("fault", MATRIX, ids=str)
+async def test_alone(lab: Lab, opened: Callable[[], Committer], fault: Fault) -> None:
+    committer = opened()
+    first = await committer.create()
+    lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
+    assert (await committer.commit(first, "a")).version == 2
+    await arrived(lab, fault)
+    assert (await committer.latest()).version == 2
+    assert await committer.paths() == ["a"]
+
+
+@pytest.mark.parametrize("fault", MATRIX, ids=str)
+async def test_another_commits_before_it_is_settled(
+    lab: Lab, opened: Callable[[], Committer], fault: Fault
+) -> None:
+    """Whoever was first has version 2, the other one version 3; nobody is told wrong."""
+    committer, rival = opened(), opened()
+    first = await committer.create()
+    await rival.store().check()
+    put = committer.table.store.put
+    others: list[int] = []
+
+    async def slowly(path: str, body: bytes, *, if_absent: bool = False) -> None:
+        try:
+            await put(path, body, if_absent=if_absent)
+        finally:
+            if if_absent and path.endswith(".manifest") and not others:
+                others.append((await rival.commit(first, "rival")).version)
+
+    committer.table.store.put = slowly  # type: ignore[method-assign]
+    lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
+    made = await committer.commit(first, "ours")
+    assert (made.version, *others) == ((2, 3) if fault.truth == "ours" else (3, 2))
+    await arrived(lab, fault)
+    assert (await committer.latest()).version == 3
+    assert sorted(await committer.paths()) == ["ours", "rival"]
+
+
+async def arrived(lab: Lab, fault: Fault) -> None:
+    """Wait for a put that is late."""
+    if fault.truth == "late":
+        while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.02)
+    lab.calm()
+
+
+@pytest.mark.parametrize("op", ["LIST", "GET"])
+@pytest.mark.parametrize("rule", READ_FAULTS, ids=name)
+async def test_what_others_did_is_read_through_faults(
+    lab: Lab, opened: Callable[[], Committer], rule: dict[str, Any], op: str
+) -> None:
+    committer, rival = opened(), opened()
+    first = await committer.create()
+    await rival.commit(await rival.commit(first, "x"), "y")
+    lab.config(faults=[{"op": op, "times": 1, **rule}])
+    with lab.recording() as seen:
+        assert (await committer.commit(first, "a")).version == 4
+    assert sum("fault" in one for one in seen.records) == 1
+    lab.calm()
+    assert sorted(await committer.paths()) == ["a", "x", "y"]
