@@ -110,9 +110,8 @@ def _decoded(page: PageBytes) -> PageValues:
     try:
         return page.decode()
     except AlanceError as error:
-        error.add_note(
-            f"in page {page.number} of column {page.column.column.index} of {page.column.container.path}"
-        )
+        column, path = page.column.column, page.column.container.path
+        error.add_note(f"in page {page.number} of column {column.index} of {path}")
         raise
 
 

@@ -64,12 +64,20 @@ class Variable:
             )
 
     def decode_blocks(self, blocks: ChunkBuffers) -> VariableWidth:
-        if blocks.num_chunks != 1:
-            raise CorruptFileError(f"variable: {blocks.num_chunks} blocks, expected a dictionary")
-        start, size = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0])
-        if not 0 <= start <= start + size <= len(blocks.data):
-            raise CorruptFileError(f"variable: a block outside of {len(blocks.data)} bytes")
-        return self._decode_block(blocks.data[start : start + size], int(blocks.counts[0]))
+        found = []
+        spans = zip(blocks.starts[0].tolist(), blocks.sizes[0].tolist(), strict=True)
+        for (start, size), count in zip(spans, blocks.counts.tolist(), strict=True):
+            if not 0 <= start <= start + size <= len(blocks.data):
+                raise CorruptFileError(f"variable: a block outside of {len(blocks.data)} bytes")
+            found.append(self._decode_block(blocks.data[start : start + size], count))
+        if len(found) == 1:
+            return found[0]
+        sizes = np.array([len(one.offsets) - 1 for one in found], np.int64)
+        ends = np.cumsum([len(one.data) for one in found], dtype=np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), *(one.offsets[1:] for one in found)])
+        offsets[1:] += np.repeat(ends - [len(one.data) for one in found], sizes)
+        strings = VariableWidth(offsets, np.concatenate([one.data for one in found]))
+        return VariableWidth(self.offsets_of(strings), strings.data)
 
     def _decode_block(self, block: Bytes, num_values: int) -> VariableWidth:
         word = self.bits_per_offset // 8
