@@ -18,8 +18,6 @@ from alance.format.container import FOOTER
 from alance.format.encode import statistics
 from alance.format.statistics import MAGIC
 from alance.io import trace
-from alance.ops import write
-from alance.ops.data_files import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,8 +116,7 @@ async def test_a_round_more_at_first_and_none_later(tmp_path: Path) -> None:
 
 
 async def test_off_by_an_option(tmp_path: Path) -> None:
-    options = write.WriteOptions(limits=Limits(statistics=False))
-    await write.write(str(tmp_path / "t"), table(), "create", options=options)
+    await alance.write_dataset(table(), tmp_path / "t", statistics=False)
     (file,) = data_files(tmp_path / "t")
     assert MAGIC not in file.read_bytes()
     dataset = await alance.dataset(tmp_path / "t")
