@@ -215,9 +215,8 @@ def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
     keys = sort_key(plain(values).slice(nulls))
     if pa.types.is_fixed_size_binary(keys.type):
         keys = keys.cast(pa.binary())
-    wrong = (pc.greater_equal if distinct else pc.greater)(
-        keys.slice(0, len(keys) - 1), keys.slice(1)
-    )
+    one, other = keys.slice(0, max(0, len(keys) - 1)), keys.slice(1)
+    wrong = (pc.greater_equal if distinct else pc.greater)(one, other)
     if keys.null_count or (distinct and nulls > 1) or pc.any(wrong).as_py():
         raise CorruptFileError(f"index: {what} of type {values.type} not in order")
 

@@ -16,6 +16,7 @@ import numpy as np
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.index_query import AllOf, Ask, question_of
+from alance.expr.logic import Junction
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES
 from alance.io.tasks import all_of
@@ -48,11 +49,14 @@ class IndexUse:
     Attributes:
         covered: fragments of which `rows` are all that the filter may be true of.
         rows: addresses, ascending; shape (n,).
+        told: the part of the filter that is true of all these rows, if the indices are right;
+            None: another one in each fragment.
         lines: which indices were asked, and what of; which were not, and why.
     """
 
     covered: frozenset[int]
     rows: Rows
+    told: Node | None = None
     lines: list[str] = field(default_factory=list)
 
     def by_fragment(self) -> dict[int, Rows]:
@@ -79,18 +83,19 @@ async def look_up(
     segments, lines = segments_of(snapshot, handles)
     question = question_of(cast("Node", condition), lambda column: column.path in segments)
     if question is None:
-        return IndexUse(frozenset(), np.empty(0, np.int64), lines) if lines else None
+        return IndexUse(frozenset(), np.empty(0, np.int64), lines=lines) if lines else None
     lookup = _Lookup(snapshot, segments, {handle.id: handle for handle in handles}, lines)
     found = await lookup.answer(question)
     if found is None:
-        return IndexUse(frozenset(), np.empty(0, np.int64), lines)
-    return IndexUse(found.covered, found.rows, lines)
+        return IndexUse(frozenset(), np.empty(0, np.int64), lines=lines)
+    return IndexUse(found.covered, found.rows, found.told, lines)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     covered: frozenset[int]
     rows: Rows
+    told: Node | None
 
     def and_(self, other: _Answer) -> _Answer:
         rows = [
@@ -98,12 +103,19 @@ class _Answer:
             _outside(self.rows, other.covered),
             _outside(other.rows, self.covered),
         ]
-        return _Answer(self.covered | other.covered, np.unique(np.concatenate(rows)))
+        told = self._told_with(other, is_and=True)
+        return _Answer(self.covered | other.covered, np.unique(np.concatenate(rows)), told)
 
     def or_(self, other: _Answer) -> _Answer:
         covered = self.covered & other.covered
         rows = np.union1d(self.rows, other.rows)
-        return _Answer(covered, rows[np.isin(rows >> 32, _ids(covered))])
+        told = self._told_with(other, is_and=False)
+        return _Answer(covered, rows[np.isin(rows >> 32, _ids(covered))], told)
+
+    def _told_with(self, other: _Answer, *, is_and: bool) -> Node | None:
+        if self.told is None or other.told is None or self.covered != other.covered:
+            return None
+        return Junction(is_and, (self.told, other.told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +142,11 @@ class _Lookup:
             known = [one for one in known if one.estimate <= USEFUL_SHARE * least + USEFUL_ROWS]
             if not known:
                 return None
-            return _Prepared(least, (), tuple(known), is_and=True)
+            return _Prepared(least, tuple(known), is_and=True)
         if len(known) < len(found):
             return None
         estimate = sum(one.estimate for one in known)
-        return _Prepared(estimate, (), tuple(known), is_and=False)
+        return _Prepared(estimate, tuple(known), is_and=False)
 
     async def _prepare_ask(self, ask: Ask) -> _Prepared | None:
         segments = self.segments[ask.column.path]
@@ -151,7 +163,7 @@ class _Lookup:
         if estimate > max(USEFUL_ROWS, total // USEFUL_SHARE):
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
-        return _Prepared(estimate, tuple(asked), (), is_and=False, what=what)
+        return _Prepared(estimate, asked=tuple(asked), told=ask.condition, what=what)
 
     async def _fetch(self, prepared: _Prepared) -> _Answer | None:
         if prepared.asked:
@@ -174,7 +186,7 @@ class _Lookup:
         self.lines.append(
             f"{prepared.what}: {parts}; {len(rows):,} rows of {len(covered)} fragments"
         )
-        return _Answer(covered, rows)
+        return _Answer(covered, rows, prepared.told)
 
     async def _fetch_segment(self, asked: Asked) -> Rows:
         """The addresses that a segment gives, of the fragments that it covers."""
@@ -198,9 +210,10 @@ class _Prepared:
     """What is to be read: of segments, or of several such."""
 
     estimate: int
-    asked: tuple[Asked, ...]
-    parts: tuple[_Prepared, ...]
-    is_and: bool
+    parts: tuple[_Prepared, ...] = ()
+    is_and: bool = False
+    asked: tuple[Asked, ...] = ()
+    told: Node | None = None
     what: str = ""
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.errors import CorruptFileError
+from alance.expr.tree import broadcast
 from alance.file.fragment import open_fragment
 from alance.file.tracing import describe
 from alance.format.numbers import as_mask
@@ -78,7 +80,14 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
             else:
                 spans[handle.id] = (int(rows[0]), int(rows[-1]) + 1)
         handles.append(handle)
-    plan = replace(plan, handles=handles, spans=spans, picked=picked, index_lines=tuple(use.lines))
+    plan = replace(
+        plan,
+        handles=handles,
+        spans=spans,
+        picked=picked,
+        picked_by=use.told,
+        index_lines=tuple(use.lines),
+    )
     return _at_once(plan) if len(picked) == len(handles) else plan
 
 
@@ -176,6 +185,7 @@ def _filter(
     """The rows for which the filter is true, and their offsets; runs in the pool."""
     assert plan.predicate is not None
     batch = with_meta(task.decode(), handle, rows, plan.meta)
+    _check_index(plan, handle, batch, rows)
     mask = as_mask(plan.predicate.mask(batch))
     offsets = np.flatnonzero(mask)
     if len(offsets) < len(rows):
@@ -183,3 +193,20 @@ def _filter(
     if not len(rows):
         return None, rows
     return plan.projection.apply(batch) if plan.late_schema is None else batch, rows
+
+
+def _check_index(plan: ScanPlan, handle: FragmentHandle, batch: pa.RecordBatch, rows: Rows) -> None:
+    """Where a row is not what the index says, another one may be missing.
+
+    Raises:
+        CorruptFileError: there is such a row.
+    """
+    if plan.picked_by is None:
+        return
+    wrong = np.flatnonzero(~as_mask(broadcast(plan.picked_by.evaluate(batch), len(rows))))
+    if len(wrong):
+        raise CorruptFileError(
+            f"row {rows[wrong[0]]} of fragment {handle.id} is not what an index says of it "
+            f"({'; '.join(plan.index_lines)}): make the index again, or scan with "
+            "use_scalar_index=False"
+        )

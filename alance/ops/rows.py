@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.expr import Predicate
+    from alance.expr.tree import Node
     from alance.file.fragment import FragmentTask
     from alance.format.plans import Plan
     from alance.format.schema import Schema
@@ -43,6 +44,7 @@ class ScanPlan:
         spans: physical rows to read by fragment id, where not all of them.
         pruner: what rules out rows by statistics; None: nothing does.
         picked: row offsets by fragment id, where an index gave them: only these are read.
+        picked_by: the part of the filter that is true of these rows, if the index is right.
         index_lines: what was asked of indices, for `explain`.
     """
 
@@ -56,6 +58,7 @@ class ScanPlan:
     meta: frozenset[str]
     pruner: Pruner | None = None
     picked: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+    picked_by: Node | None = None
     index_lines: tuple[str, ...] = ()
 
     def span_of(self, handle: FragmentHandle) -> tuple[int, int]:

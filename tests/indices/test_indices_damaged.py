@@ -1,0 +1,154 @@
+"""Damaged and missing index files: the rows of a scan, or a clear error; never others."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.index.btree import parse_page_table
+from tests.indices.index_cases import ids, plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILTERS = {"i": "i = 5 or i = 1700", "s": "s = 'v3'"}
+
+
+def table(path: Path) -> lance.LanceDataset:
+    k = range(9_000)
+    columns = {"id": k, "i": [n * 37 % 2_000 for n in k], "s": [f"v{n % 50}" for n in k]}
+    dataset = lance.write_dataset(pa.table(columns), path, max_rows_per_file=4_000)
+    dataset.create_scalar_index("i", "BTREE")
+    dataset.create_scalar_index("s", "BITMAP")
+    return dataset
+
+
+async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path: Path) -> None:
+    table(tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    expected = {
+        column: await ids(dataset, one, use_scalar_index=False) for column, one in FILTERS.items()
+    }
+    chance, wrong, unused = random.Random(7), [], 0
+    files = sorted((tmp_path / "t" / "_indices").glob("*/*.lance"))
+    for number in range(90):
+        file = files[number % len(files)]
+        content = bytearray(file.read_bytes())
+        if number % 5 == 0:
+            spoiled = bytes(content[: chance.randrange(len(content))])
+        elif number % 5 == 1:
+            at = chance.randrange(len(content))
+            spoiled = bytes(content[:at]) + bytes(64) + bytes(content[at + 64 :])
+        else:
+            for _ in range(chance.choice((1, 4, 30))):
+                content[chance.randrange(len(content))] = chance.randrange(256)
+            spoiled = bytes(content)
+        place = tmp_path / f"c{number}"
+        shutil.copytree(tmp_path / "t", place)
+        (place / file.relative_to(tmp_path / "t")).write_bytes(spoiled)
+        async with alance.Session() as session:
+            copied = await alance.dataset(place, session=session)
+            for column, condition in FILTERS.items():
+                try:
+                    found = await ids(copied, condition)
+                except alance.CorruptFileError:
+                    continue
+                assert set(found) <= set(expected[column])  # never a row that is not asked for
+                if found != expected[column]:
+                    wrong.append((file.name, number))
+                lines = (await plan_of(copied, condition)).index_lines
+                unused += any("not used" in line for line in lines)
+        shutil.rmtree(place)
+    assert unused > 20
+    assert not wrong
+
+
+async def test_an_index_of_other_rows_is_found_out(tmp_path: Path) -> None:
+    for name, factor in (("one", 37), ("other", 41)):
+        values = pa.table({"id": range(9_000), "i": [n * factor % 2_000 for n in range(9_000)]})
+        lance.write_dataset(values, tmp_path / name, max_rows_per_file=4_000)
+        dataset = await alance.dataset(tmp_path / name)
+        await dataset.create_scalar_index("i", "BTREE")
+    mine, other = (next((tmp_path / name / "_indices").iterdir()) for name in ("one", "other"))
+    for file in other.iterdir():
+        assert file.stat().st_size == (mine / file.name).stat().st_size
+        shutil.copy(file, mine / file.name)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(tmp_path / "one", session=session)
+        for condition in ("i = 5", "i = 5 and id > 10"):
+            with pytest.raises(alance.CorruptFileError, match=r"is not what an index says.*i_idx"):
+                await ids(dataset, condition)
+        assert len(await ids(dataset, "i = 5", use_scalar_index=False)) == 5
+        dataset = await dataset.create_scalar_index("i", "BTREE")
+        assert len(await ids(dataset, "i = 5")) == 5
+
+
+@pytest.mark.parametrize("column", FILTERS)
+async def test_missing_files(tmp_path: Path, column: str) -> None:
+    table(tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    expected = await ids(dataset, FILTERS[column], use_scalar_index=False)
+    (uuid,) = (one["uuid"] for one in dataset.list_indices() if one["fields"] == [column])
+    shutil.rmtree(tmp_path / "t" / "_indices" / uuid)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(tmp_path / "t", session=session)
+        assert await ids(dataset, FILTERS[column]) == expected
+        (line,) = (await plan_of(dataset, FILTERS[column])).index_lines
+        assert f"index {column}_idx" in line
+        assert "not used: " in line
+        with pytest.raises(alance.NotFoundError):
+            await dataset.index_statistics(f"{column}_idx")
+        made = await dataset.create_scalar_index(column, "BTREE")
+        assert (await plan_of(made, FILTERS[column])).picked or column == "s"
+
+
+def test_row_sets() -> None:
+    chance = np.random.default_rng(1)
+    for high in (1, 5, 1 << 20):
+        rows = np.unique(chance.integers(0, high << 32, 3_000))
+        assert np.array_equal(parse_rows(memoryview(rows_bytes(rows))), rows)
+    assert parse_rows(memoryview(rows_bytes(np.empty(0, np.int64)))).tolist() == []
+    content = rows_bytes(np.arange(3_000) * 70_000)
+    for stop in (0, 3, 4, 11, 12, 30, len(content) - 1):
+        with pytest.raises(alance.CorruptFileError):
+            parse_rows(memoryview(content[:stop]))
+    with pytest.raises(alance.CorruptFileError, match="ends at"):
+        parse_rows(memoryview(content + b"x"))
+    with pytest.raises(alance.UnsupportedError, match="all rows"):
+        parse_rows(memoryview(b"\x01\0\0\0\0\0\0\0\0\0\0\0"))
+
+
+def test_page_tables() -> None:
+    def parse(num_rows: int = 9, batch_size: str = "4", **changed: pa.Array) -> object:
+        columns = {
+            "min": pa.array([1, 4, 9]),
+            "max": pa.array([4, 8, 9]),
+            "null_count": pa.array([0, 0, 0], pa.uint32()),
+            "page_idx": pa.array([0, 1, 2], pa.uint32()),
+        }
+        batch = pa.RecordBatch.from_pydict({**columns, **changed})
+        return parse_page_table(batch, {"batch_size": batch_size}, num_rows)
+
+    turned = parse(page_idx=pa.array([2, 0, 1], pa.uint32()))
+    assert turned.low.to_pylist() == [4, 9, 1]  # type: ignore[attr-defined]
+    assert turned.rows_of(2) == (8, 9)  # type: ignore[attr-defined]
+    for wrong in (
+        {"num_rows": 13},
+        {"num_rows": 8},
+        {"batch_size": "0"},
+        {"batch_size": "x"},
+        {"page_idx": pa.array([0, 1, 1], pa.uint32())},
+        {"page_idx": pa.array([0, 1, None], pa.uint32())},
+        {"null_count": pa.array([0, 0, 2], pa.uint32())},
+        {"null_count": pa.array([0.0, 0.0, 0.0])},
+    ):
+        with pytest.raises(alance.CorruptFileError, match="B-tree index"):
+            parse(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""What filters by indices ask of an object store, and in how many rounds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.testing.lab import Lab
+from tests.indices.index_cases import ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NUM_ROWS = 300_000
+
+
+@pytest.fixture(scope="module")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    path = tmp_path_factory.mktemp("indexed") / "t"
+    k = np.arange(NUM_ROWS)
+    columns = {
+        "id": k,
+        "i": k * 7919 % NUM_ROWS,
+        "s": [f"v{n % 100}" for n in range(NUM_ROWS)],
+        "x": np.random.default_rng(1).random(NUM_ROWS),
+    }
+    theirs = lance.write_dataset(pa.table(columns), path, max_rows_per_file=100_000)
+    theirs.create_scalar_index("i", "BTREE")
+    theirs.create_scalar_index("s", "BITMAP")
+    with Lab() as lab:
+        shutil.copytree(path, Path(lab.root) / "lab" / "t")
+        lab.rescan()
+        yield lab
+
+
+@pytest.fixture
+def lab(_server: Lab) -> Iterator[Lab]:
+    _server.calm()
+    _server.config(latency_ms=20)
+    yield _server
+    _server.calm()
+
+
+def waves(records: Sequence[Any]) -> int:
+    """Requests one after the other: each wave begins when all before have ended."""
+    count, end = 0, float("-inf")
+    for one in sorted(records, key=lambda record: record["t0"]):
+        count += one["t0"] >= end
+        end = max(end, one["t2"])
+    return count
+
+
+async def test_a_point_lookup(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset("s3://lab/t", storage_options=options, session=session)
+        with lab.recording() as seen:
+            assert await ids(dataset, "i = 7919") == [1]
+        # Heads of the index, its page; the data file's head, its row.
+        assert waves(seen.records) <= 4
+        assert len(seen.records) <= 7
+        with lab.recording() as seen:
+            assert await ids(dataset, "i = 7919") == [1]
+        assert waves(seen.records) == 1  # the row
+        assert len(seen.records) <= 2
+        with lab.recording() as seen:
+            assert await ids(dataset, "i = 150001 and x >= 0") != []
+        assert waves(seen.records) <= 3
+        with lab.recording() as seen:
+            assert await ids(dataset, "i = -4") == []
+        assert seen.records == []
+
+
+async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
+    sizes = {}
+    for use in (True, False):
+        async with alance.Session() as session:
+            dataset = await alance.dataset(
+                "s3://lab/t", storage_options=lab.lance_options(), session=session
+            )
+            with lab.recording() as seen:
+                table = await dataset.to_table(filter="i between 500 and 502", use_scalar_index=use)
+            assert table.num_rows == 3
+            sizes[use] = sum(one["bytes"] for one in seen.records)
+    assert sizes[True] * 2 < sizes[False]
+
+
+async def test_a_failing_store_is_an_error(lab: Lab) -> None:
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/t", storage_options=lab.lance_options(), session=session
+        )
+        lab.config(forbid=["page_lookup"]) if hasattr(lab, "forbid") else None
+        assert await dataset.count_rows("s = 'v3'") == NUM_ROWS // 100
+        assert await dataset.count_rows("s = 'v3' and i < 3000") == len(
+            await ids(dataset, "s = 'v3' and i < 3000", use_scalar_index=False)
+        )
