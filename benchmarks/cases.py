@@ -206,6 +206,8 @@ VORTEX_PERCENT: Final = ve.and_(
     ve.gt_eq(ve.column("l_shipdate"), day(1994, 1, 1)),
     ve.lt(ve.column("l_shipdate"), day(1994, 1, 26)),
 )
+KEY: Final = "l_orderkey = 2998466"
+VORTEX_KEY: Final = ve.eq(ve.column("l_orderkey"), ve.literal(vortex.int_(64), 2998466))
 THREE: Final = ["l_orderkey", "l_extendedprice", "l_shipdate"]
 BOTS: Final = ve.eq(ve.column("bot"), ve.literal(vortex.bool_(), True))
 LABEL: Final = ve.eq(ve.column("label"), ve.literal(vortex.int_(32), 7))
@@ -221,6 +223,14 @@ CASES: Final = [
         columns=THREE,
         filter=PERCENT,
     ),
+    *[
+        scans(name, written, target, condition=condition, filter=text, columns=columns)
+        for written in ("ours", "shipped")
+        for name, target, condition, text, columns in (
+            ("filter one order key", 0.1 if written == "ours" else None, VORTEX_KEY, KEY, None),
+            ("filter 1 %, 3 columns", 0.3, VORTEX_PERCENT, PERCENT, THREE),
+        )
+    ],
     takes("take 10 000, all columns", "lineitem", 10_000, 0.2),
     takes("take 10 000, one column", "lineitem", 10_000, 0.2, ["l_extendedprice"]),
     takes("take 100, all columns", "lineitem", 100, 0.4),
