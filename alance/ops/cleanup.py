@@ -187,8 +187,7 @@ def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetim
     kept = found.index.names([*found.of_branches, *staying])
     verified = found.index.names(found.names[one] for one in expired)
     before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
-    chosen = (files.candidate(one, kept, verified, before) for one in found.listed)
-    others = [one for one in chosen if one is not None]
+    others = files.candidates(found.listed, kept, verified, before)
     manifests = []
     for version in sorted(expired):
         where = found.manifests[version]

@@ -19,7 +19,7 @@ from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, V
 from alance.ops.cleanup_policy import CleanupCandidateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Set
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     import numpy.typing as npt
 
@@ -98,10 +98,19 @@ def index_folder(content: bytes) -> str:
     return f"{INDICES}/{uuid.UUID(bytes=content) if len(content) == 16 else content.hex()}"
 
 
+def staged_for(path: str) -> str | None:
+    """The manifest that a staged one of an external manifest store is for; None: it is none."""
+    final, mark, tail = path[:-37], path[-37:-36], path[-36:]
+    is_one = path.startswith(f"{VERSIONS}/") and mark == "-" and tail.count("-") == 4
+    return final if is_one and final.endswith(".manifest") else None
+
+
 def owner_of(path: str) -> tuple[Kind, str] | None:
     """The kind of a file and the name that versions know it by; None: no file of the format."""
     folder, _, name = path.partition("/")
     base = posixpath.basename(path)
+    if staged_for(path) is not None:
+        return "temporary_manifest", path
     if base.startswith((TEMPORARY, PROBE)) or "#" in base:
         return ("temporary_manifest" if folder == VERSIONS else "temporary"), path
     if folder == DATA and name.endswith(".lance"):
@@ -115,6 +124,22 @@ def owner_of(path: str) -> tuple[Kind, str] | None:
     if folder == INDICES and "/" in name:
         return "index", f"{INDICES}/{name.partition('/')[0]}"
     return None
+
+
+def candidates(
+    listed: Sequence[Listed],
+    kept: Set[str],
+    expired: Set[str],
+    unverified_before: datetime | None,
+) -> list[CleanupCandidateFile]:
+    """The files that may go; see `candidate`."""
+    there = {None, *(one.path for one in listed)}
+    chosen = (
+        candidate(one, kept, expired, unverified_before)
+        for one in listed
+        if staged_for(one.path) in there  # else it may be all that there is of a version
+    )
+    return [one for one in chosen if one is not None]
 
 
 def candidate(

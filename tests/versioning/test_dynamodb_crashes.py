@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import pyarrow as pa
 import pytest
 
+import alance
 from alance.format.table.naming import NamingScheme, manifest_name
 from alance.testing.append_rules import append
 from alance.versioning.external_store import Entry, ExternalManifests
@@ -226,6 +228,23 @@ async def test_a_repair_that_dies_too(
     assert rows == 6
     assert await is_final(external, committer, 2)
     await committer.aclose()
+
+
+async def test_cleanup_removes_what_is_staged_in_vain(
+    lab: Lab, endpoint: str, external: DynamoDbStore
+) -> None:
+    """Once there is a final object beside it; before, it may be all that there is."""
+    for num_steps, left in ((1, 1), (2, 0), (3, 0), (4, 0)):
+        committer, uri, options, _ = await crashed(lab, endpoint, external, num_steps)
+        dataset = await alance.dataset(uri, storage_options=options)
+        await dataset.cleanup_old_versions(older_than=timedelta(days=1), delete_unverified=True)
+        assert objects(lab, committer) == (left, int(num_steps > 1))
+
+        def count(uri: str = uri, options: Any = options) -> int:
+            return lance.dataset(uri, storage_options=options).count_rows()
+
+        assert await asyncio.to_thread(count) == (6 if num_steps > 1 else 3)
+        await committer.aclose()
 
 
 async def test_a_staged_object_that_is_gone_is_told(
