@@ -74,6 +74,18 @@ def blob_path(data_file: str, blob_id: int) -> str:
     return f"{data_file.removesuffix('.lance')}/{f'{blob_id:032b}'[::-1]}.blob"
 
 
+async def remove_blobs(engine: Engine, data_file: str) -> None:
+    """Remove the objects beside a data file. Cost: a LIST, and a request for a thousand of them.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    store, path = engine.registry.resolve(data_file.removesuffix(".lance"))
+    paths = [one.path async for one in store.list(path + "/") if one.path.endswith(".blob")]
+    if paths:
+        await store.delete(paths)
+
+
 @dataclass(slots=True)
 class BlobFiles:
     """The objects of one data file; see `alance.file.blob_placer.Sidecars`.
@@ -104,19 +116,15 @@ class BlobFiles:
         self._begun.append((location, upload))
         return upload
 
-    async def discard(self) -> None:
-        """Remove all objects, as far as the store can be reached."""
+    async def abort(self) -> list[str]:
+        """Drop what is under way; gives the paths of objects that are there."""
         begun, self._begun = self._begun, []
         paths = []
-        for _, upload in begun:
+        for location, upload in begun:
             with suppress(AlanceError, TimeoutError):
                 await upload.abort()
-        for location, _ in begun:
-            store, path = self.engine.registry.resolve(location)
-            paths.append(path)
-        if paths:
-            with suppress(AlanceError):  # orphans, which cleanup finds
-                await store.delete(paths)
+            paths.append(self.engine.registry.resolve(location)[1])
+        return paths
 
     async def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
         """The rows in pieces, with `base_ids`, or with payloads in place of what they name.

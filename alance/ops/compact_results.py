@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.errors import AlanceError
+from alance.io.tasks import to_the_end
+from alance.ops.blob_files import remove_blobs
+from alance.ops.data_files import DISCARD_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +64,15 @@ class RewriteResult:
 
 
 async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
-    """Remove the files of results that no version will have, as far as the store can be reached."""
+    """Remove the files of results that no version will have, as far as the store can be reached;
+    to the end, if it is cancelled.
+    """
+    await to_the_end(_discard(snapshot, results), DISCARD_S)
+
+
+async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
     table = snapshot.table
+    has_blobs = any(one.is_blob_v2 for one in snapshot.schema.walk())
     for result in results:
         for fragment in result.new_fragments:
             places = [table.new_data_file(file.path) for file in fragment.files]
@@ -70,5 +80,7 @@ async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
                 for location in places:
                     store, path = snapshot.engine.registry.resolve(location)
                     await store.delete([path])
+                    if has_blobs:
+                        await remove_blobs(snapshot.engine, location)
             except AlanceError:
                 return  # orphans, which cleanup finds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
-from alance.io.tasks import all_of
+from alance.io.tasks import all_of, to_the_end
 from alance.ops.blob_files import BlobFiles, BlobOptions
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS_PER_FILE: Final = 1 << 20
 MAX_BYTES_PER_FILE: Final = 90 << 30
+DISCARD_S: Final = 120.0
 FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
 
 
@@ -147,7 +149,10 @@ class DataFiles:
         await all_of([self._ended(file) for file in self._files])
 
     async def discard(self) -> None:
-        """Remove all files, as far as the store can be reached."""
+        """Remove all files, as far as the store can be reached; to the end, if it is cancelled."""
+        await to_the_end(self._discard(), DISCARD_S)
+
+    async def _discard(self) -> None:
         for file in self._files:
             if file.ending is not None:
                 file.ending.cancel()
@@ -193,15 +198,16 @@ class DataFiles:
             await asyncio.shield(file.ending)
 
     async def _remove(self, file: _File) -> None:
-        if file.blobs is not None:
-            await file.blobs.discard()
-        await file.writer.abort()
+        paths = [] if file.blobs is None else await file.blobs.abort()
+        store, path = self.session.engine.registry.resolve(file.location)
         if file.ending is not None and not file.ending.cancelled():
-            store, path = self.session.engine.registry.resolve(file.location)
-            try:
-                await store.delete([path])
-            except AlanceError:
-                return  # an orphan, which cleanup finds
+            paths.append(path)
+        try:
+            await file.writer.abort()
+        finally:
+            if paths:
+                with suppress(AlanceError):  # orphans, which cleanup finds
+                    await store.delete(paths)
 
     def _fragment(self, file: _File) -> table_pb2.DataFragment:
         written = file.written
