@@ -1,4 +1,8 @@
-"""Multipart uploads of the lab."""
+"""Multipart uploads of the lab.
+
+GCS documents that it takes no preconditions with these: there they are refused, so that nobody
+comes to rely on them. Its uploads replace whatever has the name when they are completed.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,12 @@ def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, Blob]:
     return bucket, key, store.blob(bucket, key)
 
 
+def refuse_conditions(req: Request) -> None:
+    """No part of a multipart upload to GCS has one."""
+    if req.is_gcs and "x-goog-if-generation-match" in req.headers:
+        raise Fault(400, "InvalidArgument", "multipart uploads take no preconditions")
+
+
 class Multipart:
     """Uploads under way: their parts are files until the upload is complete."""
 
@@ -40,6 +50,7 @@ class Multipart:
 
     def create(self, req: Request) -> Answer:
         """CreateMultipartUpload."""
+        refuse_conditions(req)
         self.store.bucket(req.bucket)
         upload = self.store.tag()[1:-1]
         self.store.uploads[upload] = {}
@@ -58,6 +69,7 @@ class Multipart:
 
     def part(self, req: Request) -> Answer:
         """UploadPart and UploadPartCopy."""
+        refuse_conditions(req)
         parts, number = self.upload(req), int(req.query["partNumber"])
         data = req.body
         copied = req.copy_source is not None
@@ -80,6 +92,7 @@ class Multipart:
 
     def complete(self, req: Request) -> Answer:
         """CompleteMultipartUpload, with conditions; parts that are not named are dropped."""
+        refuse_conditions(req)
         bucket, parts = self.store.bucket(req.bucket), self.upload(req)
         check_write(bucket.blobs.get(req.key), req.headers)
         order = [

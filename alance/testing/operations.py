@@ -109,7 +109,7 @@ class Service:
     def delete(self, req: Request) -> Answer:
         """DeleteObject: a missing one is an error for GCS, and none for S3."""
         bucket = self.store.bucket(req.bucket)
-        if "if-match" in req.headers:
+        if "if-match" in req.headers or "x-goog-if-generation-match" in req.headers:
             check_write(bucket.blobs.get(req.key), req.headers)
         if not self.store.delete(bucket, req.key) and req.is_gcs:
             raise Fault(404, "NoSuchKey", req.key)
