@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 
+# Items of so many bytes are read beside the offsets, whichever are wanted: a round costs more.
+MAX_MORE_BYTES: Final = 256 << 10
+
+
 class NoPages:
     """The pages that structs of 0.1 do not have."""
 
@@ -107,6 +111,25 @@ def pages_before(schema: Schema) -> dict[int, Field]:
 
 
 @dataclass(frozen=True, slots=True)
+class SomeRows:
+    """Some of the rows that were read, in ascending order."""
+
+    rows: Rows
+    starts: Int64s  # shape (n,): of runs of rows
+    counts: Int64s  # shape (n,)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.rows.num_bytes
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        found = self.rows.decode(arrow)
+        runs = zip(self.starts.tolist(), self.counts.tolist(), strict=True)
+        pieces = [found.slice(start, count) for start, count in runs if count]
+        return pa.concat_arrays(pieces) if pieces else found.slice(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class ListNode:
     """Lists, and the field of their items."""
 
@@ -115,12 +138,16 @@ class ListNode:
     items: Node
     first_items: Int64s  # shape (batches + 1,): the first item of each batch, and their number
     width: int  # bytes of an offset
+    item_bytes: Int64s  # shape (batches,): of the pages of the items
 
     def columns(self) -> Iterator[PagedColumn]:
         return self.items.columns()
 
     def plan(self, spans: Spans) -> Plan[Rows]:
-        """One round for the offsets, and those of the items; whole batches have both at once."""
+        """One round for the offsets, and those of the items.
+
+        Both at once where all items of the batches are few, or most likely wanted.
+        """
         parts = self.pages.parts(spans)
         hit, first_rows = parts.batches, self.pages.first_rows
         if len(hit) and (parts.counts == first_rows[hit + 1] - first_rows[hit]).all():
@@ -215,7 +242,19 @@ class Tree:
             )
         if (counts < 0).any():
             raise CorruptFileError(f"field {field.name!r}: a page of offsets without entries")
-        return ListNode(field, pages, self.node(field.children[0], counts), firsts(counts), width)
+        items = self.node(field.children[0], counts)
+        item_bytes = self._page_bytes(field.children[0], len(counts))
+        return ListNode(field, pages, items, firsts(counts), width, item_bytes)
+
+    def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
+        """Bytes of a field's pages and of those below it in each batch."""
+        found = np.zeros(num_batches, np.int64)
+        for one in field.walk():
+            run = self.runs.get(one.id)
+            if run is not None and page_bits(one) is not None:
+                begins = self.begins(one, run) if is_text(one) else None
+                found += page_ends(one, run) - (run.positions if begins is None else begins)
+        return found
 
     def _counts(self, field: Field) -> Int64s | None:
         """The rows of a field in each batch, by what its pages say; None where it has none."""

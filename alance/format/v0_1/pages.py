@@ -132,3 +132,11 @@ def firsts(counts: Int64s) -> Int64s:
     found = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=found[1:])
     return found
+
+
+def distinct(ascending: Int64s) -> Int64s:
+    """Numbers without repetitions."""
+    if len(ascending) < 2:
+        return ascending
+    found: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
+    return found

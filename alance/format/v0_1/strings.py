@@ -23,9 +23,9 @@ from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import kernel_errors
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
-from alance.format.layouts.place import unpinned
+from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
-from alance.format.v0_1.pages import fetch_range, firsts
+from alance.format.v0_1.pages import distinct, fetch_range, firsts
 from alance.format.v2_0.spans import Spans
 from alance.format.v2_0.strings import WIDE_BYTES, Ends
 
@@ -100,7 +100,10 @@ class WholeRows:
         if (starts < self.begins).any() or (stops > self.ends).any():
             raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
         sizes = stops - starts
-        if int(sizes.sum()) < len(data):
+        if len(sizes) == 1:
+            begin = int(starts[0] + self.shifts[0])
+            data = data[begin : begin + int(sizes[0])]
+        elif int(sizes.sum()) < len(data):
             with kernel_errors:
                 data = _kernels.concat_spans_64(data, starts + self.shifts, sizes)[1]
         return _text(self.field, arrow, found.offsets, data)
@@ -136,8 +139,16 @@ class TextNode:
     def plan(self, spans: Spans) -> Plan[Rows]:
         """One round where all bytes of the batches are few or wanted, else two."""
         parts = self.pages.parts(spans)
-        if self.begins is not None and len(parts.batches):
-            hit = _distinct(parts.batches)
+        if self.begins is not None and len(parts.batches) == 1:
+            hit = parts.batches
+            begins, ends = self.begins[hit], self.pages.positions[hit]
+            share = parts.counts[0] / (self.pages.first_rows[hit + 1] - self.pages.first_rows[hit])
+            if ends[0] - begins[0] <= MAX_WHOLE_BYTES or share[0] > 0.5:
+                found = yield from self._one(parts, int(begins[0]), int(ends[0]))
+                if found is not None:
+                    return found
+        elif self.begins is not None and len(parts.batches):
+            hit = distinct(parts.batches)
             begins, ends = self.begins[hit], self.pages.positions[hit]
             first_rows = self.pages.first_rows
             size = int((ends - begins).sum())
@@ -147,6 +158,18 @@ class TextNode:
                 if found is not None:
                     return found
         return (yield from self._by_offsets(parts))
+
+    def _one(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:
+        """As `_whole`, of one part, without the vectors of many."""
+        start = end + 8 * int(parts.starts[0])
+        stop = start + 8 * (int(parts.counts[0]) + 1)
+        place = self.pages.place
+        ranges = [place.part(0, start, stop), place.part(0, begin, end)]
+        entries, content = yield from fetch(ranges)
+        if int.from_bytes(entries[:8], "little", signed=True) < begin:
+            return None
+        begins = np.array([begin])
+        return WholeRows(self.field, parts, entries, content, begins, np.array([end]), -begins)
 
     def _whole(
         self, parts: Parts, hit: Int64s, begins: Int64s, ends: Int64s
@@ -171,10 +194,3 @@ class TextNode:
             ends = decode_ends(entries, parts, limit, wide=limit > WIDE_BYTES)
         content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
         return TextRows(self.field, ends, content)
-
-
-def _distinct(ascending: Int64s) -> Int64s:
-    if len(ascending) < 2:
-        return ascending
-    found: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
-    return found
