@@ -8,7 +8,7 @@ Source: file format specification, "Columns" and "Arrow to levels".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
+LISTS: Final = ("list", "large_list", "map")  # how the names of such types begin
+
+
 def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
     """Levels and values of each leaf column of some rows of a top-level field, by field id.
 
@@ -48,7 +51,8 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
     Returns:
         By field id, in the order of `layouts.fields.leaf_columns`. Values are views of the
         array's buffers where they can be. `num_rows` is rows times the dimensions of structural
-        fixed-size lists, as pages count.
+        fixed-size lists, as pages count; where there are lists inside or around these, they are
+        lists as well, that all have as many items (2.3 alone holds them), and rows are counted.
 
     Raises:
         InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
@@ -61,7 +65,7 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
         error.add_note(f"while field {field.name!r} was written")
         raise
     rows = {leaf.field.id: len(array) * leaf.multiplier for leaf in leaf_columns(field)}
-    assert all(found[key].num_rows == count for key, count in rows.items())
+    assert all(found[key].num_rows in (count, len(array)) for key, count in rows.items())
     return found
 
 
@@ -94,6 +98,10 @@ def _descend(
         dimension = array.type.list_size
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = array.values.slice(array.offset * dimension, len(array) * dimension)
+        if any(isinstance(layer, Lists) for layer in path) or _has_lists(field):
+            lists, items = _equal_lists(items, dimension, nulls, valid, len(array))
+            _descend(field.children[0], items, (*path, lists), None, num_rows, found)
+            return
         repeated = None if valid is None else np.repeat(valid, dimension)
         layer = Items(nulls, dimension)
         _descend(field.children[0], items, (*path, layer), repeated, num_rows, found)
@@ -174,6 +182,27 @@ def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lis
     np.cumsum(sizes, out=offsets[1:])
     has_empty = bool(sizes[valid].min(initial=1) == 0)
     return Lists(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
+
+
+def _equal_lists(
+    items: pa.Array, dimension: int, nulls: Mask | None, valid: Mask | None, count: int
+) -> tuple[Lists, pa.Array]:
+    """Fixed-size lists as lists, and the children of those that are not null."""
+    starts = np.arange(count + 1, dtype=np.int64) * dimension
+    if valid is None:
+        return Lists(starts, None, has_empty=False), items
+    sizes = np.where(valid, dimension, 0)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return Lists(offsets, nulls, has_empty=False), _kept(items, starts[:-1], sizes)
+
+
+def _has_lists(field: Field) -> bool:
+    """Whether there are lists or maps below a field."""
+    return any(
+        not owns_column(child) and (child.logical_type.startswith(LISTS) or _has_lists(child))
+        for child in field.children
+    )
 
 
 def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:

@@ -34,8 +34,8 @@ class Hints:
     Attributes:
         version: of the file; says which encodings are legal.
         metadata: of the field: the `lance-encoding:*` keys that Lance users know.
-        dimensions: of the layers from the row to the leaf: 1, or that of a fixed-size list of
-            structs; for files of 2.3.
+        dimensions: of the layers from the row to the leaf: that of a fixed-size list of structs,
+            or 0.
     """
 
     version: FileVersion

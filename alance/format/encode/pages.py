@@ -5,7 +5,8 @@ In this order:
     constant      nothing but nulls; from 2.2 on: nothing but one value and nulls
     full-zip      packed structs of strings or lists
     mini-block    with a dictionary, where one pays or the column is one
-    as asked      `lance-encoding:structural-encoding`: `miniblock` or `fullzip`
+    as asked      `lance-encoding:structural-encoding`: `miniblock` or `fullzip`, from 2.3 on
+                  `sparse`, which is also what lists in or around fixed-size lists of structs are
     mini-block    no value has more than 255 bytes
     full-zip      else
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
     DictionaryBlock,
@@ -33,6 +34,7 @@ from alance.format.encode.constant import constant_page
 from alance.format.encode.fullzip import full_zip_page
 from alance.format.encode.miniblock import TooManyLevels, level_budget, mini_block_page
 from alance.format.encode.rows import cut_entries
+from alance.format.encode.sparse_values import sparse_values_page
 from alance.format.encode.values import dictionary_of
 from alance.format.layouts.fields import layer_dimensions
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 STRUCTURE: Final = "lance-encoding:structural-encoding"
-MINI_BLOCK, FULL_ZIP = "miniblock", "fullzip"
+MINI_BLOCK, FULL_ZIP, SPARSE = "miniblock", "fullzip", "sparse"
 WIDE_BYTES: Final = 256  # one value of so many moves its page to full-zip
 
 
@@ -52,8 +54,7 @@ def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
     metadata = {key: value for key, value in leaf.metadata.items() if key != STRUCTURE}
     if STRUCTURE in root.metadata:
         metadata[STRUCTURE] = root.metadata[STRUCTURE]
-    dimensions = layer_dimensions(root, leaf) if version >= FileVersion.V2_3 else ()
-    return Hints(version, metadata, dimensions)
+    return Hints(version, metadata, layer_dimensions(root, leaf))
 
 
 def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
@@ -89,16 +90,13 @@ def encode_pages(field: Field, values: PageValues, hints: Hints) -> list[Encoded
 def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
     if values.num_rows < 1:
         raise InvalidInputError(f"field {field.name!r}: a page without rows")
-    wanted = hints.metadata.get(STRUCTURE)
-    if wanted is not None and wanted.lower() not in (MINI_BLOCK, FULL_ZIP):
-        raise InvalidInputError(
-            f"field {field.name!r}: {STRUCTURE} is {wanted!r}, "
-            f"expected {MINI_BLOCK!r} or {FULL_ZIP!r}"
-        )
+    wanted, is_sparse = _wanted(field, values, hints)
     constant = constant_page(values, hints)
     if constant is not None:
         return constant
     block = values.values
+    if is_sparse:
+        return sparse_values_page(values, hints, zipped=_is_zipped(block, wanted))
     if isinstance(block, StructBlock) and not all(
         isinstance(child, FixedWidth) for child in block.children
     ):
@@ -110,13 +108,48 @@ def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
             values = replace(values, values=block)
     if isinstance(block, DictionaryBlock):
         return mini_block_page(values, hints)
+    if _is_zipped(block, wanted):
+        return full_zip_page(values, hints)
+    return mini_block_page(values, hints)
+
+
+def _wanted(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
+    """The layout that was asked for, and whether the page has to be sparse.
+
+    Raises:
+        InvalidInputError: one that there is not.
+        UnsupportedError: lists and fixed-size lists of structs in a file before 2.3.
+    """
+    wanted = hints.metadata.get(STRUCTURE)
+    known = [MINI_BLOCK, FULL_ZIP]
+    if hints.version >= FileVersion.V2_3:
+        known.append(SPARSE)
+    if wanted is not None and wanted.lower() not in known:
+        raise InvalidInputError(
+            f"field {field.name!r}: {STRUCTURE} is {wanted!r}, expected one of {known}"
+        )
+    wanted = None if wanted is None else wanted.lower()
+    is_sparse = values.rep is not None and any(hints.dimensions)
+    if is_sparse and hints.version < FileVersion.V2_3:
+        raise UnsupportedError(
+            f"field {field.name!r}: fixed-size lists of structs together with lists in a file of "
+            f"version {hints.version.value}; 2.3 has them"
+        )
+    if wanted == SPARSE:
+        # Values without structure have nothing to list.
+        return None, is_sparse or values.rep is not None or values.definition is not None
+    return wanted, is_sparse
+
+
+def _is_zipped(block: Block, wanted: str | None) -> bool:
+    """Whether values go one by one, each by itself."""
+    if isinstance(block, StructBlock) and not all(
+        isinstance(child, FixedWidth) for child in block.children
+    ):
+        return True
     if wanted is None:
         wanted = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
-    if not _can_stand_alone(block):
-        wanted = MINI_BLOCK
-    if wanted.lower() == MINI_BLOCK:
-        return mini_block_page(values, hints)
-    return full_zip_page(values, hints)
+    return wanted == FULL_ZIP and _can_stand_alone(block)
 
 
 def longest_bits(block: Block) -> int:

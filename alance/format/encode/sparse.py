@@ -1,4 +1,4 @@
-"""Sparse pages of 2.3 without stored values: one value with nulls or in lists, or none at all.
+"""Structure of sparse pages of 2.3, and pages without stored values: one value, or none at all.
 
 Every layer lists its slots: those that are null or those that are not, whichever are fewer, and of
 lists those that have items. A set is stored as nothing where its numbers are equally spaced, else
@@ -9,13 +9,13 @@ Source: encodings_v2_3.proto, SparseStructure; file format specification, "Spars
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance import _kernels
-from alance.errors import UnsupportedError
 from alance.format.encode import encodings
 from alance.format.encode.base import EncodedPage
 from alance.format.layouts.repdef import Lists, unravel
@@ -36,56 +36,106 @@ if TYPE_CHECKING:
 BITS = 64  # of a number of a set
 
 
+@dataclass(frozen=True, slots=True)
+class SparseStructure:
+    """The structure of a page, ready to be written."""
+
+    layers: tuple[pb3.SparseStructuralLayer, ...]  # outermost first
+    buffers: tuple[Bytes, ...]  # of the sets
+    num_rows: int  # as pages count: rows times all dimensions
+    present: Mask | None  # slots of the leaf that have a value or null of their own; None: all
+    valid: Mask | None  # of those; None: all
+
+    def page(self, plane: pb3.ValuePlane, values: EncodedPage | None = None) -> EncodedPage:
+        """The page.
+
+        Args:
+            plane: the description of the values.
+            values: their buffers; None: none are stored.
+        """
+        layout = pb3.PlanarLayout(
+            structure=pb3.StructuralPlane(sparse=pb3.SparseStructure(layers=self.layers)),
+            values=plane,
+        )
+        stored = () if values is None else values.buffers
+        search = () if values is None else values.search
+        sets = range(len(stored), len(stored) + len(self.buffers))
+        return EncodedPage(layout, (*stored, *self.buffers), self.num_rows, (*search, *sets))
+
+
 def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | None) -> EncodedPage:
     """A page of which only the structure is stored.
 
     Args:
         values: levels of all rows.
-        dimensions: of the layers from the row to the leaf: 1, or that of a fixed-size list.
+        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
         scalar: the value of all items that are not null; None: all are.
-
-    Raises:
-        UnsupportedError: fixed-size lists of structs together with lists.
     """
-    buffers: list[Bytes] = []
-    layers = []
-    structure = unravel(values)
-    has_lists = any(isinstance(layer, Lists) for layer in structure)
-    if has_lists and prod(dimensions) > 1:
-        raise UnsupportedError("fixed-size lists of structs together with lists")
-    for number, layer in enumerate(structure):
-        message = pb3.SparseStructuralLayer()
-        if isinstance(layer, Lists):
-            message.list.CopyFrom(_lists(layer, buffers))
-        else:
-            # Levels count a slot for each item of the fixed-size lists at or below it.
-            step = prod(dimensions[number:])
-            valid = None if layer.valid is None else layer.valid[::step]
-            listed = _validity(valid, layer.num_slots // step, buffers)
-            if (dimension := dimensions[number]) > 1:
-                message.fixed_size_list.dimension = dimension
-                message.fixed_size_list.validity.CopyFrom(listed)
-            else:
-                message.validity.CopyFrom(listed)
-        layers.append(message)
     plane = pb3.ValuePlane(none=pb3.NoValues())
     if scalar is not None:
         plane = pb3.ValuePlane(constant=pb3.ConstantValue(scalar=scalar))
-    layout = pb3.PlanarLayout(
-        structure=pb3.StructuralPlane(sparse=pb3.SparseStructure(layers=layers)), values=plane
-    )
-    return EncodedPage(layout, tuple(buffers), values.num_rows, tuple(range(len(buffers))))
+    return sparse_structure(values, dimensions).page(plane)
 
 
-def _lists(layer: Lists, buffers: list[Bytes]) -> pb3.SparseListLayer:
+def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStructure:
+    """The structure that levels say.
+
+    Levels know fixed-size lists as items that are repeated, or, where there are lists as well, as
+    lists; then the items of null ones have no levels, though they have slots.
+
+    Args: as of `sparse_page`.
+    """
+    buffers: list[Bytes] = []
+    messages = []
+    found = unravel(values)
+    has_lists = any(isinstance(layer, Lists) for layer in found)
+    present: Mask | None = None  # slots that the levels know
+    for number, (layer, dimension) in enumerate(zip(found, dimensions, strict=True)):
+        step = 1 if has_lists else product(dimensions[number:])
+        valid = layer.valid
+        num_slots = layer.num_slots // step
+        if step > 1 and valid is not None:
+            valid = valid[::step]
+        if present is not None:
+            spread = np.zeros(len(present), np.bool_)
+            spread[present] = True if valid is None else valid
+            valid, num_slots = spread, len(present)
+        message = pb3.SparseStructuralLayer()
+        if dimension:
+            message.fixed_size_list.dimension = dimension
+            message.fixed_size_list.validity.CopyFrom(_validity(valid, num_slots, buffers))
+            if isinstance(layer, Lists):
+                present = None if valid is None else np.repeat(valid, dimension)
+        elif isinstance(layer, Lists):
+            message.list.CopyFrom(_lists(layer, present, valid, buffers))
+            present = None
+        else:
+            message.validity.CopyFrom(_validity(valid, num_slots, buffers))
+        messages.append(message)
+    rows = values.num_rows * (product(dimensions) if has_lists else 1)
+    return SparseStructure(tuple(messages), tuple(buffers), rows, present, found[-1].valid)
+
+
+def product(dimensions: Sequence[int]) -> int:
+    """How many slots of the leaf a row has by its fixed-size lists."""
+    return prod(max(one, 1) for one in dimensions)
+
+
+def _lists(
+    layer: Lists, present: Mask | None, valid: Mask | None, buffers: list[Bytes]
+) -> pb3.SparseListLayer:
     sizes = np.diff(layer.offsets)
     non_empty = np.flatnonzero(sizes)
+    counts = sizes[non_empty]
+    num_slots = layer.num_slots
+    if present is not None:
+        num_slots, non_empty = len(present), np.flatnonzero(present)[non_empty]
     return pb3.SparseListLayer(
         num_child_slots=int(layer.offsets[-1]),
         non_empty_positions=_numbers(non_empty, buffers),
         num_non_empty_positions=len(non_empty),
-        counts=_numbers(sizes[non_empty], buffers),
-        validity=_validity(layer.valid, layer.num_slots, buffers),
+        counts=_numbers(counts, buffers),
+        validity=_validity(valid, num_slots, buffers),
     )
 
 

@@ -85,8 +85,8 @@ def _dimension(field: Field) -> int | None:
 
 
 def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
-    """Of each field from `root` to `leaf`: 1, or the dimension of a fixed-size list of structs."""
-    own = (1,) if owns_column(root) else (_dimension(root) or 1,)
+    """Of each field from `root` to `leaf`: the dimension of a fixed-size list of structs, or 0."""
+    own = (0,) if owns_column(root) else (_dimension(root) or 0,)
     if root.id == leaf.id:
         return own
     for child in root.children:
