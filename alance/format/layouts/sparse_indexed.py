@@ -4,7 +4,8 @@
     buffer 1  the items, each with its length in front
     buffer 2  where the items begin: num_items + 1 numbers
 
-The indices are state, and the items where they are few bytes; else items cost a round.
+The indices are state, and the items where they are few bytes or many slots are read; else items
+cost a round.
 
 Source: encodings_v2_3.proto, IndexedValues; format notes, "Sparse values".
 """
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 INDICES: Final = 0
 ITEMS: Final = 1
 MAX_KEPT_BYTES: Final = 1 << 20  # of items that are state
+MANY: Final = 16  # a read of this part of the slots, or more, makes all items state
 SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
 
 
@@ -108,6 +110,9 @@ class IndexedSlots:
             raise self.place.corrupt(f"index {shown.max()} of {self.items.num_rows} items")
         if valid is not None:
             indices = np.where(valid, indices, 0).astype(np.uint32)
+        if state.task is None and len(indices) * MANY >= self.place.num_rows:
+            # A scan goes on to the next rows, which show the same items.
+            state.task = yield from self.items.read_page()
         if state.task is not None:
             return IndexedTask(indices, state.task, state)
         used, back = np.unique(shown, return_inverse=True)

@@ -1,0 +1,128 @@
+"""What reads of 2.3 tables ask of an object store: rounds and requests, beside pylance's."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from tests.v2_3.planar import planes_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from alance.testing.lab import Lab
+
+ROWS = 60_000
+URI = "s3://lab/v2_3.lance"
+
+
+def big_table() -> pa.Table:
+    """Columns whose pages are dense, sparse with chunks, zipped and indexed."""
+    rng = np.random.default_rng(7)
+    numbers = rng.integers(0, 1 << 60, ROWS)
+    mostly = rng.random(ROWS) < 0.8
+    texts = [f"{number:x} and more" for number in numbers.tolist()]
+    few = [rng.bytes(20_000).hex() for _ in range(60)]
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(rng.random(ROWS * 80).astype(np.float32)), 80, mask=pa.array(mostly)
+    )
+    lists = pa.ListArray.from_arrays(
+        np.arange(0, 2 * ROWS + 1, 2, dtype=np.int32), pa.array(np.tile(numbers, 2))
+    )
+    structs = pa.StructArray.from_arrays([pa.array(np.tile(numbers, 2))], ["x"])
+    pairs = pa.FixedSizeListArray.from_arrays(structs, 2)
+    return pa.table(
+        {
+            "number": pa.array(numbers),
+            "text": texts,
+            "list": lists,
+            "vectors": vectors,
+            "few": pa.array([few[n % 60] if n % 50 == 0 else None for n in range(ROWS)]),
+            "pairs": pa.ListArray.from_arrays(
+                np.arange(0, ROWS + 1, dtype=np.int32), pairs, mask=pa.array(mostly)
+            ),
+            "seven": pa.array([7 if n % 3 else None for n in range(ROWS)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def big_table_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("v2_3") / "v2_3.lance"
+    lance.write_dataset(big_table(), path, data_storage_version="2.3")
+    return path
+
+
+@pytest.fixture
+async def opened(lineitem_lab: Lab, big_table_path: Path) -> AsyncIterator[alance.Dataset]:
+    target = Path(lineitem_lab.root) / "lab" / "v2_3.lance"
+    if not target.exists():
+        shutil.copytree(big_table_path, target)
+        lineitem_lab.rescan()
+    lineitem_lab.config(latency_ms=20)
+    session = alance.Session()
+    yield await alance.dataset(URI, storage_options=lineitem_lab.lance_options(), session=session)
+    await session.aclose()
+
+
+def test_the_table_has_all_kinds_of_pages(big_table_path: Path) -> None:
+    kinds = planes_of(big_table_path)
+    sparse = {("sparse", name) for name in ("chunked", "zipped", "constant", "indexed")}
+    assert kinds.keys() >= sparse | {("dense", "chunked")}
+
+
+@pytest.mark.parametrize(
+    ("column", "rounds"),
+    [
+        ("number", 1),
+        ("text", 1),
+        ("list", 1),
+        ("vectors", 1),
+        ("few", 1),
+        ("pairs", 1),
+        ("seven", 0),
+    ],
+)
+async def test_takes(opened: alance.Dataset, lineitem_lab: Lab, column: str, rounds: int) -> None:
+    """One round where the state is known; no more requests than pylance's."""
+    rows = sorted(random.Random(column).sample(range(ROWS), 30))
+    theirs = lance.dataset(URI, storage_options=lineitem_lab.lance_options())
+    await opened.take(rows[:1], [column])
+    warm = range(0, ROWS, 997)
+    await opened.take(list(warm), [column])
+    theirs.take(list(warm), columns=[column])
+    with lineitem_lab.recording() as seen, alance.trace() as recorder:
+        ours = await opened.take(rows, [column])
+    assert recorder.rounds <= rounds
+    with lineitem_lab.recording() as their_seen:
+        found = theirs.take(rows, columns=[column])
+    assert ours.column(0).to_pylist() == found.column(0).to_pylist()
+    assert _requests(seen) <= _requests(their_seen)
+
+
+async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lineitem_lab: Lab) -> None:
+    """About the bytes of the file."""
+    data = Path(lineitem_lab.root) / "lab" / "v2_3.lance" / "data"
+    total = sum(path.stat().st_size for path in data.iterdir())
+    with alance.trace() as recorder:
+        table = await opened.to_table()
+    assert table.num_rows == ROWS
+    assert recorder.num_bytes < 1.2 * total
+
+
+async def test_explained(opened: alance.Dataset) -> None:
+    text = str(await opened.scanner(columns=["vectors"], filter="seven is null").explain())
+    assert "vectors" in text
+    assert "pages" in text
+
+
+def _requests(seen: object) -> int:
+    return len([one for one in seen.records if "op" in one])  # type: ignore[attr-defined]
