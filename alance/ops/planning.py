@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter, predicate_from_arrow
+from alance.expr.arrow import ArrowCondition
 from alance.expr.prune import check_of
+from alance.expr.prune_arrow import node_of
 from alance.ops.index_scan import with_indices
 from alance.ops.projection import META, project
 from alance.ops.pruning import Pruner
@@ -76,7 +78,10 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
         await snapshot.load_row_ids(handles, meta)
     pruner = None
     if predicate is not None and options.use_stats:
-        check = check_of(predicate.condition)
+        condition: object = predicate.condition
+        if isinstance(condition, ArrowCondition):
+            condition = node_of(condition.expression, with_meta_fields(snapshot.schema))
+        check = check_of(condition)
         pruner = None if check is None else Pruner.of(check, snapshot.schema)
         if pruner is not None and not options.include_deleted_rows:
             pruner.maps.update(await zone_maps(snapshot, set(pruner.field_ids.values())))
