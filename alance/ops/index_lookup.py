@@ -15,6 +15,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.expr.arrow import ArrowCondition
+from alance.expr.arrow_parts import implied_by
 from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
 from alance.expr.problem import Problem
@@ -79,11 +80,17 @@ async def look_up(
     Raises:
         StoreError: the store failed. An index that cannot be read is not used.
     """
-    condition = predicate.condition
-    if isinstance(condition, ArrowCondition) or not snapshot.manifest.indices:
+    if not snapshot.manifest.indices:
+        return None
+    asked = predicate.condition
+    if isinstance(asked, ArrowCondition):
+        condition = implied_by(asked.expression, snapshot.schema.to_arrow())
+    else:
+        condition = cast("Node", asked)
+    if condition is None:
         return None
     segments, lines = segments_of(snapshot, handles)
-    question = question_of(cast("Node", condition), lambda column: column.path in segments)
+    question = question_of(condition, lambda column: column.path in segments)
     if question is None:
         return IndexUse(frozenset(), np.empty(0, np.int64), lines=lines) if lines else None
     lookup = _Lookup(snapshot, segments, {handle.id: handle for handle in handles}, lines)

@@ -1,0 +1,228 @@
+"""What a pyarrow expression implies, in nodes of our own: for indices, which never decide on rows.
+
+pyarrow does not show the parts of an expression, but they are in its serialized form: calls, fields
+and literals in Polish notation, as metadata of a record batch whose columns are the literals. Parts
+that are not understood are left out where that implies less; else nothing is implied.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.expr.coercion import is_text
+from alance.expr.compare import compare
+from alance.expr.functions import apply
+from alance.expr.logic import is_in, is_null, junction, negation
+from alance.expr.problem import Problem
+from alance.expr.tree import FAILURES, Column, Literal, Node, plain_type
+from alance.format.numbers import as_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.compute as pc
+
+_LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
+_JUNCTIONS: Final = {"and_kleene": True, "and": True, "or_kleene": False, "or": False}
+_OPERATORS: Final = {
+    "equal": "=",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_EXACT_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16())
+
+
+class _Unknown(Exception):
+    """No failure: a part that is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Implied:
+    """A condition that is true wherever the part is.
+
+    Attributes:
+        is_same: it is false and null wherever the part is, too.
+    """
+
+    node: Node
+    is_same: bool
+
+
+def implied_by(expression: pc.Expression, schema: pa.Schema) -> Node | None:
+    """A condition that is true of all rows that the expression is true of; None: none is known.
+
+    Args:
+        schema: of the rows, as filters see it.
+    """
+    try:
+        content = expression.__reduce__()[1][0]
+        batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
+        text = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False)
+        _, _, listed = text.partition("-- schema metadata --\n")
+        found = [_LINE.fullmatch(line) for line in listed.split("\n")]
+        if None in found or any("\n" in name for name in schema.names):
+            return None
+        reader = _Reader([one.groups() for one in found if one is not None], batch, schema)
+        return reader.part().node
+    except (_Unknown, Problem, AttributeError, RecursionError, *FAILURES):
+        return None
+
+
+class _Reader:
+    """Reads parts, each from where the one before it ends."""
+
+    def __init__(
+        self, items: Sequence[tuple[str, ...]], batch: pa.RecordBatch, schema: pa.Schema
+    ) -> None:
+        self._items = items
+        self._batch = batch
+        self._schema = schema
+        self._place = 0
+
+    def part(self) -> _Implied:
+        """The condition that begins here."""
+        kind, value = self._items[self._place]
+        if kind != "call":
+            column = self._value()
+            if not isinstance(column, Column) or not pa.types.is_boolean(column.type):
+                raise _Unknown
+            return _Implied(column, is_same=True)
+        if value in _JUNCTIONS:
+            return self._junction(_JUNCTIONS[value])
+        begun = self._place
+        try:
+            return self._call(value)
+        except (_Unknown, Problem):
+            self._place = begun
+            self._skip()
+            raise _Unknown from None
+
+    def _junction(self, is_and: bool) -> _Implied:
+        self._place += 1
+        parts: list[_Implied | None] = []
+        while self._items[self._place][0] != "end":
+            begun = self._place
+            try:
+                parts.append(self.part())
+            except _Unknown:
+                self._place = begun
+                self._skip()
+                parts.append(None)
+        self._place += 1
+        known = [one for one in parts if one is not None]
+        if not known or (not is_and and len(known) < len(parts)):
+            raise _Unknown
+        is_same = len(known) == len(parts) and all(one.is_same for one in known)
+        return _Implied(junction(is_and, [one.node for one in known]), is_same)
+
+    def _call(self, name: str) -> _Implied:
+        self._place += 1
+        if name == "invert":
+            inner = self.part()
+            self._end()
+            if not inner.is_same:
+                raise _Unknown
+            return _Implied(negation(inner.node), is_same=True)
+        args, options = [], None
+        while self._items[self._place][0] != "end":
+            if self._items[self._place][0] == "options":
+                options = self._batch.column(int(self._items[self._place][1]))[0]
+                self._place += 1
+            else:
+                args.append(self._value())
+        self._end()
+        return _leaf(name, args, options)
+
+    def _value(self) -> Column | Literal:
+        kind, value = self._items[self._place]
+        self._place += 1
+        if kind == "literal":
+            return Literal(self._batch.column(int(value))[0])
+        if kind == "field_ref":
+            return self._column([value])
+        if kind == "nested_field_ref":
+            names = [one for _, one in self._items[self._place : self._place + int(value)]]
+            self._place += int(value)
+            return self._column(names)
+        raise _Unknown
+
+    def _column(self, names: list[str]) -> Column:
+        if self._schema.get_field_index(names[0]) < 0:
+            raise _Unknown
+        type_ = self._schema.field(names[0]).type
+        for name in names[1:]:
+            type_ = plain_type(type_)
+            if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
+                raise _Unknown
+            type_ = type_.field(type_.get_field_index(name)).type
+        return Column(tuple(names), plain_type(type_))
+
+    def _end(self) -> None:
+        if self._items[self._place][0] != "end":
+            raise _Unknown
+        self._place += 1
+
+    def _skip(self) -> None:
+        """Go behind the part that begins here."""
+        depth = 0
+        while True:
+            kind, value = self._items[self._place]
+            self._place += 1 + (int(value) if kind == "nested_field_ref" else 0)
+            depth += {"call": 1, "end": -1}.get(kind, 0)
+            if depth <= 0:
+                return
+
+
+def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar | None) -> _Implied:
+    def option(key: str) -> pa.Scalar:
+        if options is None:
+            raise _Unknown
+        return options[key]
+
+    if name in _OPERATORS and len(args) == 2:
+        return _comparison(_OPERATORS[name], *args)
+    if len(args) != 1 or not isinstance(args[0], Column):
+        raise _Unknown
+    (column,) = args
+    is_float = pa.types.is_floating(column.type)
+    if name == "is_valid" or (
+        name == "is_null" and not (is_float and option("nan_is_null").as_py())
+    ):
+        node = is_null(column)
+        return _Implied(negation(node) if name == "is_valid" else node, is_same=True)
+    if name == "starts_with" and not option("ignore_case").as_py():
+        pattern = Literal(as_scalar(option("pattern").as_py()))
+        return _Implied(apply("starts_with", [column, pattern]), is_same=True)
+    if name == "is_in" and not is_float:
+        values = option("value_set").values
+        if values.null_count or not _meet(column.type, values.type):
+            raise _Unknown
+        # Of a null it is false there, and null here.
+        return _Implied(is_in(column, [Literal(one) for one in values]), is_same=False)
+    raise _Unknown
+
+
+def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> _Implied:
+    column, literal = (left, right) if isinstance(left, Column) else (right, left)
+    if not isinstance(column, Column) or not isinstance(literal, Literal):
+        raise _Unknown
+    if not literal.value.is_valid or not _meet(column.type, literal.type):
+        raise _Unknown
+    is_float = pa.types.is_floating(column.type)
+    if is_float and op == "!=":
+        raise _Unknown  # true of NaN here, and of all beside a NaN there
+    return _Implied(compare(op, left, right), is_same=not is_float)
+
+
+def _meet(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether Arrow compares values of two types without rounding, as we do."""
+    if is_text(one) and is_text(other):
+        return True
+    return bool(one == other or (one in _EXACT_INTEGERS and other in _EXACT_INTEGERS))
