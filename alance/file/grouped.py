@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Content: TypeAlias = tuple[memoryview, int]  # bytes of a file, and where they begin
     Span: TypeAlias = tuple[int, int]
 
-GAP_BYTES: Final = 64 << 10  # between pages of a file: read in vain rather than asked for apart
+GAP_BYTES: Final = 256  # between pages of a file: the filler; wider gaps are the store's affair
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,26 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.fragment import fixed_bytes, open_fragment
+from alance.file.fragment import open_fragment
 from alance.file.grouped import group_key, read_together
-from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, cut
 from alance.io.readahead import Job, readahead
 from alance.ops.rows import select
-from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE, PART_DECODED_BYTES, scan
+from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE, scan
+from alance.ops.scan_small import (
+    GROUP_BYTES,
+    GROUP_FRAGMENTS,
+    SMALL_ROWS,
+    file_bytes,
+    fixed_row_bytes,
+    is_small,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
@@ -33,15 +40,9 @@ if TYPE_CHECKING:
 
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, T
-    from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import Snapshot
-
-SMALL_BYTES: Final = 1 << 20  # of a fragment's files: bandwidth still hides a request
-SMALL_ROWS: Final = 64 << 10
-GROUP_BYTES: Final = 4 << 20
-GROUP_FRAGMENTS: Final = 64
 
 
 async def rows_in_order(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -64,33 +65,11 @@ async def rows_in_order(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa
 
 def _runs(plan: ScanPlan) -> list[tuple[bool, list[Sequence[FragmentHandle]]]]:
     """Runs of small and of other fragments, those of small ones in groups; CPU work."""
-    row_bytes = _fixed_bytes(plan.first_schema)
+    row_bytes = fixed_row_bytes(plan.first_schema)
     runs: list[tuple[bool, list[Sequence[FragmentHandle]]]] = []
-    for small, run in groupby(plan.handles, lambda handle: _is_small(handle, row_bytes)):
+    for small, run in groupby(plan.handles, lambda handle: is_small(handle, row_bytes)):
         runs.append((small, list(_groups(list(run)))))
     return runs
-
-
-def _fixed_bytes(schema: Schema) -> float:
-    """Memory of a decoded row, of values of fixed width: constant pages have no bytes at all."""
-    return sum(
-        leaf.multiplier * fixed_bytes(leaf.field.arrow_type)
-        for field in schema.fields
-        for leaf in leaf_columns(field)
-    )
-
-
-def _is_small(handle: FragmentHandle, row_bytes: float) -> bool:
-    rows = handle.num_physical_rows
-    return (
-        _file_bytes(handle) <= SMALL_BYTES
-        and rows <= SMALL_ROWS
-        and rows * row_bytes <= PART_DECODED_BYTES
-    )
-
-
-def _file_bytes(handle: FragmentHandle) -> int:
-    return sum(source.file_bytes for source in handle.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +89,7 @@ async def _small(
         snapshot.session.io_buffer_bytes, AHEAD_REMOTE if snapshot.is_remote else AHEAD_LOCAL
     )
     jobs = (
-        Job(sum(map(_file_bytes, handles)), partial(_fetch, snapshot, handles))
-        for handles in groups
+        Job(sum(map(file_bytes, handles)), partial(_fetch, snapshot, handles)) for handles in groups
     )
     pending: list[asyncio.Task[pa.RecordBatch | None]] = []
     try:
@@ -140,7 +118,7 @@ def _groups(handles: Sequence[FragmentHandle]) -> Iterator[Sequence[FragmentHand
     num_bytes = rows = 0
     for handle in handles:
         group.append(handle)
-        num_bytes += _file_bytes(handle)
+        num_bytes += file_bytes(handle)
         rows += handle.num_physical_rows
         if num_bytes >= GROUP_BYTES or rows >= SMALL_ROWS or len(group) == GROUP_FRAGMENTS:
             yield group

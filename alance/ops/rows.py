@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Projection
     from alance.ops.pruning import Pruner
+    from alance.ops.scan_small import HandleGroup
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
@@ -71,7 +72,7 @@ class RowFilter:
     """CPU half of a part: runs in the pool."""
 
     plan: ScanPlan
-    handle: FragmentHandle
+    handle: FragmentHandle | HandleGroup
     start: int
 
     def run(
@@ -128,7 +129,7 @@ def select(
 
 def with_meta(
     batch: pa.RecordBatch,
-    handle: FragmentHandle,
+    handle: FragmentHandle | HandleGroup,
     rows: npt.NDArray[np.int64],
     meta: frozenset[str],
 ) -> pa.RecordBatch:

@@ -20,6 +20,7 @@ from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.ops.index_scan import read_picked
 from alance.ops.rows import RowFilter, finish
+from alance.ops.scan_small import group_jobs, grouping
 from alance.ops.window import RowWindow
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from alance.io.engine import Engine
     from alance.ops.pruning import FragmentZones
     from alance.ops.rows import ScanPlan
+    from alance.ops.scan_small import AnyPart
     from alance.ops.snapshot import FragmentHandle, Snapshot
 
 WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
@@ -54,6 +56,7 @@ class OpenSource:
     fragment: OpenFragment
     states: ScanStates
     spans: Sequence[tuple[int, int]]  # physical rows to read, ascending
+    is_small: bool  # read together with its neighbours
 
     def part_rows(self, batch_size: int | None) -> int:
         """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
@@ -85,6 +88,16 @@ class Part:
     source: OpenSource
     start: int
     task: FragmentTask
+
+    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
+        """One pool job: decode, drop deleted rows, filter; then what late columns need."""
+        handle = self.source.handle
+        first = RowFilter(plan, handle, self.start)
+        batch, rows = await snapshot.engine.pool.run(lambda: first.run(self.task.decode()))
+        if batch is None or plan.late_schema is None:
+            return batch
+        span = (self.start, self.start + self.task.num_rows)
+        return await finish(snapshot, plan, handle, batch, rows, span)
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -154,14 +167,18 @@ async def _open(
         deletions.cancel()
         await asyncio.gather(deletions, return_exceptions=True)
         raise
+    small = grouping(plan.first_schema)
     sources = [
-        OpenSource(handle, fragment, states, spans)
+        OpenSource(handle, fragment, states, spans, small(handle, fragment, spans))
         for handle, fragment, states, spans in zip(
             handles, opened, all_states, await _spans(engine, plan, handles, opened), strict=True
         )
     ]
     loads = [
-        source.fragment.load(*span, source.states) for source in sources for span in source.spans
+        source.fragment.load(*span, source.states)
+        for source in sources
+        if not source.is_small
+        for span in source.spans
     ]
     for source in sources:
         describe(source.fragment)
@@ -213,7 +230,7 @@ async def _read_window(
         async with aclosing(spans):
             async for parts in spans:
                 for part in parts:
-                    pending.append(asyncio.ensure_future(_decode(snapshot, plan, part)))
+                    pending.append(asyncio.ensure_future(part.decode(snapshot, plan)))
                     if len(pending) > ahead:
                         batch = await pending.pop(0)
                         if batch is not None:
@@ -230,7 +247,17 @@ async def _read_window(
 
 def _span_jobs(
     snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
-) -> Iterator[Job[list[Part]]]:
+) -> Iterator[Job[Sequence[AnyPart]]]:
+    for small, run in itertools.groupby(sources, lambda source: source.is_small):
+        if small:
+            yield from group_jobs(snapshot, [(source.handle, source.fragment) for source in run])
+        else:
+            yield from _part_jobs(snapshot, plan, list(run))
+
+
+def _part_jobs(
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+) -> Iterator[Job[Sequence[AnyPart]]]:
     for source in sources:
         part_rows = source.part_rows(plan.options.batch_size)
         count = source.span_parts(part_rows, remote=snapshot.is_remote)
@@ -263,22 +290,8 @@ def _groups(
 
 async def _fetch(
     snapshot: Snapshot, source: OpenSource, parts: Sequence[tuple[int, int]]
-) -> list[Part]:
+) -> Sequence[AnyPart]:
     """The bytes of some parts: one round, whose ranges merge over them."""
     plans = [source.fragment.read(*part, source.states) for part in parts]
     tasks = await snapshot.engine.drive(together(plans), "scan", bulk=True)
     return [Part(source, start, task) for (start, _), task in zip(parts, tasks, strict=True)]
-
-
-async def _decode(snapshot: Snapshot, plan: ScanPlan, part: Part) -> pa.RecordBatch | None:
-    """One pool job: decode, drop deleted rows, filter; then what late columns need."""
-    handle = part.source.handle
-    first = RowFilter(plan, handle, part.start)
-    engine = snapshot.engine
-    batch, rows = await engine.pool.run(lambda: first.run(part.task.decode()))
-    if batch is None:
-        return None
-    if plan.late_schema is None:
-        return batch
-    span = (part.start, part.start + part.task.num_rows)
-    return await finish(snapshot, plan, handle, batch, rows, span)
