@@ -29,21 +29,33 @@ class FileStatistics:
     Attributes:
         head: None: the file says nothing.
         start: offset of the buffer in the file.
-        zones: by column.
+        blocks: by column, as they are stored.
     """
 
+    path: str
     head: Statistics | None
     start: int = 0
-    zones: dict[int, Zones] = field(default_factory=dict)
+    blocks: dict[int, bytes] = field(default_factory=dict)
+    _zones: dict[int, Zones] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
         """Memory, for a cache's budget."""
         known = 0 if self.head is None else self.head.num_bytes
-        return 100 + known + sum(one.num_bytes for one in self.zones.values())
+        return 100 + known + sum(100 + 8 * len(one) for one in self.blocks.values())
 
+    def zones(self, column: int) -> Zones:
+        """The zones of a column whose block was read. CPU, at first.
 
-NOTHING: Final = FileStatistics(None)
+        Raises:
+            CorruptFileError: other bytes than were written.
+        """
+        found = self._zones.get(column)
+        if found is None:
+            assert self.head is not None
+            block = memoryview(self.blocks[column])
+            found = self._zones[column] = parse_zones(self.path, self.head, column, block)
+        return found
 
 
 def read_statistics(
@@ -64,14 +76,14 @@ def read_statistics(
     head = known.head
     if head is None:
         return known
-    missing = [one for one in columns if one in head.blocks and one not in known.zones]
+    missing = [one for one in columns if one in head.rows and one not in known.blocks]
     if missing:
-        spans = [head.blocks[one][:2] for one in missing]
+        spans = [head.block(one) for one in missing]
         contents = yield from _read(
             container, [(known.start + at, known.start + at + size) for at, size in spans]
         )
         for column, content in zip(missing, contents, strict=True):
-            known.zones[column] = parse_zones(container.path, head, column, content)
+            known.blocks[column] = bytes(content)
         states.put(key, known, known.num_bytes)
     return known
 
@@ -79,26 +91,26 @@ def read_statistics(
 def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics]:
     """The head, and the columns where they come with it."""
     number = len(container.buffers) - 1 - (container.search is not None)
-    if number < 1 or container.version <= FileVersion.V2_0:
-        return NOTHING
     where = container.path
+    if number < 1 or container.version <= FileVersion.V2_0:
+        return FileStatistics(where, None)
     start, stop = (int(one) for one in container.buffers[number])
     first = stop if stop - start <= WHOLE_BYTES else start + HEAD_BYTES
     (content,) = yield from _read(container, [(start, first)])
     size = head_bytes(where, content)
     if size is None:
-        return NOTHING
+        return FileStatistics(where, None)
     if size > stop - start:
         raise CorruptFileError(f"{where}: statistics of {stop - start} bytes, their head {size}")
     if size > len(content):
         (content,) = yield from _read(container, [(start, start + size)])
     head = parse_head(where, content[:size], stop - start)
-    found = FileStatistics(head, start)
+    found = FileStatistics(where, head, start)
     for column in columns:
-        offset, num_bytes, *_ = head.blocks.get(column, (0, 0))
-        if num_bytes and offset + num_bytes <= len(content):
-            block = content[offset : offset + num_bytes]
-            found.zones[column] = parse_zones(where, head, column, block)
+        if column in head.rows:
+            offset, num_bytes = head.block(column)
+            if offset + num_bytes <= len(content):
+                found.blocks[column] = bytes(content[offset : offset + num_bytes])
     return found
 
 

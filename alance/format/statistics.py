@@ -104,14 +104,18 @@ class Statistics:
 
     Attributes:
         zone_rows: rows of a zone; the last one of a file may have fewer.
-        files: the whole file as one zone, by column.
-        blocks: offset in the buffer, bytes, CRC-32 and bytes before zlib, by column.
+        entries: of ENTRY, one a column.
+        rows: the place of each column among the entries.
+        bounds: of the whole file, those of all entries.
+        places: where the bounds of each entry begin; shape (n + 1,).
     """
 
     zone_rows: int
     num_rows: int
-    files: Mapping[int, Zones]
-    blocks: Mapping[int, tuple[int, int, int, int]]
+    entries: npt.NDArray[np.void]
+    rows: Mapping[int, int]
+    bounds: npt.NDArray[np.uint8]
+    places: npt.NDArray[np.int64]
 
     @property
     def num_zones(self) -> int:
@@ -121,7 +125,26 @@ class Statistics:
     @property
     def num_bytes(self) -> int:
         """Memory, for a cache's budget."""
-        return 200 + sum(one.num_bytes + 100 for one in self.files.values())
+        return 300 + self.entries.nbytes + self.bounds.nbytes + 100 * len(self.rows)
+
+    def kind(self, column: int) -> str:
+        """The kind of a column that has an entry."""
+        return KINDS[int(self.entries["kind"][self.rows[column]])]
+
+    def block(self, column: int) -> tuple[int, int]:
+        """Offset in the buffer and bytes of the block of a column that has an entry."""
+        entry = self.entries[self.rows[column]]
+        return int(entry["offset"]), int(entry["num_bytes"])
+
+    def whole(self, column: int) -> Zones:
+        """The whole file as one zone, of a column that has an entry."""
+        row, kind = self.rows[column], self.kind(column)
+        entry, start = self.entries[row], int(self.places[row])
+        low = self.bounds[start : start + int(entry["low"])]
+        high = self.bounds[start + int(entry["low"]) : self.places[row + 1]]
+        nulls = np.array([entry["nulls"]], np.int64)
+        flags = np.array([entry["flags"]], np.uint8)
+        return Zones(kind, nulls, flags, _side(kind, low), _side(kind, high))
 
 
 def kind_of(arrow: pa.DataType) -> str | None:
@@ -189,31 +212,19 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     if zlib.crc32(content[:-4]) != crc:
         raise CorruptFileError(f"{where}: the head of the statistics has another checksum")
     _, _, _, zone_rows, num_rows, columns, _ = HEADER.unpack_from(content)
-    entries = np.frombuffer(content, ENTRY, columns, HEADER.size)
-    place, end = HEADER.size + entries.nbytes, len(content) - 4
-    files: dict[int, Zones] = {}
-    blocks: dict[int, tuple[int, int, int, int]] = {}
-    for entry in entries.tolist():
-        column, number, flags, low, high, _, raw, nulls, offset, size, block_crc, _ = entry
-        width = width_of(KINDS[number]) if number < len(KINDS) else -1
-        if (
-            width < 0
-            or place + low + high > end
-            or (width and (low, high) != (width, width))
-            or nulls > num_rows
-            or offset + size > num_bytes
-        ):
-            raise CorruptFileError(f"{where}: statistics of column {column} do not fit")
-        bounds = np.frombuffer(content, U8, low + high, place)
-        place += low + high
-        files[column] = Zones(
-            KINDS[number],
-            np.array([nulls], np.int64),
-            np.array([flags], np.uint8),
-            *(_side(KINDS[number], part) for part in (bounds[:low], bounds[low:])),
-        )
-        blocks[column] = offset, size, block_crc, raw
-    return Statistics(zone_rows, num_rows, files, blocks)
+    entries = np.frombuffer(content, ENTRY, columns, HEADER.size).copy()
+    bounds = np.frombuffer(content, U8, offset=HEADER.size + entries.nbytes)[:-4].copy()
+    kinds = entries["kind"]
+    places = np.zeros(columns + 1, np.int64)
+    np.cumsum(entries["low"].astype(np.int64) + entries["high"], out=places[1:])
+    widths = np.array([width_of(kind) for kind in KINDS])[np.minimum(kinds, len(KINDS) - 1)]
+    odd = (widths > 0) & ((entries["low"] != widths) | (entries["high"] != widths))
+    stops = entries["offset"].astype(np.int64) + entries["num_bytes"]
+    bad = odd | (kinds >= len(KINDS)) | (entries["nulls"] > num_rows) | (stops > num_bytes)
+    if bad.any() or places[-1] > len(bounds):
+        raise CorruptFileError(f"{where}: statistics of {columns} columns do not fit")
+    rows = {column: row for row, column in enumerate(entries["column"].tolist())}
+    return Statistics(zone_rows, num_rows, entries, rows, bounds, places)
 
 
 def parse_zones(where: str, head: Statistics, column: int, content: memoryview) -> Zones:
@@ -225,8 +236,9 @@ def parse_zones(where: str, head: Statistics, column: int, content: memoryview) 
     Raises:
         CorruptFileError: other bytes than were written.
     """
-    _, _, crc, num_raw = head.blocks[column]
-    kind, count = head.files[column].kind, head.num_zones
+    entry = head.entries[head.rows[column]]
+    crc, num_raw = int(entry["crc"]), int(entry["raw"])
+    kind, count = head.kind(column), head.num_zones
     place = f"{where}: statistics of column {column}"
     if zlib.crc32(content) != crc:
         raise CorruptFileError(f"{place} have another checksum")

@@ -45,15 +45,15 @@ class OwnStatistics:
     """A column of a statistics buffer."""
 
     head: Statistics
-    file: Zones
-    zones: Zones
+    statistics: FileStatistics
+    column: int
 
     @classmethod
     def of(cls, statistics: FileStatistics, column: int) -> OwnStatistics | None:
         """Those of a column of a file, where it has some."""
-        if statistics.head is None or column not in statistics.zones:
+        if statistics.head is None or column not in statistics.blocks:
             return None
-        return cls(statistics.head, statistics.head.files[column], statistics.zones[column])
+        return cls(statistics.head, statistics, column)
 
     @property
     def edges(self) -> Int64s:
@@ -61,15 +61,17 @@ class OwnStatistics:
         return np.append(starts, self.head.num_rows)
 
     def bounds(self, column: Column) -> Bounds | None:
-        return _of_zones(self.zones, column)
+        if kind_of(column.type) != self.head.kind(self.column):
+            return None
+        return _of_zones(self.statistics.zones(self.column), column)
 
     def whole(self, column: Column) -> Bounds | None:
-        return _of_zones(self.file, column)
+        if kind_of(column.type) != self.head.kind(self.column):
+            return None
+        return _of_zones(self.head.whole(self.column), column)
 
 
-def _of_zones(zones: Zones, column: Column) -> Bounds | None:
-    if kind_of(column.type) != zones.kind:
-        return None
+def _of_zones(zones: Zones, column: Column) -> Bounds:
     return Bounds(
         zones.nulls > 0,
         zones.flags & HAS_VALUES != 0,

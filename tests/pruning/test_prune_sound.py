@@ -17,7 +17,7 @@ from alance.format.encode import statistics
 from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
-from alance.format.statistics import head_bytes, parse_head, parse_zones
+from alance.format.statistics import head_bytes, parse_head
 from alance.ops.pruning import FragmentZones, Pruner
 from alance.ops.pruning_known import OwnStatistics
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, tables
@@ -50,9 +50,10 @@ def read(content: bytes) -> Read:
     size = head_bytes("x", view)
     assert size is not None
     head = parse_head("x", view[:size], len(view))
-    found = Read(head)
-    for column, (at, num_bytes, *_) in head.blocks.items():
-        found.zones[column] = parse_zones("x", head, column, view[at : at + num_bytes])
+    found = Read("x", head)
+    for column in head.rows:
+        at, num_bytes = head.block(column)
+        found.blocks[column] = content[at : at + num_bytes]
     return found
 
 
