@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.file_version import FileVersion
+from alance.file_version import FOOTERS, FileVersion
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2
@@ -164,19 +164,27 @@ def flags_of(
     return both, writer
 
 
+def correct_file_version(message: table_pb2.Manifest) -> None:
+    """Make a version's default that of its files, where a release has noted 0.1 for 2.0."""
+    if _default_version(message) is not FileVersion.V0_1:
+        return
+    numbers = _file_numbers(message)
+    if numbers and all(one in FOOTERS for one in numbers):
+        versions = {FOOTERS[one] for one in numbers}
+        if FileVersion.V0_1 not in versions:
+            message.data_format.file_format = "lance"
+            message.data_format.version = max(one.value for one in versions)
+
+
 def settle_file_version(message: table_pb2.Manifest) -> None:
-    """Make a version's default that of its files, where a release has noted 0.1 for 2.0.
+    """Correct a version's default, and check that its files go together.
 
     Raises:
         InvalidInputError: files of 0.1 beside others, or in a table of others.
     """
+    correct_file_version(message)
     versions = {FileVersion.from_footer(*one) for one in _file_numbers(message)}
-    default = _default_version(message)
-    if default is FileVersion.V0_1 and versions and FileVersion.V0_1 not in versions:
-        message.data_format.file_format = "lance"
-        message.data_format.version = max(one.value for one in versions)
-        return
-    versions.add(default)
+    versions.add(_default_version(message))
     if FileVersion.V0_1 in versions and len(versions) > 1:
         texts = sorted(one.value for one in versions)
         raise InvalidInputError(f"files of versions {texts} in one table: 0.1 is not mixed")

@@ -22,7 +22,7 @@ from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.dictionaries import attach_values
-from alance.format.table.flags import STABLE_ROW_IDS, check_readable
+from alance.format.table.flags import STABLE_ROW_IDS, check_readable, correct_file_version
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
 
@@ -127,6 +127,7 @@ def _parse(content: memoryview) -> Manifest:
         message.writer_feature_flags,
         has_max_field_id=message.HasField("max_allocated_field_id"),
     )
+    correct_file_version(message)
     if not message.HasField("writer_version"):
         _forget_wrong_counts(message)
     fragments = Fragments(message.fragments)
