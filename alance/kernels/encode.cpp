@@ -12,6 +12,7 @@ void register_encode_distinct(nb::module_& m);
 void register_encode_fsst(nb::module_& m);
 void register_encode_strings(nb::module_& m);
 void register_encode_zones(nb::module_& m);
+void register_encode_zones_text(nb::module_& m);
 
 void register_encode(nb::module_& m) {
   register_encode_bitpacking(m);
@@ -23,4 +24,5 @@ void register_encode(nb::module_& m) {
   register_encode_fsst(m);
   register_encode_strings(m);
   register_encode_zones(m);
+  register_encode_zones_text(m);
 }

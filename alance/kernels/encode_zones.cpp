@@ -1,10 +1,9 @@
 // The least and the greatest value of each zone of rows, for statistics.
-#include <bit>
 #include <limits>
 #include <string>
 #include <type_traits>
 
-#include "encode.hpp"
+#include "encode_zones.hpp"
 #include "owned.hpp"
 
 namespace alance {
@@ -103,22 +102,6 @@ ALANCE_BOUNDS(uint64_t, uint64)
 ALANCE_BOUNDS(float, float32)
 ALANCE_BOUNDS(double, float64)
 
-struct Cuts {
-  const int64_t* at;
-  int64_t zones;
-
-  Cuts(const In<int64_t>& cuts, const Bytes& valid, int64_t num_values)
-      : at(cuts.data()), zones(static_cast<int64_t>(cuts.size()) - 1) {
-    if (zones < 0) corrupt("zones: no cuts");
-    bool rising = at[0] >= 0;
-    for (int64_t z = 0; z < zones; ++z) rising &= at[z] <= at[z + 1];
-    if (!rising || at[zones] > num_values)
-      corrupt("zones: cuts decrease or leave the " + std::to_string(num_values) + " values");
-    if (valid.size() && static_cast<int64_t>(valid.size()) != num_values)
-      corrupt("zones: validity of " + std::to_string(valid.size()) + " values");
-  }
-};
-
 // For each zone the bounds, the values that are not null, and of them those that are NaN.
 template <typename T>
 nb::tuple zones_of(const Bytes& data, const Bytes& valid, const In<int64_t>& cuts) {
@@ -159,153 +142,6 @@ nb::tuple zone_bounds(Bytes data, const char* name, Bytes valid, In<int64_t> cut
   corrupt("zones of values of kind " + kind);
 }
 
-// A string with its first bytes as a number that sorts as they do, and 16 more that tell whether
-// two of at most 24 bytes are the same: few values that come again and again are not compared.
-struct Text {
-  const uint8_t* data;
-  int64_t size;
-  uint64_t head, middle, tail;
-
-  bool operator<(const Text& other) const {
-    if (head != other.head) return head < other.head;
-    const int64_t both = std::min(size, other.size);
-    if (both <= 8) return size < other.size;  // the shorter one is all in its head
-    const int order = std::memcmp(data + 8, other.data + 8, static_cast<size_t>(both - 8));
-    return order != 0 ? order < 0 : size < other.size;
-  }
-
-  bool is_same(const Text& other) const {
-    return (size == other.size) & (size <= 24) & (head == other.head) &
-           (middle == other.middle) & (tail == other.tail);
-  }
-};
-
-// The bits of the first bytes of a word that was loaded with the first byte on top.
-constexpr uint64_t FIRST[9] = {0,
-                               ~uint64_t{0} << 56,
-                               ~uint64_t{0} << 48,
-                               ~uint64_t{0} << 40,
-                               ~uint64_t{0} << 32,
-                               ~uint64_t{0} << 24,
-                               ~uint64_t{0} << 16,
-                               ~uint64_t{0} << 8,
-                               ~uint64_t{0}};
-
-inline uint64_t word_at(const uint8_t* data) {
-  const uint64_t word = load<uint64_t>(data);
-  return std::endian::native == std::endian::little ? __builtin_bswap64(word) : word;
-}
-
-inline Text text_at(const uint8_t* data, int64_t size, const uint8_t* end) {
-  uint8_t last[16] = {};
-  const uint8_t* from = data;
-  if (end - data < 16) [[unlikely]] {
-    if (end > data) std::memcpy(last, data, static_cast<size_t>(end - data));
-    from = last;
-  }
-  const uint8_t* end_word = size > 16 ? data + size - 8 : from + 8;
-  const uint64_t rest = FIRST[std::clamp<int64_t>(size - 8, 0, 8)];
-  const uint64_t head = word_at(from) & FIRST[std::min<int64_t>(size, 8)];
-  const uint64_t middle = word_at(from + 8) & rest, tail = word_at(end_word) & rest;
-  return {data, size, head, middle, tail};
-}
-
-struct Places {
-  int64_t least = -1, greatest = -1, present = 0;
-};
-
-// Where no string has more than 8 bytes: heads and sizes say it all, and nothing branches.
-template <typename Offset>
-Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* end,
-                     const uint8_t* valid, int64_t first, int64_t stop) {
-  Places found;
-  uint64_t low = ~uint64_t{0}, high = 0;
-  int64_t low_size = 9, high_size = -1;
-  for (int64_t i = first; i < stop; ++i) {
-    const uint8_t* at = data + offset[i];
-    const int64_t size = offset[i + 1] - offset[i];
-    uint64_t head;
-    if (end - at >= 8) [[likely]] {
-      head = word_at(at) & FIRST[size];
-    } else {
-      head = text_at(at, size, end).head;
-    }
-    const bool is_there = !valid || valid[i];
-    const bool is_less =
-        is_there & ((head < low) | ((head == low) & (size < low_size)));
-    const bool is_more =
-        is_there & ((head > high) | ((head == high) & (size > high_size)));
-    low = is_less ? head : low;
-    low_size = is_less ? size : low_size;
-    found.least = is_less ? i : found.least;
-    high = is_more ? head : high;
-    high_size = is_more ? size : high_size;
-    found.greatest = is_more ? i : found.greatest;
-    found.present += is_there;
-  }
-  return found;
-}
-
-template <typename Offset>
-Places long_strings(const Offset* offset, const uint8_t* data, const uint8_t* end,
-                    const uint8_t* valid, int64_t first, int64_t stop) {
-  Places found;
-  Text low{}, high{};
-  for (int64_t i = first; i < stop; ++i) {
-    if (valid && !valid[i]) continue;
-    const Text text = text_at(data + offset[i], offset[i + 1] - offset[i], end);
-    if (++found.present == 1) {
-      low = high = text;
-      found.least = found.greatest = i;
-      continue;
-    }
-    const bool is_inside = (text.head > low.head) & (text.head < high.head);
-    if (is_inside | text.is_same(low) | text.is_same(high)) [[likely]] continue;
-    if (text < low) low = text, found.least = i;
-    if (high < text) high = text, found.greatest = i;
-  }
-  return found;
-}
-
-// For each zone the places of the least and the greatest string by bytes, -1 where all are null,
-// and the strings that are not null.
-template <typename Offset>
-nb::tuple zone_strings(In<Offset> offsets, Bytes data, Bytes valid, In<int64_t> cuts) {
-  auto scan = [&] {
-    nb::gil_scoped_release release;
-    if (offsets.size() == 0) corrupt("zones: no offsets");
-    const Offset* offset = offsets.data();
-    const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
-    bool rising = offset[0] >= 0;
-    for (int64_t i = 0; i < count; ++i) rising &= offset[i] <= offset[i + 1];
-    if (!rising || offset[count] > static_cast<int64_t>(data.size()))
-      corrupt("zones: offsets decrease or leave the buffer");
-    const Cuts cut(cuts, valid, count);
-    const uint8_t* end = data.data() + data.size();
-    const uint8_t* mask = valid.size() ? valid.data() : nullptr;
-    Owned<int64_t> lows(cut.zones), highs(cut.zones), present(cut.zones);
-    for (int64_t z = 0; z < cut.zones; ++z) {
-      const int64_t first = cut.at[z], stop = cut.at[z + 1];
-      int64_t longest = 0;
-      for (int64_t i = first; i < stop; ++i)
-        longest = std::max<int64_t>(longest, offset[i + 1] - offset[i]);
-      const Places found = longest <= 8
-                               ? short_strings(offset, data.data(), end, mask, first, stop)
-                               : long_strings(offset, data.data(), end, mask, first, stop);
-      lows[z] = found.least, highs[z] = found.greatest, present[z] = found.present;
-    }
-    return std::make_tuple(std::move(lows), std::move(highs), std::move(present));
-  };
-  auto [lows, highs, present] = scan();
-  return nb::make_tuple(lows.numpy(), highs.numpy(), present.numpy());
-}
-
-template <typename Offset>
-void add(nanobind::module_& m) {
-  m.def("zone_strings", &zone_strings<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("valid"), nb::arg("cuts"));
-}
-
 }  // namespace
 }  // namespace alance
 
@@ -313,6 +149,4 @@ void register_encode_zones(nanobind::module_& m) {
   using namespace alance;
   m.def("zone_bounds", &zone_bounds, nb::arg("data"), nb::arg("kind"), nb::arg("valid"),
         nb::arg("cuts"));
-  add<int32_t>(m);
-  add<int64_t>(m);
 }
