@@ -54,6 +54,20 @@ def split_runs(
     npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]
 ]: ...
 
+# --- sequences.cpp ---
+
+def running_sums(
+    deltas: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    base: int,
+    limit: int,
+) -> npt.NDArray[np.int64]: ...
+def join_offsets(
+    offsets: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]: ...
+
 # --- streams.cpp ---
 
 def concat_fixed(

@@ -29,6 +29,7 @@ void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_v2_0(nb::module_& m);
+void register_sequences(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
   register_bitpacking(m);
@@ -53,4 +54,5 @@ NB_MODULE(_kernels, m) {
   register_encode_jsonb(m);
   register_keys(m);
   register_v2_0(m);
+  register_sequences(m);
 }

@@ -120,7 +120,9 @@ class Stored:
         block = self.codec.decode_blocks(chunks)
         if not isinstance(block, FixedWidth) or block.bits_per_value != self.bits:
             raise CorruptFileError(f"sequence: numbers of {self.bits} bits expected")
-        numbers = block.data.view(f"<u{self.bits // 8}").astype(np.int64)
+        # Numbers of 64 bits as they are: one beyond 2^63 is negative.
+        raw = block.data.view("<i8" if self.bits == 64 else "<u4")
+        numbers = raw.astype(np.int64, copy=not raw.flags.aligned)
         if block.num_values != chunks.num_values or (self.bits == 64 and (numbers < 0).any()):
             raise CorruptFileError(
                 f"sequence: {block.num_values} numbers, expected {chunks.num_values} below 2^63"

@@ -26,6 +26,7 @@ from alance.format.codecs.base import ChunkBuffers, kernel_errors
 from alance.format.codecs.describe import variant
 from alance.format.codecs.flat import Flat
 from alance.format.codecs.sequence import (
+    MAX_NUMBER,
     STORED,
     Arithmetic,
     SequenceCodec,
@@ -96,20 +97,9 @@ class Delta:
         if (counts == 0).any():
             raise CorruptFileError("delta: a sequence without numbers")
         inner = ChunkBuffers(chunks.data, chunks.starts, chunks.sizes, counts - 1)
-        deltas = self.deltas.decode(inner)
-        first = np.cumsum(counts) - counts
-        is_first = np.zeros(int(counts.sum()), np.bool_)
-        is_first[first] = True
-        steps = np.zeros(len(is_first), np.int64)
-        steps[~is_first] = deltas
-        # Modulo 2^64: the first sum that is too large is negative, or smaller than the one before.
-        sums = np.cumsum(steps)
-        numbers: Int64s = sums - np.repeat(sums[first], counts) + self.base
-        if numbers.min() < 0 or ((numbers[1:] < numbers[:-1]) & ~is_first[1:]).any():
-            raise CorruptFileError("delta: numbers beyond 63 bits")
-        if self.bits == 32 and numbers.max() >= 1 << 32:
-            raise CorruptFileError(f"delta: numbers to {numbers.max()} in 32 bits")
-        return numbers
+        limit = MAX_NUMBER if self.bits == 64 else (1 << 32) - 1
+        with kernel_errors:
+            return _kernels.running_sums(self.deltas.decode(inner), counts, self.base, limit)
 
 
 @dataclass(frozen=True, slots=True)

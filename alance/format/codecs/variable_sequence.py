@@ -13,10 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from alance import _kernels
-from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.base import ChunkBuffers, MiniBlockCodec, kernel_errors
 from alance.format.codecs.describe import refuse_compression, variant
@@ -24,6 +21,7 @@ from alance.format.codecs.sequence_nested import sequence_codec
 from alance.format.codecs.variable import Variable
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
     from alance.format.codecs.sequence import SequenceCodec
@@ -59,20 +57,9 @@ class SequenceVariable:
         offsets = self.offsets.decode(
             ChunkBuffers(chunks.data, chunks.starts[:-1], chunks.sizes[:-1], counts + 1)
         )
-        ends = np.cumsum(counts + 1)
-        first = ends - counts - 1
-        is_first = np.zeros(len(offsets), np.bool_)
-        is_first[first] = True
-        if (
-            offsets[first].any()
-            or not np.array_equal(offsets[ends - 1], sizes)
-            or ((offsets[1:] < offsets[:-1]) & ~is_first[1:]).any()
-        ):
-            raise CorruptFileError("variable: offsets do not rise from 0 to the end of the bytes")
         with kernel_errors:
-            before, data = _kernels.concat_spans_64(chunks.data, starts, sizes)
-        joined = np.zeros(chunks.num_values + 1, np.int64)
-        joined[1:] = offsets[~is_first] + np.repeat(before[:-1], counts)
+            joined = _kernels.join_offsets(offsets, counts, sizes)
+            _, data = _kernels.concat_spans_64(chunks.data, starts, sizes)
         codec = Variable(self.offsets.bits)
         return VariableWidth(codec.offsets_of(VariableWidth(joined, data)), data)
 
