@@ -14,7 +14,7 @@ Source: encodings_v2_1.proto, message Rle; format notes, "Rle".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
     Int64s = npt.NDArray[np.int64]
+
+
+MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of values
 
 
 def rle_codec(message: pb.Rle) -> Rle | CodedRle:
@@ -130,6 +133,8 @@ class CodedRle:
         return self._expand(chunks, starts[0], sizes[0], starts[1], sizes[1])
 
     def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
+        if blocks.num_values > MAX_VALUES:
+            raise UnsupportedError(f"rle: a block of {blocks.num_values} values")
         with kernel_errors:
             spans = _kernels.split_runs(blocks.data, blocks.starts[0], blocks.sizes[0])
         return self._expand(blocks, *spans)

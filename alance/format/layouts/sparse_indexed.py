@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import Block, ConstantBlock, DictionaryBlock, FixedWidth
 from alance.format.codecs import block_codec
 from alance.format.codecs.base import ChunkBuffers
@@ -27,6 +27,7 @@ from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch
 from alance.format.layouts.selection import block_bytes
 from alance.format.layouts.sparse_layers import Runs
+from alance.format.layouts.sparse_sets import MAX_NUMBERS
 from alance.format.layouts.sparse_values import NO_VALUE, SlotTask, read_zipped
 from alance.format.plans import together
 
@@ -129,6 +130,8 @@ class IndexedSlots:
 
     def _decode(self, content: memoryview) -> Indices:
         count = self.place.num_rows
+        if count > MAX_NUMBERS:
+            raise UnsupportedError(f"sparse: {count} indices, at most {MAX_NUMBERS}")
         data = np.frombuffer(content, np.uint8)
         with self.place.checking():
             if variant(self.indices) in SEQUENCES:
