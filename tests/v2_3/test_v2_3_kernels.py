@@ -40,7 +40,7 @@ def test_running_sums() -> None:
 def test_running_sums_of_bad_numbers(
     deltas: tuple[int, ...], counts: tuple[int, ...], base: int, limit: int
 ) -> None:
-    with pytest.raises(ValueError, match="delta|sequence"):
+    with pytest.raises(ValueError, match=r"delta|sequence"):
         _kernels.running_sums(array(*deltas), array(*counts), base, limit)
 
 
