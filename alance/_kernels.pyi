@@ -512,6 +512,9 @@ def zone_bounds(
     npt.NDArray[np.int64],
     npt.NDArray[np.int64],
 ]: ...
+
+# --- encode_zones_text.cpp ---
+
 def zone_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -597,3 +600,10 @@ def text_to_jsonb(
     data: npt.NDArray[np.uint8],
     valid: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
+# --- row_order.cpp ---
+
+# The ids in ascending order, and where they were; ids that span over 32 bits raise ValueError.
+def order_of(
+    ids: npt.NDArray[np.uint64],
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...

@@ -17,6 +17,7 @@ void register_levels(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
 void register_rows(nb::module_& m);
+void register_row_order(nb::module_& m);
 void register_take(nb::module_& m);
 void register_expand(nb::module_& m);
 void register_utf8(nb::module_& m);
@@ -42,6 +43,7 @@ NB_MODULE(_kernels, m) {
   register_memory(m);
   register_pieces(m);
   register_rows(m);
+  register_row_order(m);
   register_take(m);
   register_expand(m);
   register_utf8(m);

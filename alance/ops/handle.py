@@ -10,7 +10,8 @@ from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.fragment import FileSource
 from alance.file_version import FileVersion
 from alance.format.numbers import to_arrow
-from alance.format.table.row_ids import parse_row_ids, parse_versions
+from alance.format.table.row_id_runs import parse_row_id_runs
+from alance.format.table.row_ids import parse_versions
 from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 from alance.versioning.row_index import RowValues
 from alance.versioning.sidecars import load_deletions
@@ -225,9 +226,12 @@ class FragmentHandle:
             CorruptFileError: see `meta`.
         """
         if isinstance(content, bytes):
-            parse = parse_row_ids if name == ROW_ID else parse_versions
             try:
-                content = parse(content, self._num_rows)
+                if name == ROW_ID:
+                    runs = parse_row_id_runs(content, self._num_rows)
+                    found = self._values[name] = RowValues.of_runs(*runs, self._num_rows)
+                    return found
+                content = parse_versions(content, self._num_rows)
             except AlanceError as error:
                 error.add_note(f"in fragment {self.id}")
                 raise

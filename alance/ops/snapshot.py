@@ -13,7 +13,7 @@ from alance.ops.handle import FragmentHandle
 from alance.ops.handles import Handles
 from alance.ops.learn import learn_rows_and_sizes, learn_values
 from alance.ops.projection import ROW_ID, project
-from alance.versioning.row_index import RowIdIndex, RowIdRuns, runs_of
+from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -246,7 +246,7 @@ class Snapshot:
         """The addresses of all live rows by stable row id. Cost: as of `addresses_of`."""
         if self._row_index is None:
             self._row_index = await self.engine.cache.get(
-                ("row ids", id(self)), self._build_row_index, lambda index: index.runs.num_bytes
+                ("row ids", id(self)), self._build_row_index, lambda index: index.num_bytes
             )
             self.engine.cache.discard(("row ids", id(self)))
         return self._row_index
@@ -283,6 +283,6 @@ class Snapshot:
 
 
 def _runs(handle: FragmentHandle) -> RowIdRuns:
-    row_ids = handle.row_values(ROW_ID).at(np.arange(handle.num_physical_rows))
     mask = handle.live_mask(0, handle.num_physical_rows)
-    return runs_of(handle.id, row_ids, None if mask is None else np.flatnonzero(mask))
+    live = None if mask is None else np.flatnonzero(mask)
+    return live_runs(handle.id, handle.row_values(ROW_ID), handle.num_physical_rows, live)

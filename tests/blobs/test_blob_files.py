@@ -159,10 +159,10 @@ async def test_small_reads_of_a_store_are_read_ahead(lab: Lab) -> None:
 async def test_payloads_are_not_held(lab: Lab) -> None:
     """What a writer holds is the batch and what uploads have under way."""
     uri, options = "s3://lab/large", lab.lance_options()
-    step = [bytes([number]) * (6 << 20) for number in range(4)]
+    step = [bytes([number]) * (5 << 20) for number in range(3)]
 
     async def batches() -> Any:
-        for _ in range(12):
+        for _ in range(8):
             yield pa.record_batch([blob_array(step)], schema=schema)
 
     schema = pa.schema([alance.blob_field("b")]).set(0, lance.blob_field("b"))
@@ -174,7 +174,7 @@ async def test_payloads_are_not_held(lab: Lab) -> None:
         peak = max(peak, pa.total_allocated_bytes() - before)
 
     dataset = await alance.write_dataset(batches(), uri, storage_options=options, progress=seen)
-    assert peak < 120 << 20
-    assert [len(one or b"") for _, one in await dataset.read_blobs("b", indices=[0, 47])] == [
-        6 << 20
+    assert peak < 90 << 20
+    assert [len(one or b"") for _, one in await dataset.read_blobs("b", indices=[0, 23])] == [
+        5 << 20
     ] * 2

@@ -63,6 +63,17 @@ def segment_values(segment: rowids_pb2.U64Segment) -> U64:
     return _expand(segment, MAX_ROWS)
 
 
+def segment_holes(segment: rowids_pb2.U64Segment) -> U64:
+    """The ids that a range lacks, ascending; errors as of `segment_values`."""
+    return np.sort(_array(segment.range_with_holes.holes))
+
+
+def segment_bits(segment: rowids_pb2.U64Segment) -> npt.NDArray[np.uint8]:
+    """Which ids of a range are there; errors as of `segment_values`."""
+    bitmap = segment.range_with_bitmap
+    return _bits(bitmap.bitmap, _span(bitmap.start, bitmap.end))
+
+
 def parse_versions(content: bytes, num_rows: int) -> U64:
     """The version of each row of a fragment; shape (num_rows,).
 

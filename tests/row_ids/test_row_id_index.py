@@ -1,0 +1,141 @@
+"""The index of stable row ids: all forms of sequences, what it holds, what it finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.proto import rowids_pb2
+from alance.format.table.row_id_runs import parse_row_id_runs, runs_of_ids
+from alance.format.table.row_ids import parse_row_ids
+from alance.versioning.row_index import RowIdIndex, RowValues, live_runs, runs_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    U64 = npt.NDArray[np.uint64]
+
+FORMS = ("range", "holes", "bitmap", "sorted", "array")
+ROWS = 20_000
+
+
+def segment(form: str, start: int, count: int, seed: int) -> rowids_pb2.U64Segment:
+    """A segment of about `count` ids from `start` on."""
+    draw = np.random.default_rng(seed)
+    made = rowids_pb2.U64Segment()
+    if form == "range":
+        made.range.start, made.range.end = start, start + count
+    elif form == "holes":
+        holes = np.sort(draw.choice(count, count // 10, replace=False))
+        part = made.range_with_holes
+        part.start, part.end = start, start + count
+        part.holes.u32_array.base = start
+        part.holes.u32_array.offsets = holes.astype("<u4").tobytes()
+    elif form == "bitmap":
+        bits = draw.integers(0, 2, 2 * count, np.uint8)
+        bitmap = made.range_with_bitmap
+        bitmap.start, bitmap.end = start, start + 2 * count
+        bitmap.bitmap = np.packbits(bits, bitorder="little").tobytes()
+    elif form == "sorted":
+        made.sorted_array.u64_array.values = np.sort(_chosen(draw, start, count)).tobytes()
+    else:
+        made.array.u64_array.values = _chosen(draw, start, count).tobytes()
+    return made
+
+
+def _chosen(draw: np.random.Generator, start: int, count: int) -> U64:
+    return draw.choice(2 * count, count, replace=False).astype("<u8") + np.uint64(start)
+
+
+def values_of(content: bytes, ids: U64) -> RowValues:
+    starts, values = parse_row_id_runs(content, len(ids))
+    return RowValues.of_runs(starts, values, len(ids))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("base", [0, (5 << 32) - 100_000])
+def test_every_form(form: str, base: int) -> None:
+    """Less than 16 bytes a row are held, and each id is found; no other one."""
+    parts, everything, num_rows = [], [], 0
+    for fragment in range(5):
+        message = rowids_pb2.RowIdSequence()
+        start = base + fragment * 2 * ROWS
+        message.segments.append(segment(form, start, ROWS, fragment))
+        content = message.SerializeToString()
+        size = len(_expanded(content))
+        ids = parse_row_ids(content, size)
+        values = values_of(content, ids)
+        rows = np.random.default_rng(1).permutation(size)
+        assert (values.at(rows) == ids[rows]).all()
+        parts.append(live_runs(fragment * 3, values, size))
+        everything.append(((np.uint64(fragment * 3) << np.uint64(32)) + np.arange(size), ids))
+        num_rows += size
+        with pytest.raises(CorruptFileError):
+            parse_row_id_runs(content, size + 1)
+        with pytest.raises(CorruptFileError):
+            parse_row_id_runs(content, size - 1)
+    index = RowIdIndex.of(parts)
+    assert index.num_bytes < 16 * num_rows
+    known = np.concatenate([ids for _, ids in everything])
+    for addresses, ids in everything:
+        assert (index.addresses_of(ids.astype(np.int64)) == addresses.astype(np.int64)).all()
+    others = np.arange(max(0, base - 10), base + 12 * ROWS)
+    _, missing = index.find(others)
+    assert (missing == ~np.isin(others, known.astype(np.int64))).all()
+
+
+def _expanded(content: bytes) -> U64:
+    (one,) = rowids_pb2.RowIdSequence.FromString(content).segments
+    from alance.format.table.row_ids import segment_values
+
+    return segment_values(one)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 1 << 40), unique=True, max_size=60),
+    st.integers(1, 4),
+    st.data(),
+)
+def test_ids_of_any_kind(ids: list[int], num_fragments: int, data: st.DataObject) -> None:
+    """Runs and single ids, ids far apart, deleted rows."""
+    spread = sorted({one + more for one in ids for more in range(one % 4)})
+    mixed = data.draw(st.permutations(spread)) if len(spread) < 40 else spread
+    where, parts = {}, []
+    for fragment in range(num_fragments):
+        mine = np.array(mixed[fragment::num_fragments], np.uint64)
+        live = np.flatnonzero(np.arange(len(mine)) % 5 != 4)
+        values = RowValues.of_runs(*runs_of_ids(mine), len(mine))
+        parts.append(live_runs(fragment, values, len(mine), live))
+        assert parts[-1].ids.tolist() == runs_of(fragment, mine, live).ids.tolist()
+        for row in live.tolist():
+            where[int(mine[row])] = fragment << 32 | row
+    index = RowIdIndex.of(parts)
+    asked = np.array([*where, *(one + 1 for one in spread)], np.int64)
+    found, missing = index.find(asked)
+    for one, address, is_missing in zip(asked.tolist(), found, missing, strict=True):
+        assert (None if is_missing else int(address)) == where.get(one)
+
+
+def test_order() -> None:
+    draw = np.random.default_rng(2)
+    for count, span in ((0, 1), (1, 1), (1000, 3), (50_000, 1 << 20), (50_000, 1 << 32)):
+        ids = draw.integers(0, span, count).astype(np.uint64) + np.uint64(1 << 40)
+        found, order = _kernels.order_of(ids)
+        assert (order == np.argsort(ids, kind="stable")).all()
+        assert (found == np.sort(ids)).all()
+    with pytest.raises(ValueError, match="too far apart"):
+        _kernels.order_of(np.array([0, 1 << 32], np.uint64))
+
+
+def test_an_id_twice_in_a_run() -> None:
+    for ids in ([3, 4, 5], [5, 3, 1]):
+        values = np.array(ids, np.uint64)
+        with pytest.raises(CorruptFileError, match="two live rows"):
+            RowIdIndex.of([runs_of(0, values), runs_of(1, values[1:2])])
