@@ -26,7 +26,7 @@ from alance.format.table.naming import NamingScheme, manifest_name
 from alance.testing.append_rules import append
 from alance.versioning.external_store import Entry, ExternalManifests
 from alance.versioning.load import load_latest
-from tests.versioning import test_dynamodb
+from tests.versioning import dynamodb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tests.versioning.conftest import Committer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-endpoint = test_dynamodb.endpoint
-external = test_dynamodb.external
+endpoint = dynamodb.endpoint
+external = dynamodb.external
 ROWS: Final = pa.table({"a": [1, 2, 3]})
 STEPS: Final = ("put_staged", "put_if_not_exists", "copy", "put_if_exists", "delete")
 FINAL: Final = manifest_name(2, NamingScheme.V2)
@@ -83,7 +83,7 @@ async def crashed(
     lab: Lab, endpoint: str, external: DynamoDbStore, num_steps: int
 ) -> tuple[Committer, str, dict[str, Any], Any]:
     """A table of pylance where version 2 of ours has got so far; a committer that lives."""
-    committer, uri, options = test_dynamodb.opened(lab, endpoint)
+    committer, uri, options = dynamodb.opened(lab, endpoint)
     await asyncio.to_thread(lance.write_dataset, ROWS, uri, storage_options=options)
     base = await load_latest(committer.engine, committer.table)
     transaction = append_again(base)

@@ -1,0 +1,70 @@
+"""A DynamoDB of moto, and tables in the lab whose versions it keeps."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from alance.versioning.dynamodb_store import DynamoDbStore, parse_dynamodb_uri
+from alance.versioning.external_store import ExternalManifests
+from tests.versioning.conftest import Committer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.testing.lab import Lab
+
+CREDENTIALS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A DynamoDB with the table `versions`, and one with other keys."""
+    # The server's tables are those of the process: the last one may have left some.
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+    there = client.list_tables()["TableNames"]
+    for name, kind in (("versions", "N"), ("wrong", "S")):
+        if name in there:
+            continue
+        client.create_table(
+            TableName=name,
+            KeySchema=[
+                {"AttributeName": "base_uri", "KeyType": "HASH"},
+                {"AttributeName": "version", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": "base_uri", "AttributeType": "S"},
+                {"AttributeName": "version", "AttributeType": kind},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    client.close()
+    yield endpoint
+    server.stop()
+
+
+@pytest.fixture
+def external(endpoint: str) -> DynamoDbStore:
+    """The DynamoDB table."""
+    arguments = {"endpoint_url": endpoint, "region_name": "us-east-1", **CREDENTIALS}
+    return DynamoDbStore("versions", arguments)
+
+
+def opened(lab: Lab, endpoint: str) -> tuple[Committer, str, dict[str, Any]]:
+    """A committer of a new table in the lab, and what pylance needs to open it."""
+    uri = f"s3+ddb://lab/ddb-{uuid.uuid4()}?ddbTableName=versions"
+    options = {**lab.lance_options(), "dynamodb_endpoint": endpoint}
+    plain, left, external = parse_dynamodb_uri(uri, options)
+    assert "dynamodb_endpoint" not in left
+    made = Committer.of(plain, storage_options=left)
+    manifests = ExternalManifests(made.engine, made.table, external)
+    return replace(made, manifests=manifests), uri, options
