@@ -25,26 +25,34 @@ nb::tuple order_of(In<uint64_t> ids) {
       most = std::max(most, id[i]);
     }
     if (count && most - least > LOW) corrupt("row ids: too far apart for a radix sort");
+    const uint64_t span = count ? most - least : 0;
+    const int passes = span == 0 ? 0 : span >> (2 * BITS) ? 3 : span >> BITS ? 2 : 1;
+    std::array<std::array<int64_t, BUCKETS>, 3> starts{};
     Owned<uint64_t> one(count), other(count);
-    for (int64_t i = 0; i < count; ++i)
-      one[i] = (id[i] - least) << 32 | static_cast<uint64_t>(i);
-    uint64_t *from = one.data(), *to = other.data();
-    for (int shift = 32; count && ((most - least) >> (shift - 32)) != 0; shift += BITS) {
-      std::array<int64_t, BUCKETS> starts{};
-      for (int64_t i = 0; i < count; ++i) ++starts[(from[i] >> shift) & (BUCKETS - 1)];
-      int64_t total = 0;
-      for (auto& start : starts) total += std::exchange(start, total);
-      for (int64_t i = 0; i < count; ++i) to[starts[(from[i] >> shift) & (BUCKETS - 1)]++] = from[i];
-      std::swap(from, to);
-      if (shift + BITS >= 64) break;
-    }
-    Owned<uint64_t> sorted(count);
-    Owned<uint32_t> order(count);
     for (int64_t i = 0; i < count; ++i) {
-      sorted[i] = (from[i] >> 32) + least;
-      order[i] = static_cast<uint32_t>(from[i]);
+      const uint64_t key = id[i] - least;
+      one[i] = key << 32 | static_cast<uint64_t>(i);
+      for (int pass = 0; pass < 3; ++pass) ++starts[pass][key >> (pass * BITS) & (BUCKETS - 1)];
     }
-    return std::make_pair(std::move(sorted), std::move(order));
+    Owned<uint64_t>*from = &one, *to = &other;
+    for (int pass = 0; pass < passes; ++pass) {
+      auto& start = starts[pass];
+      int64_t total = 0;
+      for (auto& bucket : start) total += std::exchange(bucket, total);
+      const uint64_t* source = from->data();
+      uint64_t* target = to->data();
+      const int shift = 32 + pass * BITS;
+      for (int64_t i = 0; i < count; ++i)
+        target[start[source[i] >> shift & (BUCKETS - 1)]++] = source[i];
+      std::swap(from, to);
+    }
+    Owned<uint32_t> order(count);
+    uint64_t* sorted = from->data();
+    for (int64_t i = 0; i < count; ++i) {
+      order[i] = static_cast<uint32_t>(sorted[i]);
+      sorted[i] = (sorted[i] >> 32) + least;
+    }
+    return std::make_pair(std::move(*from), std::move(order));
   };
   auto [sorted, order] = run();
   return nb::make_tuple(sorted.numpy(), order.numpy());
