@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance.file.fragment import fixed_bytes
+from alance.file.fragment import fixed_bytes, open_fragment
 from alance.file.grouped import group_key, read_together
+from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import together
 from alance.io.readahead import Job
-from alance.ops.rows import RowFilter, finish
+from alance.ops.rows import RowFilter, finish, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
     from alance.ops.rows import ScanPlan
@@ -38,6 +41,7 @@ SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
 GROUP_BYTES: Final = 4 << 20  # encoded
 GROUP_FRAGMENTS: Final = 64
+LATE_BYTES: Final = 64 << 10  # of a fragment's late columns: one request has them all
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
@@ -143,6 +147,9 @@ class GroupPart:
         if rows is None:
             rows = np.arange(self.group.bounds[-1], dtype=np.int64)
         split = self.group.split(rows)
+        late = await _open_late(snapshot, plan, [handle for handle, _ in split])
+        if late is not None:
+            return await _merge(snapshot, plan, late, batch, [mine for _, mine in split])
         counts = [len(mine) for _, mine in split]
         starts = accumulate(counts, initial=0)
         pieces = await asyncio.gather(
@@ -159,6 +166,52 @@ class GroupPart:
             )
         )
         return pa.concat_batches(pieces)
+
+
+async def _open_late(
+    snapshot: Snapshot, plan: ScanPlan, handles: Sequence[FragmentHandle]
+) -> list[OpenFragment] | None:
+    """Fragments with their late columns; None: they are not read together."""
+    schema, engine = plan.late_schema, snapshot.engine
+    assert schema is not None
+    plans: list[Plan[OpenFragment]] = [
+        open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
+        for handle in handles
+    ]
+    opened = await engine.drive(together(plans), "open files")
+    keys = {group_key(fragment) for fragment in opened}
+    if len(keys) > 1 or None in keys or len(opened) == 1:
+        return None
+    if any(fragment.encoded_bytes > LATE_BYTES for fragment in opened):
+        return None
+    for fragment in opened:
+        describe(fragment)
+    return opened
+
+
+async def _merge(
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    opened: Sequence[OpenFragment],
+    batch: pa.RecordBatch,
+    rows: Sequence[Int64s],
+) -> pa.RecordBatch:
+    """The output from filtered first columns, and all late ones of the fragments with rows."""
+    task = await snapshot.engine.drive(read_together(opened), "late columns", bulk=True)
+
+    def merge() -> pa.RecordBatch:
+        late = task.decode()
+        firsts = accumulate((fragment.num_rows for fragment in opened), initial=0)
+        offsets = np.concatenate([mine + n for mine, n in zip(rows, firsts, strict=False)])
+        if len(offsets) < late.num_rows:
+            mask = np.zeros(late.num_rows, np.bool_)
+            mask[offsets] = True
+            late = select(late, mask, offsets)
+        arrays = [*batch.columns, *late.columns]
+        schema = pa.schema([*batch.schema, *late.schema])
+        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+    return await snapshot.engine.pool.run(merge)
 
 
 def groups(
