@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -111,7 +112,7 @@ class Container:
                 raise CorruptFileError(
                     f"column {index} in {self.path}: the file has {self.num_columns} columns"
                 )
-        spans = [(int(start), int(stop)) for start, stop in self.columns[list(indices)]]
+        spans = [(start, stop) for start, stop in self.columns[list(indices)].tolist()]
         contents = yield from self._read(spans)
         return [
             parse_column(index, bytes(content), self)
@@ -239,11 +240,10 @@ def parse_column(index: int, content: bytes, container: Container) -> Column:
     first_rows = [0]
     for number, page in enumerate(message.pages):
         place = f"page {number} of {where}"
-        if len(page.buffer_offsets) != len(page.buffer_sizes):
-            raise CorruptFileError(
-                f"{place}: {len(page.buffer_offsets)} offsets, {len(page.buffer_sizes)} sizes"
-            )
-        buffers = tuple(zip(page.buffer_offsets, page.buffer_sizes, strict=True))
+        offsets, sizes = page.buffer_offsets, page.buffer_sizes
+        if len(offsets) != len(sizes):
+            raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
+        buffers = tuple(zip(offsets, sizes, strict=True))
         for offset, size in buffers:
             if offset + size > container.file_bytes or (
                 offset % 64 and container.version > FileVersion.V2_0
@@ -261,7 +261,7 @@ def parse_column(index: int, content: bytes, container: Container) -> Column:
 
 def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
     """The bytes of an encoding's Any; `indirect` was never written and is refused."""
-    if encoding.WhichOneof("location") != "direct":
+    if not encoding.HasField("direct"):
         kind = encoding.WhichOneof("location")
         raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
     return encoding.direct.encoding
@@ -270,6 +270,12 @@ def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
 def any_url(content: bytes, where: str) -> str:
     """The type URL of a serialized google.protobuf.Any."""
     try:
-        return str(Any.FromString(content).type_url)
+        return _type_url(content)
     except DecodeError as error:
         raise CorruptFileError(f"{where}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _type_url(content: bytes) -> str:
+    """The type URL of an Any: columns of all files have the same few."""
+    return str(Any.FromString(content).type_url)

@@ -1,0 +1,112 @@
+"""Many small fragments, whose pages are decoded together: the same rows as one by one."""
+
+from __future__ import annotations
+
+import decimal
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 2000
+
+
+def table(seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    n = np.arange(ROWS)
+    words = np.array(["red", "green", "blue", "a longer colour name"])
+    nulls = rng.random(ROWS) < 0.2
+    nulls[:400] = False  # some fragments have none
+    lists = [None if i % 11 == 3 else list(range(i % 5)) for i in range(ROWS)]
+    quantities = [decimal.Decimal(int(q)) for q in rng.integers(1, 50, ROWS)]
+    colours = words[rng.integers(0, 4, ROWS)]
+    return pa.table(
+        {
+            "n": n,
+            "some": pa.array(rng.integers(0, 9, ROWS), mask=nulls),
+            "colour": pa.array(colours, mask=nulls),
+            "coded": pa.array(colours.tolist()).dictionary_encode(),
+            "text": [f"text number {i * 7919 % 10007} of many" for i in range(ROWS)],
+            "quantity": pa.array(quantities, pa.decimal128(15, 2)),
+            "flag": n % 3 == 0,
+            "lists": pa.array(lists, pa.list_(pa.int32())),
+            "pair": pa.array([{"a": int(i), "b": f"b{i % 4}"} for i in n]),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(rng.random(ROWS * 4)), 4),
+            "same": pa.array([7] * ROWS),
+            "none": pa.nulls(ROWS, pa.int64()),
+        }
+    )
+
+
+def plain(found: pa.Table) -> pa.Table:
+    """The same values, whatever the dictionaries of chunks."""
+    for number, field in enumerate(found.schema):
+        if pa.types.is_dictionary(field.type):
+            found = found.set_column(number, field.name, found[field.name].cast(pa.string()))
+    return found
+
+
+def written(path: Path, rows: pa.Table, version: str, num_rows: int) -> str:
+    lance.write_dataset(rows, str(path), max_rows_per_file=num_rows, data_storage_version=version)
+    return str(path)
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("num_rows", [1, 37, 1000])
+async def test_rows(tmp_path: Path, version: str, num_rows: int) -> None:
+    rows = table() if num_rows > 1 else table().slice(300, 200)
+    where = written(tmp_path / "t", rows, version, num_rows)
+    found = await (await alance.dataset(where)).to_table()
+    assert found.equals(lance.dataset(where).to_table())
+    assert found.equals(rows)
+
+
+@pytest.mark.parametrize("num_rows", [9, 100])
+async def test_deletions_filters_meta_columns(tmp_path: Path, num_rows: int) -> None:
+    where = written(tmp_path / "t", table(), "2.1", num_rows)
+    lance.dataset(where).delete("n % 7 = 2 or (n > 500 and n < 730)")
+    lance.dataset(where).add_columns({"twice": "n * 2"})
+    theirs, ours = lance.dataset(where), await alance.dataset(where)
+    for condition in (None, "some = 4", "n % 100 = 5", "n >= 0", "colour = 'red'", "n < 0"):
+        for columns in (None, ["colour", "n"], ["text"], ["twice", "pair"]):
+            found = await ours.to_table(columns=columns, filter=condition, with_row_id=True)
+            wanted = theirs.to_table(columns=columns, filter=condition, with_row_id=True)
+            assert found.equals(wanted.select(found.column_names)), (condition, columns)
+    assert await ours.count_rows("some = 4") == theirs.count_rows("some = 4")
+    batches = [one async for one in ours.to_batches(batch_size=10)]
+    assert all(one.num_rows <= 10 for one in batches)
+    assert plain(pa.Table.from_batches(batches)).equals(plain(theirs.to_table()))
+
+
+async def test_fragments_of_other_columns_between(tmp_path: Path) -> None:
+    where = written(tmp_path / "t", table().select(["n", "text"]), "2.1", 50)
+    lance.dataset(where).add_columns({"twice": "n * 2"})
+    lance.write_dataset(table(1).select(["n"]), where, mode="append", max_rows_per_file=50)
+    lance.write_dataset(
+        pa.table({"n": np.arange(90), "text": ["x"] * 90, "twice": np.arange(90)}),
+        where,
+        mode="append",
+        max_rows_per_file=9,
+    )
+    assert (await (await alance.dataset(where)).to_table()).equals(lance.dataset(where).to_table())
+
+
+async def test_damage_is_found_and_named(tmp_path: Path) -> None:
+    where = written(tmp_path / "t", table().select(["n", "colour"]), "2.1", 50)
+    path = sorted((tmp_path / "t" / "data").iterdir())[17]
+    content = bytearray(path.read_bytes())
+    content[:2] = b"\xff\xff"  # the chunk words of the first page
+    path.write_bytes(bytes(content))
+    with pytest.raises(CorruptFileError) as caught:
+        await (await alance.dataset(where)).to_table()
+    told = str(caught.value) + "".join(caught.value.__notes__)
+    assert path.name in told
+    assert "page 0 of column 0" in told
