@@ -79,7 +79,8 @@ async def test_deletions_filters_meta_columns(tmp_path: Path, num_rows: int) -> 
         for columns in (None, ["colour", "n"], ["text"], ["twice", "pair"]):
             found = await ours.to_table(columns=columns, filter=condition, with_row_id=True)
             wanted = theirs.to_table(columns=columns, filter=condition, with_row_id=True)
-            assert found.equals(wanted.select(found.column_names)), (condition, columns)
+            wanted = wanted.select(found.column_names)
+            assert plain(found).equals(plain(wanted)), (condition, columns)
     assert await ours.count_rows("some = 4") == theirs.count_rows("some = 4")
     batches = [one async for one in ours.to_batches(batch_size=10)]
     assert all(one.num_rows <= 10 for one in batches)
