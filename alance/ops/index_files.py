@@ -82,11 +82,17 @@ class IndexFiles:
         if missing:
             (data,) = await self._open(btree.DATA_FILE)
             spans = [table.rows_of(page) for page in missing]
-            for page, batch in zip(missing, await self._rows(data, spans), strict=True):
-                found[page] = self._page(table, page, batch)
+            batches = await self._rows(data, spans)
+
+            def checked() -> list[Page]:
+                return [self._page(table, *one) for one in zip(missing, batches, strict=True)]
+
+            num_bytes = [int(batch.nbytes) for batch in batches]
+            made = await self._snapshot.engine.decode(checked, sum(num_bytes))
+            for page, one, size in zip(missing, made, num_bytes, strict=True):
+                found[page] = one
                 if len(missing) <= KEPT_PAGES:
-                    num_bytes = int(batch.nbytes)
-                    cache.put(("index page", self._where, page), found[page], num_bytes)
+                    cache.put(("index page", self._where, page), one, size)
         return [found[page] for page in wanted]
 
     def _page(self, table: PageTable, page: int, batch: pa.RecordBatch) -> Page:

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.expr.coercion import is_bytes, is_text
 from alance.expr.compare import total_order
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.spool import Scratch, Spool
 
 if TYPE_CHECKING:
@@ -116,5 +117,45 @@ def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch
 
 def _sorted(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     found = pa.concat_batches(parts)
-    order = pc.array_sort_indices(sort_key(found.column(0)), null_placement="at_start")
-    return found.take(order)
+    values = found.column(0)
+    if is_text(values.type) or is_bytes(values.type):
+        coded = _by_codes(found)
+        if coded is not None:
+            return coded
+    return found.take(_order(sort_key(values)))
+
+
+def _order(keys: pa.Array) -> pa.Array:
+    """The stable order of keys, nulls first; for wide integers numpy takes half of Arrow's time."""
+    if keys.type != pa.int64():
+        return pc.array_sort_indices(keys, null_placement="at_start")
+    order = np.argsort(as_numbers(keys.drop_null()), kind="stable")
+    if keys.null_count:
+        valid = as_mask(pc.is_valid(keys))
+        order = np.concatenate([np.flatnonzero(~valid), np.flatnonzero(valid)[order]])
+    return to_arrow(order)
+
+
+def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    """The rows sorted by the ranks of their values, where few of them are distinct."""
+    values = batch.column(0)
+    if pa.types.is_fixed_size_binary(values.type):
+        return None
+    sample = values.take(to_arrow(np.linspace(0, len(values) - 1, SAMPLES).astype(np.int64)))
+    if len(values) > SAMPLES and len(sample.unique()) > SAMPLES * 9 // 10:
+        return None
+    coded = values.dictionary_encode()
+    if len(coded.dictionary) > 1 << 15:
+        return None
+    ascending = pc.array_sort_indices(coded.dictionary)
+    ranks = np.empty(len(ascending), np.int16)
+    ranks[as_numbers(ascending)] = np.arange(len(ascending), dtype=np.int16)
+    codes = np.full(len(values), -1, np.int16)
+    valid = np.flatnonzero(as_mask(pc.is_valid(values)))
+    codes[valid] = ranks[as_numbers(coded.indices.drop_null())]
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    places = to_arrow(np.maximum(codes, 0), codes >= 0)
+    distinct = coded.dictionary.take(ascending)
+    columns = [distinct.take(places), batch.column(1).take(to_arrow(order))]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

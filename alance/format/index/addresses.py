@@ -61,7 +61,8 @@ def rows_bytes(rows: Rows) -> bytes:
     Args:
         rows: not negative, in any order; shape (n,).
     """
-    unique = np.unique(rows)
+    is_ascending = len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
+    unique = rows if is_ascending else np.unique(rows)
     highs, starts = np.unique(unique >> 32, return_index=True)
     parts = [struct.pack("<I", len(highs))]
     ends = [*starts.tolist(), len(unique)][1:]

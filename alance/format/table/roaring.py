@@ -63,6 +63,8 @@ def _parse(content: memoryview) -> npt.NDArray[np.int64]:
         raise ValueError("keys do not ascend")
     if cookie == NO_RUNS or number >= OFFSETS_FROM:
         position += 4 * number  # positions: containers follow each other anyway
+    if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
+        return _arrays(content, position, heads)
     parts = []
     for (key, cardinality), runs in zip(heads.tolist(), has_runs.tolist(), strict=True):
         if runs:
@@ -78,6 +80,19 @@ def _parse(content: memoryview) -> npt.NDArray[np.int64]:
             raise ValueError(f"container {key}: {len(values)} values, told {cardinality + 1}")
         parts.append(values + (key << 16))
     return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
+
+
+def _arrays(
+    content: memoryview, position: int, heads: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The values of containers that are all arrays, at once."""
+    counts = heads[:, 1] + 1
+    low = np.frombuffer(content, "<u2", int(counts.sum()), position)
+    values = low + np.repeat(heads[:, 0] << 16, counts)
+    wrong = np.flatnonzero(np.diff(values) <= 0)
+    if len(wrong):
+        raise ValueError(f"values {values[wrong[0]]}, {values[wrong[0] + 1]} do not ascend")
+    return values
 
 
 def _runs(content: memoryview, position: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -98,10 +113,17 @@ def roaring_bytes(values: npt.NDArray[np.int64]) -> bytes:
     Args:
         values: 0 to 2^32 - 1, in any order; shape (n,).
     """
-    unique = np.unique(values)
+    is_ascending = len(values) < 2 or bool((values[1:] > values[:-1]).all())
+    unique = values if is_ascending else np.unique(values)
     if len(unique) and (unique[0] < 0 or unique[-1] >> 32):
         raise ValueError(f"roaring bitmap of {unique[0]} to {unique[-1]}: expected 32 bits")
     keys, starts, counts = np.unique(unique >> 16, return_index=True, return_counts=True)
+    heads = np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
+    first = 8 + 8 * len(counts)
+    if not len(counts) or counts.max() <= ARRAY_MAX:
+        body = (unique & 0xFFFF).astype("<u2").tobytes()
+        offsets = (first + 2 * starts).astype("<u4").tobytes()
+        return b"".join((struct.pack("<II", NO_RUNS, len(counts)), heads, offsets, body))
     containers = []
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         low = (unique[start : start + count] & 0xFFFF).astype("<u2")
@@ -111,8 +133,6 @@ def roaring_bytes(values: npt.NDArray[np.int64]) -> bytes:
             containers.append(np.packbits(bits, bitorder="little").tobytes())
         else:
             containers.append(low.tobytes())
-    heads = np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
     sizes = [len(one) for one in containers]
-    first = 8 + 8 * len(containers)
     places = (first + np.cumsum([0, *sizes])[:-1]).astype("<u4").tobytes()
     return b"".join((struct.pack("<II", NO_RUNS, len(containers)), heads, places, *containers))
