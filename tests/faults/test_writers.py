@@ -48,8 +48,9 @@ def race(uri: str, options: dict[str, str], processes: int, commits: int) -> Non
             assert process.returncode == 0, errors
     finally:
         for process in running:
-            process.kill()
-            process.communicate()
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
     table = lance.dataset(uri, storage_options=options or None)
     table.validate()
     rows = table.to_table()
