@@ -174,3 +174,41 @@ async def test_files_of_several_versions(tmp_path: Path) -> None:
     rows = rng.sample(range(1200), 90)
     assert_same(await ours.take(rows), theirs.take(rows))
     assert_same(await ours.to_table(filter="n < 100"), theirs.to_table(filter="n < 100"))
+
+
+async def test_compaction_of_many_small_files(tmp_path: Path) -> None:
+    """Pages of many files that are decoded as one: dense, sparse, offsets as sequences."""
+    uri = str(tmp_path / "t")
+    rng = random.Random(9)
+    for number in range(12):
+        nulls = rng.choice([0.0, 0.5, 0.9])
+        values = [None if rng.random() < nulls else rng.randrange(9) for _ in range(70)]
+        table = pa.table(
+            {
+                "n": pa.array(range(70)),
+                "s": [None if one is None else f"{'x' * one}{number}" for one in values],
+                "seven": pa.array([None if one is None else 7 for one in values], pa.int64()),
+                "l": pa.array([None if one is None else [one] * (one % 3) for one in values]),
+                "wide": pa.array(
+                    [rng.randbytes(300) if one else None for one in values], pa.binary()
+                ),
+            },
+            schema=pa.schema(
+                [
+                    pa.field("n", pa.int64()),
+                    pa.field("s", pa.string()),
+                    pa.field("seven", pa.int64()),
+                    pa.field("l", pa.list_(pa.int64())),
+                    pa.field("wide", pa.binary()),
+                ]
+            ),
+        )
+        lance.write_dataset(table, uri, mode="append", data_storage_version="2.3")
+    wanted = lance.dataset(uri).to_table().to_pylist()
+    ours = await alance.dataset(uri)
+    with pytest.warns(UserWarning, match=r"2\.3 is unstable"):
+        await ours.optimize.compact_files()
+    theirs = lance.dataset(uri)
+    assert len(theirs.get_fragments()) == 1
+    assert theirs.to_table().to_pylist() == wanted
+    assert (await (await alance.dataset(uri)).to_table()).to_pylist() == wanted
