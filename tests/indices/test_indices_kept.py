@@ -93,7 +93,7 @@ async def test_a_change_leaves_the_coverage_that_pylance_leaves(
         assert ours.pop("s_idx") == ours.pop("b_idx") == [[0, 1, 2]]
     assert ours == its
     for name in ("ours", "theirs"):
-        await agree(tmp_path / name, filters_of(change))
+        await agree(tmp_path / name, filters_of(change)[::3])
 
 
 @pytest.mark.parametrize("stable", [False, True])

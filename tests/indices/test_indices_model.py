@@ -66,7 +66,7 @@ def table(values: dict[str, list[Any]], first: int) -> pa.Table:
     return pa.table({"id": pa.array(range(first, first + 40)), **arrays})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     values=columns,
     more=columns,
