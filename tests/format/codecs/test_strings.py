@@ -74,10 +74,11 @@ def test_blocks_that_contradict_themselves_are_refused(buffer: bytes, count: int
         decode_dictionary(buffer, count)
 
 
-def test_strings_are_no_levels() -> None:
-    blocks = chunked([[words(32, 32, 12, 0)], [words(32, 32, 12, 0)]], [0, 0])
-    with pytest.raises(CorruptFileError, match="2 blocks"):
-        block_codec(described(32)).decode_blocks(blocks)
+def test_blocks_are_joined() -> None:
+    """Dictionaries of several pages are decoded as one."""
+    one, other = words(32, 32, 16, 0, 2) + b"ab", words(32, 32, 20, 0, 1, 1) + b"c"
+    blocks = chunked([[one], [other]], [1, 2])
+    assert strings(block_codec(described(32)).decode_blocks(blocks)) == [b"ab", b"c", b""]
 
 
 def test_a_block_outside_of_the_buffer_is_refused() -> None:
