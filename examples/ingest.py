@@ -1,6 +1,6 @@
 """Several producers write events into one table on a local S3 server; one crashes and comes back.
 
-    python examples/ingest.py
+python examples/ingest.py
 """
 
 from __future__ import annotations
