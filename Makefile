@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := alance tests examples $(wildcard benchmarks)
+# What runs in two processes; Spark has two of its own.
+FAST := not soak and not browser and not azure and not spark
 
 .PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench fuzz soak clean
 
@@ -29,7 +30,8 @@ demo-spark: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	if $(BIN)/python -m alance.spark.java > $(VENV)/.java 2>&1; then $(MAKE) $(VENV)/.spark; fi
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
+	if grep -q '^/' $(VENV)/.java; then $(BIN)/pytest -m spark tests/spark; fi
 	@grep -q '^/' $(VENV)/.java || { echo "The Spark tests did not run:"; cat $(VENV)/.java; }
 	@echo "The tests of pages in a browser did not run: make test-browser"
 	@echo "The tests of Azure did not run: make test-azure (needs node and npm)"
