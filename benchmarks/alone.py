@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -99,12 +100,19 @@ def peak_megabytes() -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
+def with_bytecode() -> dict[str, str]:
+    """The environment of a process that may keep the bytecode of what it imports."""
+    return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def measure_alone(side: str, work: str, path: str, rounds: int) -> dict[str, float]:
     """Medians over processes of their own."""
     found: list[dict[str, float]] = []
     for _ in range(rounds):
         command = [sys.executable, "-m", "benchmarks.alone", side, work, path]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, env=with_bytecode()
+        )
         found.append(json.loads(done.stdout))
     return {
         "ms": statistics.median(one["seconds"] for one in found) * 1e3,

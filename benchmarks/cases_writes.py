@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from benchmarks.alone import peak_megabytes
+from benchmarks.alone import peak_megabytes, with_bytecode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +96,9 @@ def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, f
             target = source.with_name(f"written-{side}-{name}.lance")
             shutil.rmtree(target, ignore_errors=True)
             command = [sys.executable, "-m", "benchmarks.cases_writes", side, source, target]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            done = subprocess.run(
+                command, check=True, capture_output=True, text=True, env=with_bytecode()
+            )
             files = target.glob("data/*")
             size = sum(one.stat().st_size for one in files) / 1e6
             results.append({**json.loads(done.stdout), "file_megabytes": size})
