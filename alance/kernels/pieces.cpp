@@ -1,41 +1,13 @@
 // Many pieces of a file into one buffer, without the GIL: one call for all rows of a page.
-#include <cerrno>
 #include <vector>
 
 #include "owned.hpp"
-
-#include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
+#include "positioned.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
-constexpr int64_t kScratch = int64_t{1} << 20;            // bytes of pieces read together at most
-
-// Reads [start, start + size) to `out`.
-int read_span(int fd, int64_t start, int64_t size, uint8_t* out, bool nowait) {
-  while (size > 0) {
-    iovec target{out, static_cast<size_t>(size)};
-    ssize_t count;
-#if defined(__linux__) && defined(RWF_NOWAIT)
-    count = preadv2(fd, &target, 1, start, nowait ? RWF_NOWAIT : 0);
-#else
-    if (nowait) return kWouldBlock;
-    count = pread(fd, out, target.iov_len, start);
-#endif
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return nowait ? kWouldBlock : errno;
-    }
-    if (count == 0) return kShort;
-    out += count;
-    start += count;
-    size -= count;
-  }
-  return kDone;
-}
+constexpr int64_t kScratch = int64_t{1} << 20;  // bytes of pieces read together at most
 
 // The bytes of ascending pieces, one behind the other. Pieces whose gaps are small are read
 // together. Gives a status and the bytes.

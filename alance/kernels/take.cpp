@@ -4,20 +4,16 @@
 // file, neighbouring chunks go through a small buffer that stays in the processor's cache.
 #include <nanobind/stl/vector.h>
 
-#include <cerrno>
-
+#include "positioned.hpp"
 #include "row_page.hpp"
 
 #include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 namespace alance {
 namespace {
 
 constexpr int64_t kGap = 4 << 10;         // bytes that are read in vain as fast as a call is made
 constexpr int64_t kScratch = 160 << 10;   // of chunks that are read together
-constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
 
 // A chunk that is needed: rows (positions in the list) that begin in it, and whether a wanted row
 // goes on at its start.
@@ -73,28 +69,6 @@ void decode(const RowPage& page, const Need& need, const uint8_t* bytes, const i
               sink);
 }
 
-int read_run(int fd, int64_t start, int64_t size, uint8_t* out, bool nowait) {
-  while (size > 0) {
-    iovec target{out, static_cast<size_t>(size)};
-    ssize_t count;
-#if defined(__linux__) && defined(RWF_NOWAIT)
-    count = preadv2(fd, &target, 1, start, nowait ? RWF_NOWAIT : 0);
-#else
-    if (nowait) return kWouldBlock;
-    count = pread(fd, out, target.iov_len, start);
-#endif
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return nowait ? kWouldBlock : errno;
-    }
-    if (count == 0) return kShort;
-    out += count;
-    start += count;
-    size -= count;
-  }
-  return kDone;
-}
-
 // Rows of one page from a file.
 int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t first, int64_t last,
                    bool nowait, Sink& sink) {
@@ -106,7 +80,8 @@ int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t fir
     const int64_t size = run.end - run.begin;
     if (scratch.size() < static_cast<size_t>(size)) scratch.resize(static_cast<size_t>(size));
     int status = kWouldBlock;
-    if (nowait || !hinted) status = read_run(fd, page.start() + run.begin, size, scratch.data(), true);
+    if (nowait || !hinted)
+      status = read_span(fd, page.start() + run.begin, size, scratch.data(), true);
     if (status != kDone && nowait) return status;
     if (status != kDone) {
 #if defined(POSIX_FADV_WILLNEED)
@@ -116,7 +91,7 @@ int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t fir
                         POSIX_FADV_WILLNEED);
 #endif
       hinted = true;
-      status = read_run(fd, page.start() + run.begin, size, scratch.data(), false);
+      status = read_span(fd, page.start() + run.begin, size, scratch.data(), false);
       if (status != kDone) return status;
     }
     for (int64_t i = run.first; i < run.last; ++i) {
