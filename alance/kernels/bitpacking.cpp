@@ -5,33 +5,20 @@
 // is at most two shifts and two masks on whole words. The masks cut what a shift brought in from
 // the neighbour lane of the same word. T and the packed width W are template arguments: all
 // shifts and masks are constants, and the compiler turns the 16 words into vectors.
-#include <array>
-
 #include "bounds.hpp"
+#include "fastlanes_loops.hpp"
 #include "owned.hpp"
 #include "spans.hpp"
-
-#define ALANCE_INLINE inline __attribute__((always_inline))
-
-#if defined(__x86_64__)
-#define ALANCE_HAS_AVX2 1
-#define ALANCE_AVX2 __attribute__((target("avx2")))
-#endif
 
 namespace alance {
 namespace {
 
-constexpr int64_t BLOCK = 1024;      // values of a packed block
-constexpr int ROW_BYTES = 128;       // bytes of a row: one value of T bits in each of 1024 / T lanes
-constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};  // of the groups of 16 values, by row div 8
-
-// The lowest `width` bits of each T-bit lane of a word.
-template <int T>
-constexpr uint64_t lanes(int width) {
-  uint64_t one = width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, all = 0;
-  for (int lane = 0; lane < 64; lane += T) all |= one << lane;
-  return all;
-}
+using fastlanes::BLOCK;
+using fastlanes::lanes;
+using fastlanes::Loop;
+using fastlanes::loops_of;
+using fastlanes::row_at;
+using fastlanes::ROW_BYTES;
 
 template <int T, int W, int R>
 ALANCE_INLINE void unpack_word(const uint8_t* in, uint8_t* out) {
@@ -40,8 +27,7 @@ ALANCE_INLINE void unpack_word(const uint8_t* in, uint8_t* out) {
   uint64_t code = (load<uint64_t>(in + word * ROW_BYTES) >> shift) & lanes<T>(here);
   if constexpr (here < W)
     code |= (load<uint64_t>(in + (word + 1) * ROW_BYTES) << here) & (lanes<T>(W) ^ lanes<T>(here));
-  constexpr int position = 16 * ORDER[R / 8] + 128 * (R % 8);
-  store(out + position * T / 8, code);
+  store(out + row_at<T, R>, code);
 }
 
 template <int T, int W, int... R>
@@ -51,64 +37,19 @@ ALANCE_INLINE void unpack_rows(const uint8_t* __restrict in, uint8_t* __restrict
     (unpack_word<T, W, R>(in + 8 * word, out + 8 * word), ...);
 }
 
-template <int T, int W>
-ALANCE_INLINE void unpack_block(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  if constexpr (W == 0)
-    std::memset(out, 0, BLOCK * T / 8);
-  else
-    unpack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
-}
-
-// Reads 128 * W bytes, writes 1024 values of T bits; neither needs alignment.
-using Unpack = void (*)(const uint8_t*, uint8_t*);
-
-template <int T, int W>
-void unpack_baseline(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  unpack_block<T, W>(in, out);
-}
-
-template <int T, int... W>
-constexpr std::array<Unpack, T + 1> baseline_table(std::integer_sequence<int, W...>) {
-  return {&unpack_baseline<T, W>...};
-}
-
-#if ALANCE_HAS_AVX2
-template <int T, int W>
-ALANCE_AVX2 void unpack_avx2(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  unpack_block<T, W>(in, out);
-}
-
-template <int T, int... W>
-constexpr std::array<Unpack, T + 1> avx2_table(std::integer_sequence<int, W...>) {
-  return {&unpack_avx2<T, W>...};
-}
-#endif
-
-// The loops for values of T bits, by packed width.
-template <int T>
-const Unpack* unpackers(bool baseline) {
-  using Widths = std::make_integer_sequence<int, T + 1>;
-  static constexpr auto portable = baseline_table<T>(Widths());
-#if ALANCE_HAS_AVX2
-  static constexpr auto avx2 = avx2_table<T>(Widths());
-  if (!baseline && __builtin_cpu_supports("avx2")) return avx2.data();
-#endif
-  (void)baseline;
-  return portable.data();
-}
-
-const Unpack* unpackers(int bits, bool baseline) {
-  switch (bits) {
-    case 8: return unpackers<8>(baseline);
-    case 16: return unpackers<16>(baseline);
-    case 32: return unpackers<32>(baseline);
-    case 64: return unpackers<64>(baseline);
-    default: corrupt("bit-packing: values of " + std::to_string(bits) + " bits");
+// From 128 * W bytes, 1024 values of T bits.
+struct Unpack {
+  template <int T, int W>
+  static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    if constexpr (W == 0)
+      std::memset(out, 0, BLOCK * T / 8);
+    else
+      unpack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
   }
-}
+};
 
 // One block; only its first `count` values are wanted.
-void unpack_some(Unpack unpack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
+void unpack_some(Loop unpack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
   if (count == BLOCK) return unpack(in, out);
   alignas(64) uint8_t whole[BLOCK * 8];
   unpack(in, whole);
@@ -126,7 +67,7 @@ Numpy<uint8_t> unpack_inline(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, bool baseline) {
   auto decode = [&] {
     nb::gil_scoped_release release;
-    const Unpack* loops = unpackers(bits, baseline);
+    const Loop* loops = loops_of<Unpack>(bits, baseline);
     Spans chunks(data, starts, sizes, "bit-packing");
     Counts counts(counts_, chunks, "bit-packing");
     for (int64_t i = 0; i < chunks.num; ++i) {
@@ -160,7 +101,7 @@ Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, int width, bool baseline) {
   auto decode = [&] {
     nb::gil_scoped_release release;
-    const Unpack* loops = unpackers(bits, baseline);
+    const Loop* loops = loops_of<Unpack>(bits, baseline);
     if (width < 1 || width > bits) corrupt("bit-packing: width " + std::to_string(width));
     Spans chunks(data, starts, sizes, "bit-packing");
     Counts counts(counts_, chunks, "bit-packing");

@@ -1,42 +1,29 @@
 // Packs blocks of 1024 values in the FastLanes unified transposed order; bitpacking.cpp undoes it
 // and says how a row is laid out over words of 64 bits.
-#include <array>
 #include <bit>
 
 #include "bounds.hpp"
 #include "encode.hpp"
+#include "fastlanes_loops.hpp"
 #include "owned.hpp"
 #include "spans.hpp"
-
-#define ALANCE_INLINE inline __attribute__((always_inline))
-
-#if defined(__x86_64__)
-#define ALANCE_HAS_AVX2 1
-#define ALANCE_AVX2 __attribute__((target("avx2")))
-#endif
 
 namespace alance {
 namespace {
 
-constexpr int64_t BLOCK = 1024;  // values of a packed block
-constexpr int ROW_BYTES = 128;   // bytes of a row: one value of T bits in each of 1024 / T lanes
-constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};  // of the groups of 16 values, by row div 8
-
-// The lowest `width` bits of each T-bit lane of a word.
-template <int T>
-constexpr uint64_t lanes(int width) {
-  uint64_t one = width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, all = 0;
-  for (int lane = 0; lane < 64; lane += T) all |= one << lane;
-  return all;
-}
+using fastlanes::BLOCK;
+using fastlanes::lanes;
+using fastlanes::Loop;
+using fastlanes::loops_of;
+using fastlanes::row_at;
+using fastlanes::ROW_BYTES;
 
 // Adds row R to the word of the output that is under way; stores it when it is full.
 template <int T, int W, int R>
 ALANCE_INLINE void pack_word(const uint8_t* in, uint8_t* out, uint64_t& word) {
   constexpr int shift = R * W % T;
   constexpr int here = W < T - shift ? W : T - shift;  // bits of the code in this word
-  constexpr int position = 16 * ORDER[R / 8] + 128 * (R % 8);
-  const uint64_t code = load<uint64_t>(in + position * T / 8);
+  const uint64_t code = load<uint64_t>(in + row_at<T, R>);
   const uint64_t part = (code & lanes<T>(here)) << shift;
   word = shift == 0 ? part : word | part;
   if constexpr (shift + W >= T) {
@@ -54,56 +41,16 @@ ALANCE_INLINE void pack_rows(const uint8_t* __restrict in, uint8_t* __restrict o
   }
 }
 
-// Reads 1024 values of T bits, writes 128 * W bytes; neither needs alignment.
-using Pack = void (*)(const uint8_t*, uint8_t*);
-
-template <int T, int W>
-void pack_baseline(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  if constexpr (W > 0) pack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
-}
-
-template <int T, int... W>
-constexpr std::array<Pack, T + 1> baseline_table(std::integer_sequence<int, W...>) {
-  return {&pack_baseline<T, W>...};
-}
-
-#if ALANCE_HAS_AVX2
-template <int T, int W>
-ALANCE_AVX2 void pack_avx2(const uint8_t* __restrict in, uint8_t* __restrict out) {
-  if constexpr (W > 0) pack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
-}
-
-template <int T, int... W>
-constexpr std::array<Pack, T + 1> avx2_table(std::integer_sequence<int, W...>) {
-  return {&pack_avx2<T, W>...};
-}
-#endif
-
-// The loops for values of T bits, by packed width.
-template <int T>
-const Pack* packers(bool baseline) {
-  using Widths = std::make_integer_sequence<int, T + 1>;
-  static constexpr auto portable = baseline_table<T>(Widths());
-#if ALANCE_HAS_AVX2
-  static constexpr auto avx2 = avx2_table<T>(Widths());
-  if (!baseline && __builtin_cpu_supports("avx2")) return avx2.data();
-#endif
-  (void)baseline;
-  return portable.data();
-}
-
-const Pack* packers(int bits, bool baseline) {
-  switch (bits) {
-    case 8: return packers<8>(baseline);
-    case 16: return packers<16>(baseline);
-    case 32: return packers<32>(baseline);
-    case 64: return packers<64>(baseline);
-    default: corrupt("bit-packing: values of " + std::to_string(bits) + " bits");
+// From 1024 values of T bits, 128 * W bytes.
+struct Pack {
+  template <int T, int W>
+  static ALANCE_INLINE void block(const uint8_t* __restrict in, uint8_t* __restrict out) {
+    if constexpr (W > 0) pack_rows<T, W>(in, out, std::make_integer_sequence<int, T>());
   }
-}
+};
 
 // One block of the first `count` values; zeros stand for the others.
-void pack_some(Pack pack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
+void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bits) {
   if (count == BLOCK) return pack(in, out);
   alignas(64) uint8_t whole[BLOCK * 8] = {};
   std::memcpy(whole, in, static_cast<size_t>(count * (bits / 8)));
@@ -115,7 +62,7 @@ void pack_some(Pack pack, const uint8_t* in, uint8_t* out, int64_t count, int bi
 nb::tuple pack_inline(Bytes data, In<int64_t> counts_, int bits, bool baseline) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    const Pack* loops = packers(bits, baseline);
+    const Loop* loops = loops_of<Pack>(bits, baseline);
     Pieces counts(counts_, data, bits, "bit-packing");
     const int64_t value_bytes = bits / 8;
     Owned<int64_t> sizes(counts.num);
@@ -150,7 +97,7 @@ nb::tuple pack_inline(Bytes data, In<int64_t> counts_, int bits, bool baseline) 
 nb::tuple pack_blocks(Bytes data, In<int64_t> counts_, int bits, int width, bool baseline) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    const Pack* loops = packers(bits, baseline);
+    const Loop* loops = loops_of<Pack>(bits, baseline);
     Pieces counts(counts_, data, bits, "bit-packing");
     const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
     const int64_t num_bytes = counts.total * value_bytes;

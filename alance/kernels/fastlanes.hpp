@@ -8,16 +8,16 @@
 
 namespace alance::fastlanes {
 
-constexpr int64_t BLOCK = 1024;
-constexpr int64_t ROW_BYTES = 128;
+constexpr int64_t BLOCK = 1024;     // values of a packed block
+constexpr int64_t ROW_BYTES = 128;  // of a row: one value of T bits in each of 1024 / T lanes
+constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};  // of the groups of 16 values, by row div 8
 
 template <typename T>
 inline T value_at(const uint8_t* block, int width, int64_t i) {
   constexpr int bits = 8 * sizeof(T), lanes = 1024 / bits;
-  constexpr int reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
   if (width == 0) return 0;
   const int rest = static_cast<int>(i % 128), lane = rest % lanes;
-  const int row = 8 * reversed[rest / lanes * lanes / 16] + static_cast<int>(i / 128);
+  const int row = 8 * ORDER[rest / lanes * lanes / 16] + static_cast<int>(i / 128);
   const int word = row * width / bits, shift = row * width % bits;
   const uint8_t* at = block + word * ROW_BYTES + lane * static_cast<int>(sizeof(T));
   T value = static_cast<T>(load<T>(at) >> shift);
