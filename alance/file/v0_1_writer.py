@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.file.page_writer import PageFileWriter
 from alance.file.v2_0_writer import ArrayFileWriter
-from alance.file.writer import BUFFER_BYTES, PAGE_BYTES, FileWriter, WrittenFile
+from alance.file.writer import FileWriter, WrittenFile
 from alance.file_version import FileVersion
 from alance.format.encode.leaves import storage_of
 from alance.format.v0_1.encode_file import BatchFileBuilder
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.format.blocks import Bytes
-    from alance.format.schema import Schema
-    from alance.io.pool import DecodePool
-    from alance.io.upload import Upload
 
 BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
@@ -34,7 +32,7 @@ def writer_of(version: FileVersion) -> type[FileWriter]:
     """The writer of files of a version."""
     if version is FileVersion.V0_1:
         return BatchFileWriter
-    return ArrayFileWriter if version is FileVersion.V2_0 else FileWriter
+    return ArrayFileWriter if version is FileVersion.V2_0 else PageFileWriter
 
 
 class BatchFileWriter(FileWriter):
@@ -47,28 +45,12 @@ class BatchFileWriter(FileWriter):
         UnsupportedError: a schema with types that files of 0.1 do not hold.
     """
 
-    def __init__(
-        self,
-        upload: Upload,
-        schema: Schema,
-        version: FileVersion,
-        pool: DecodePool,
-        *,
-        threads: int = 2,
-        page_bytes: int = PAGE_BYTES,
-        buffer_bytes: int = BUFFER_BYTES,
-        statistics: bool = True,
-    ) -> None:
-        self._upload = upload
-        self._schema = schema
-        self._version = version
-        self._pool = pool
-        self._step_bytes = min(page_bytes, buffer_bytes)
-        self._batches = BatchFileBuilder(schema, statistics=statistics)
+    def _begin(self, *, statistics: bool) -> None:
+        self._batches = BatchFileBuilder(self._schema, statistics=statistics)
+        self._step_bytes = min(self._page_bytes, self._buffer_bytes)
         self._parts: list[list[pa.Array]] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._num_rows = 0
 
     @property
     def num_bytes(self) -> int:

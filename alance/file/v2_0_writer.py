@@ -13,8 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.file.writer import BUFFER_BYTES, PAGE_BYTES, FileWriter, WrittenFile
+from alance.file.version_rules import check_version
+from alance.file.waiting import largest
+from alance.file.writer import FileWriter, WrittenFile
 from alance.format.encode.leaves import storage_of
+from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
 from alance.format.v2_0.encode_fields import (
     Blobs,
@@ -28,12 +31,8 @@ from alance.format.v2_0.file import ArrayFileBuilder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.file_version import FileVersion
-    from alance.format.schema import Schema
     from alance.format.v2_0.encode_fields import Output, Unit
     from alance.format.v2_0.messages import Page
-    from alance.io.pool import DecodePool
-    from alance.io.upload import Upload
 
 
 class _Waiting:
@@ -80,30 +79,11 @@ class ArrayFileWriter(FileWriter):
         UnsupportedError: a schema with types that files of 2.0 do not hold.
     """
 
-    def __init__(
-        self,
-        upload: Upload,
-        schema: Schema,
-        version: FileVersion,
-        pool: DecodePool,
-        *,
-        threads: int = 2,
-        page_bytes: int = PAGE_BYTES,
-        buffer_bytes: int = BUFFER_BYTES,
-        statistics: bool = False,
-    ) -> None:
-        super().__init__(
-            upload,
-            schema,
-            version,
-            pool,
-            threads=threads,
-            page_bytes=page_bytes,
-            buffer_bytes=buffer_bytes,
-            statistics=statistics,
-        )
-        self._array_columns = Columns.of(schema.fields)
-        self._arrays = ArrayFileBuilder(schema, self._array_columns)
+    def _begin(self, *, statistics: bool) -> None:  # there are none in 2.0
+        leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
+        check_version(self._version, leaves)
+        self._array_columns = Columns.of(self._schema.fields)
+        self._arrays = ArrayFileBuilder(self._schema, self._array_columns)
         self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
 
     @property
@@ -131,16 +111,7 @@ class ArrayFileWriter(FileWriter):
                 error.add_note(f"while field {top.name!r} was written")
                 raise
         await self._flush_units([one for one in self._waiting if one.num_bytes >= self._page_bytes])
-        waiting = sum(one.num_bytes for one in self._waiting)
-        if waiting > self._buffer_bytes:
-            largest = sorted(self._waiting, key=lambda one: -one.num_bytes)
-            chosen = []
-            for one in largest:
-                if waiting <= self._buffer_bytes // 2:
-                    break
-                chosen.append(one)
-                waiting -= one.num_bytes
-            await self._flush_units(chosen)
+        await self._flush_units(largest(self._waiting, self._buffer_bytes))
 
     def _pages_of(self, one: _Waiting) -> list[Output]:
         """The pages of all waiting rows; CPU work."""

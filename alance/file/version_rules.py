@@ -34,5 +34,5 @@ def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
     if version >= FileVersion.V2_3:
         warnings.warn(
             f"file version {version.value} is unstable: later releases of Lance may not read it",
-            stacklevel=3,
+            stacklevel=4,  # who makes the writer
         )

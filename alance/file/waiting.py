@@ -1,13 +1,15 @@
-"""A column of a file that is written, and its rows that wait for a page."""
+"""A column of a file that is written, and its rows that wait for a page; which of many leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from alance.format.encode.rows import join, split, values_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.format.encode.statistics import FileStatistics
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -40,3 +42,26 @@ class WaitingColumn:
         if self.statistics is not None:
             self.statistics.add(self.number, joined)
         return split(joined, page_bytes, multiple=self.leaf.multiplier)
+
+
+class Waiting(Protocol):
+    """Rows that wait, whatever they are of."""
+
+    num_bytes: int
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+def largest(waiting: Sequence[W], buffer_bytes: int) -> list[W]:
+    """What has to leave where more than the budget waits: the largest, until half of it is free."""
+    num_bytes = sum(one.num_bytes for one in waiting)
+    if num_bytes <= buffer_bytes:
+        return []
+    chosen = []
+    for one in sorted(waiting, key=lambda one: -one.num_bytes):
+        if num_bytes <= buffer_bytes // 2:
+            break
+        chosen.append(one)
+        num_bytes -= one.num_bytes
+    return chosen

@@ -1,0 +1,166 @@
+"""FileWriter of 2.1 and later: pages of single columns, which leave as they fill.
+
+Rows are kept as views of the batches until a column has a page full; then its rows are joined and
+encoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file.blob_placer import BlobPlacer
+from alance.file.parts import owned
+from alance.file.version_rules import check_version
+from alance.file.waiting import WaitingColumn, largest
+from alance.file.writer import FileWriter, WrittenFile
+from alance.format.blocks import VariableWidth
+from alance.format.encode.arrays import leaf_values
+from alance.format.encode.blob import encode_blob_page
+from alance.format.encode.blob_v2 import BlobRows
+from alance.format.encode.container import FileBuilder
+from alance.format.encode.pages import encode_pages, hints_of
+from alance.format.encode.statistics import FileStatistics
+from alance.format.layouts.fields import leaf_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from alance.file.blob_placer import Sidecars
+    from alance.format.encode.base import EncodedPage
+    from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """Rows of a column that leave: as pages, or as blobs that have to be placed first."""
+
+    column: WaitingColumn
+    pages: Sequence[EncodedPage] = ()
+    blobs: Sequence[PageValues] = ()
+    rows: PageValues | None = None  # of version 2 blobs, which wait for a page when they are placed
+
+
+class PageFileWriter(FileWriter):
+    """Writes one data file of version 2.1 or later; as of `FileWriter`."""
+
+    _blobs: BlobPlacer | None = None
+
+    def _begin(self, *, statistics: bool) -> None:
+        self._builder = FileBuilder(self._schema, self._version)
+        leaves = [(root, leaf) for root in self._schema.fields for leaf in leaf_columns(root)]
+        self._statistics = FileStatistics([leaf for _, leaf in leaves]) if statistics else None
+        self._columns = [
+            WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
+        ]
+        self._by_field = {one.leaf.field.id: one for one in self._columns}
+        check_version(self._version, [leaf.field for _, leaf in leaves])
+
+    def attach(self, sidecars: Sidecars) -> None:
+        """Tell where blobs of version 2 go; without it they are refused."""
+        self._blobs = BlobPlacer(sidecars, self._builder, self._pool, self._upload_all)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
+
+    async def seal(self) -> WrittenFile:
+        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        await self._flush(self._columns)
+        if self._statistics is not None:
+            content = await self._pool.run(self._statistics.finish)
+            if content is not None:
+                await self._upload_all(self._builder.add_buffer(content)[1])
+        await self._upload_all(self._builder.finish())
+        columns = {column.leaf.field.id: column.number for column in self._columns}
+        return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
+
+    async def publish(self) -> None:
+        """Make the sealed object visible. Errors as of `write`."""
+        if self._blobs is not None:
+            await self._blobs.finish()
+        await super().publish()
+
+    async def _write(self, batch: pa.RecordBatch) -> None:
+        fields = list(zip(self._schema.fields, batch.columns, strict=True))
+        flushed = await self._in_threads([partial(self._add, *one) for one in fields])
+        await self._put([one for group in flushed for one in group])
+        await self._flush(largest(self._columns, self._buffer_bytes))
+
+    def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
+        """Take rows of a field, and encode the columns whose page is full; CPU work."""
+        flushed = []
+        if array.nbytes < self._page_bytes:
+            array = owned(array)
+        for field_id, values in leaf_values(root, array).items():
+            column = self._by_field[field_id]
+            if column.leaf.field.is_blob_v2:
+                flushed.append(_Flushed(column, rows=self._blob_rows(column, values)))
+                continue
+            column.add(values)
+            if column.num_bytes >= self._page_bytes:
+                flushed.append(self._encode(column))
+        return flushed
+
+    def _blob_rows(self, column: WaitingColumn, values: PageValues) -> PageValues:
+        name = column.leaf.field.name
+        if not isinstance(values.values, BlobRows):
+            raise InvalidInputError(
+                f"field {name!r}: descriptions where blobs are expected; read them as bytes, with "
+                f"blob_handling='all_binary'"
+            )
+        if self._blobs is None:
+            raise UnsupportedError(
+                f"field {name!r}: blobs of version 2 have objects beside the file: they are "
+                "written in tables, not to single files"
+            )
+        return values
+
+    def _encode(self, column: WaitingColumn) -> _Flushed:
+        pieces = column.take(self._page_bytes)
+        leaf = column.leaf.field
+        if leaf.is_blob_v1:
+            return _Flushed(column, blobs=pieces)
+        hints = hints_of(column.root, leaf, self._version)
+        pages = [page for piece in pieces for page in encode_pages(leaf, piece, hints)]
+        return _Flushed(column, pages)
+
+    async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
+        """Write the rows that wait, a few columns at a time."""
+        waiting = [column for column in columns if column.parts]
+        for start in range(0, len(waiting), self._threads):
+            some = waiting[start : start + self._threads]
+            await self._put(
+                await self._in_threads([partial(self._encode, column) for column in some])
+            )
+
+    async def _put(self, flushed: Sequence[_Flushed]) -> None:
+        for one in flushed:
+            leaf = one.column.leaf.field
+            pages = list(one.pages)
+            if one.rows is not None and self._blobs is not None:
+                one.column.add(await self._blobs.place(leaf, one.rows))
+                if one.column.num_bytes >= self._page_bytes:
+                    pages += (await self._pool.run(partial(self._encode, one.column))).pages
+            for values in one.blobs:
+                hints = hints_of(one.column.root, leaf, self._version)
+                positions, chunks = await self._pool.run(
+                    partial(self._builder.add_blobs, _payloads(values))
+                )
+                await self._upload_all(chunks)
+                pages.append(
+                    await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
+                )
+            for page in pages:
+                await self._upload_all(self._builder.add_page(one.column.number, page))
+
+
+def _payloads(values: PageValues) -> VariableWidth:
+    assert isinstance(values.values, VariableWidth)
+    return values.values
