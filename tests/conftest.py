@@ -1,4 +1,4 @@
-"""What several parts of the suite use: the golden table on a lab server."""
+"""What several parts of the suite use: a lab server, and the golden table on it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,27 @@ def golden() -> Path:
 
 
 @pytest.fixture(scope="session")
-def _lineitem_server() -> Iterator[Lab]:
+def lab_server() -> Iterator[Lab]:
+    """One lab server for the whole process: each test gives its tables names of their own."""
     with Lab() as lab:
-        shutil.copytree(GOLDEN / "lineitem.lance", Path(lab.root) / "lab" / "lineitem.lance")
-        lab.rescan()
         yield lab
 
 
 @pytest.fixture
-def lineitem_lab(_lineitem_server: Lab) -> Iterator[Lab]:
-    """A lab server with `s3://lab/lineitem.lance`, calm before and after the test."""
-    _lineitem_server.calm()
-    yield _lineitem_server
-    _lineitem_server.calm()
+def lab(lab_server: Lab) -> Iterator[Lab]:
+    """The lab server, with fine weather before and after the test."""
+    lab_server.calm()
+    yield lab_server
+    lab_server.calm()
+
+
+@pytest.fixture(scope="session")
+def _lineitem(lab_server: Lab) -> None:
+    shutil.copytree(GOLDEN / "lineitem.lance", Path(lab_server.root) / "lab" / "lineitem.lance")
+    lab_server.rescan()
+
+
+@pytest.fixture
+def lineitem_lab(lab: Lab, _lineitem: None) -> Lab:
+    """The lab server, with `s3://lab/lineitem.lance`."""
+    return lab

@@ -10,13 +10,13 @@ import pytest
 
 import alance
 from alance import BlobOptions, StoreError
-from alance.testing.lab import Lab
 from alance.versioning.outcome import may_be_visible
 from tests.blobs.blob_tables import SMALL, contents, files_of, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from alance.testing.lab import Lab
 
 FIRST = [b"first", b"f" * 50]
 VALUES = [b"a" * 5, b"b" * 50, b"c" * 200, None, b"d" * 90, *(b"e" * 150,) * 6]
@@ -45,19 +45,6 @@ async def check_no_orphans(folder: Path) -> None:
             return
         await asyncio.sleep(0.02)
     assert unnamed(folder) == []
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
-
-
-@pytest.fixture
-def lab(server: Lab) -> Iterator[Lab]:
-    server.calm()
-    yield server
-    server.calm()
 
 
 async def test_cancelled_on_local_disk(tmp_path: Path) -> None:

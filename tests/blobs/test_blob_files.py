@@ -14,20 +14,14 @@ from lance import blob_array
 
 import alance
 from alance import InvalidInputError
-from alance.testing.lab import Lab
 from tests.blobs.blob_tables import all_kinds, contents, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from alance.testing.lab import Lab
+
 CONTENT = random.Random(7).randbytes(3_000_000)
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab() as server:
-        yield server
 
 
 async def one_blob(tmp_path: Path, **options: Any) -> alance.BlobFile:

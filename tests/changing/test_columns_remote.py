@@ -13,12 +13,13 @@ import pytest
 
 import alance
 from alance.errors import AlanceError
-from alance.testing.lab import Lab
 from alance.versioning.outcome import may_be_visible
 from tests.changing.both_ways import Twins, files_of, latest, read
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from alance.testing.lab import Lab
 
 _numbers = itertools.count()
 CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[alance.Dataset]]] = {
@@ -32,23 +33,10 @@ CHANGES: dict[str, Callable[[alance.Dataset], Awaitable[alance.Dataset]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def _server() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
-
-
-@pytest.fixture
-def lab(_server: Lab) -> Iterator[Lab]:
-    _server.calm()
-    yield _server
-    _server.calm()
-
-
 @pytest.fixture
 async def opened(lab: Lab, tmp_path: Path) -> AsyncIterator[tuple[alance.Dataset, Path]]:
     """A table of 4 fragments on the server, and its folder."""
-    name = f"t{next(_numbers)}.lance"
+    name = f"columns-{next(_numbers)}.lance"
     path = Path(lab.root) / "lab" / name
     shutil.copytree(Twins.make(tmp_path).ours, path)
     lab.rescan()

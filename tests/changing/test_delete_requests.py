@@ -14,26 +14,14 @@ import lance
 import pytest
 
 import alance
-from alance.testing.lab import Lab
 from tests.changing.both_ways import Twins, files_of, latest, read
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from alance.testing.lab import Lab
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def _server() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
-
-
-@pytest.fixture
-def lab(_server: Lab) -> Iterator[Lab]:
-    _server.calm()
-    yield _server
-    _server.calm()
 
 
 class Remote:
@@ -46,7 +34,7 @@ class Remote:
 
     def fresh(self) -> tuple[str, Path]:
         """A new copy: its URI, and its folder."""
-        name = f"t{next(_numbers)}.lance"
+        name = f"deleted-{next(_numbers)}.lance"
         path = Path(self.lab.root) / "lab" / name
         shutil.copytree(self.master, path)
         self.lab.rescan()

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
 import pytest
 
 import alance
-from alance.testing.lab import Lab
+from tests.requests.waves import waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from alance.testing.lab import Lab
 
 ROWS = 40_000
 CHANGED = 1000
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
 
 
 def table(ids: range, text: str) -> pa.Table:
@@ -34,20 +28,10 @@ def table(ids: range, text: str) -> pa.Table:
     )
 
 
-def waves(records: Sequence[Any]) -> int:
-    """Requests one after the other: each wave begins when all before have ended."""
-    count, end = 0, float("-inf")
-    for one in sorted(records, key=lambda record: record["t0"]):
-        count += one["t0"] >= end
-        end = max(end, one["t2"])
-    return count
-
-
 @pytest.mark.parametrize("columns", [["id", "v", "s"], ["id", "v"]], ids=["all", "some"])
-async def test_an_upsert(server: Lab, columns: list[str]) -> None:
-    server.calm()
-    options = server.lance_options()
-    base = f"s3://lab/{len(columns)}"
+async def test_an_upsert(lab: Lab, columns: list[str]) -> None:
+    options = lab.lance_options()
+    base = f"s3://lab/merged-{len(columns)}"
     await alance.write_dataset(table(range(3), ""), f"{base}/probe", storage_options=options)
     for name in ("ours", "theirs"):
         lance.write_dataset(
@@ -57,14 +41,14 @@ async def test_an_upsert(server: Lab, columns: list[str]) -> None:
             max_rows_per_file=ROWS // 4,
         )
     data = table(range(ROWS - CHANGED, ROWS + CHANGED), "new").select(columns)
-    server.config(latency_ms=30)
+    lab.config(latency_ms=30)
     dataset = await alance.dataset(f"{base}/ours", storage_options=options)
-    with server.recording() as seen:
+    with lab.recording() as seen:
         made = await dataset.upsert(data, "id")
     other = lance.dataset(f"{base}/theirs", storage_options=options).merge_insert("id")
-    with server.recording() as theirs:
+    with lab.recording() as theirs:
         other.when_matched_update_all().when_not_matched_insert_all().execute(data)
-    server.calm()
+    lab.calm()
     assert made.summary["num_updated_rows"] == made.summary["num_inserted_rows"] == CHANGED
     assert len(seen.records) <= len(theirs.records)
     # Footers, page tables, pages; what the data lacks; new files and LIST; the manifest.

@@ -12,17 +12,16 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.testing.lab import Lab
 from tests.indices.index_cases import ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from alance.testing.lab import Lab
 
 NUM_ROWS = 300_000
 
 
 @pytest.fixture(scope="module")
-def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def _indexed(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("indexed") / "t"
     k = np.arange(NUM_ROWS)
     columns = {
@@ -34,24 +33,21 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     theirs = lance.write_dataset(pa.table(columns), path, max_rows_per_file=100_000)
     theirs.create_scalar_index("i", "BTREE")
     theirs.create_scalar_index("s", "BITMAP")
-    with Lab() as lab:
-        shutil.copytree(path, Path(lab.root) / "lab" / "t")
-        lab.rescan()
-        yield lab
+    shutil.copytree(path, Path(lab_server.root) / "lab" / "indexed")
+    lab_server.rescan()
 
 
 @pytest.fixture
-def lab(_server: Lab) -> Iterator[Lab]:
-    _server.calm()
-    _server.config(latency_ms=20)
-    yield _server
-    _server.calm()
+def lab(lab: Lab, _indexed: None) -> Lab:
+    """The lab with the table `s3://lab/indexed`, 20 ms away."""
+    lab.config(latency_ms=20)
+    return lab
 
 
 async def test_a_point_lookup(lab: Lab) -> None:
     async with alance.Session() as session:
         options = lab.lance_options()
-        dataset = await alance.dataset("s3://lab/t", storage_options=options, session=session)
+        dataset = await alance.dataset("s3://lab/indexed", storage_options=options, session=session)
         with lab.recording() as seen:
             assert await ids(dataset, "i = 7919") == [1]
         # Heads of the index, its page; the data file's head, its row.
@@ -72,7 +68,7 @@ async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
     for use in (True, False):
         async with alance.Session() as session:
             dataset = await alance.dataset(
-                "s3://lab/t", storage_options=lab.lance_options(), session=session
+                "s3://lab/indexed", storage_options=lab.lance_options(), session=session
             )
             for condition in ("i between 500 and 502", "i between 510 and 512"):
                 with lab.recording() as seen:
@@ -85,7 +81,7 @@ async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
 async def test_two_indices_of_a_filter(lab: Lab) -> None:
     async with alance.Session() as session:
         dataset = await alance.dataset(
-            "s3://lab/t", storage_options=lab.lance_options(), session=session
+            "s3://lab/indexed", storage_options=lab.lance_options(), session=session
         )
         assert await dataset.count_rows("s = 'v3'") == NUM_ROWS // 100
         condition = "s = 'v3' and i < 3000"

@@ -19,10 +19,9 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from alance.testing.lab import Lab
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ROWS = 50
@@ -46,19 +45,6 @@ asyncio.run(main())
 
 def batch(number: int) -> pa.RecordBatch:
     return pa.record_batch([list(range(number * ROWS, (number + 1) * ROWS))], schema=SCHEMA)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
-
-
-@pytest.fixture
-def lab(server: Lab) -> Iterator[Lab]:
-    server.calm()
-    yield server
-    server.calm()
 
 
 def place(lab: Lab) -> tuple[str, dict[str, str]]:

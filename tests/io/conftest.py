@@ -10,29 +10,14 @@ import pytest
 from obstore import store as obstore_stores
 
 from alance.io.registry import StoreRegistry
-from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from alance.io.store import Store
+    from alance.testing.lab import Lab
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
-
-
-@pytest.fixture
-def lab(s3: Lab) -> Iterator[Lab]:
-    """The lab's server, with fine weather before and after the test."""
-    s3.calm()
-    yield s3
-    s3.calm()
 
 
 @dataclass

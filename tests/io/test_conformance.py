@@ -31,9 +31,14 @@ KEYS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
 
 
 def reached(lab: Lab, scheme: str) -> tuple[str, dict[str, str]]:
-    """A folder that is not there yet, and the options to reach it."""
+    """A folder that is not there yet, and the options to reach it by a store of its own.
+
+    What a process learns of a store it remembers: nobody else shall have that of a bad server.
+    """
+    number = next(_numbers)
     options = lab.lance_options() if scheme == "s3" else lab.gcs_options()
-    return f"{scheme}://lab/conformance-{next(_numbers)}", options
+    options["connect_timeout"] = f"{10 + number}s"
+    return f"{scheme}://lab/conformance-{number}", options
 
 
 @pytest.fixture(scope="module")

@@ -6,46 +6,29 @@ import asyncio
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
 import pytest
 
 import alance
-from alance.testing.lab import Lab
+from tests.requests.waves import waves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from alance.testing.lab import Lab
 
 ROWS = pa.table({"a": list(range(50)), "b": ["text"] * 50})
 LATENCY_MS = 30
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
-
-
 @pytest.fixture
-def place(server: Lab, request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
+def place(lab: Lab, request: pytest.FixtureRequest) -> tuple[Lab, str]:
     """A lab with a table that pylance has written, and its URI."""
-    server.calm()
     uri = f"s3://lab/{request.node.name}.lance"
-    lance.write_dataset(ROWS, uri, storage_options=server.lance_options())
-    server.config(latency_ms=LATENCY_MS)
-    yield server, uri
-    server.calm()
-
-
-def waves(records: Sequence[Any]) -> int:
-    """Requests one after the other: each wave begins when all before have ended."""
-    count, end = 0, float("-inf")
-    for one in sorted(records, key=lambda record: record["t0"]):
-        count += one["t0"] >= end
-        end = max(end, one["t2"])
-    return count
+    lance.write_dataset(ROWS, uri, storage_options=lab.lance_options())
+    lab.config(latency_ms=LATENCY_MS)
+    return lab, uri
 
 
 async def probe(lab: Lab, uri: str) -> None:

@@ -14,7 +14,6 @@ from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 from alance.testing.append_rules import AppendRules, append, paths_of
-from alance.testing.lab import Lab
 from alance.versioning.commit import commit
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests
@@ -22,10 +21,11 @@ from alance.versioning.settle import Patience
 from alance.versioning.table import Table, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from alance.format.table.manifest import Manifest
+    from alance.testing.lab import Lab
     from alance.versioning.manifest_store import ManifestStore
 
 _numbers = itertools.count(1)
@@ -80,20 +80,6 @@ class Committer:
     async def aclose(self) -> None:
         await self.engine.scheduler.aclose()
         await self.engine.pool.aclose()
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Lab]:
-    with Lab() as lab:
-        yield lab
-
-
-@pytest.fixture
-def lab(server: Lab) -> Iterator[Lab]:
-    """The lab's server, with fine weather before and after the test."""
-    server.calm()
-    yield server
-    server.calm()
 
 
 def remote_uri(lab: Lab, kind: str, **more: Any) -> tuple[str, dict[str, Any]]:

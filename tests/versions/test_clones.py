@@ -12,7 +12,6 @@ from obstore.store import MemoryStore
 import alance
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.ops.clone import base_uri
-from alance.testing.lab import Lab
 from alance.versioning.table import open_table
 from tests.versions.conftest import (
     make,
@@ -24,16 +23,11 @@ from tests.versions.conftest import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from alance.testing.lab import Lab
+
 KEPT = [n for n in range(15) if n != 3]
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -138,8 +132,8 @@ async def test_between_folders_of_a_bucket(lab: Lab) -> None:
     assert theirs.to_table()["a"].to_pylist() == list(range(7))
     theirs = lance.dataset(uri, storage_options=options).checkout_version(("dev", None))
     assert theirs.to_table()["a"].to_pylist() == [0, 1, 2, 3, 4, 7]
-    theirs.shallow_clone("s3://lab/theirs", ("dev", 2), storage_options=options)
-    again = await alance.dataset("s3://lab/theirs", storage_options=options)
+    theirs.shallow_clone("s3://lab/clone-of-theirs", ("dev", 2), storage_options=options)
+    again = await alance.dataset("s3://lab/clone-of-theirs", storage_options=options)
     assert await again.count_rows() == 6
     assert (await again.to_table(["a"])).num_rows == 6
 

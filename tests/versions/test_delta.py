@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -13,8 +13,10 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
-from alance.testing.lab import Lab
 from tests.versions.conftest import numbers
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
 
 META = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
 
@@ -147,27 +149,26 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def test_a_hundred_versions_cost_two_rounds(hundred: Path) -> None:
-    with Lab() as lab:
-        shutil.copytree(hundred, Path(lab.root) / "lab" / "t.lance")
-        lab.rescan()
-        async with alance.Session() as session:
-            dataset = await alance.dataset(
-                "s3://lab/t.lance", storage_options=lab.lance_options(), session=session
-            )
-            lab.config(latency_ms=60)
-            with lab.recording() as recording, alance.trace() as recorder:
-                found = await dataset.versions()
-            asked = [str(one["op"]) for one in recording.records if "op" in one]
-            assert sorted(set(asked)) == ["GET", "LIST"]
-            assert (asked.count("GET"), asked.count("LIST")) == (99, 1)  # the latest is known
-            assert recorder.rounds == 2
-            assert [one.version for one in found] == list(range(1, 101))
-            theirs = lance.dataset(str(hundred)).versions()
-            for one, other in zip(found, theirs, strict=True):
-                assert one.metadata == other["metadata"]
-            lab.calm()
-            with lab.recording() as recording, alance.trace() as recorder:
-                assert len(await dataset.get_transactions(100)) == 100
-            assert len(recording.records) <= 100
-            lab.calm()
+async def test_a_hundred_versions_cost_two_rounds(lab: Lab, hundred: Path) -> None:
+    shutil.copytree(hundred, Path(lab.root) / "lab" / "hundred.lance")
+    lab.rescan()
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/hundred.lance", storage_options=lab.lance_options(), session=session
+        )
+        lab.config(latency_ms=60)
+        with lab.recording() as recording, alance.trace() as recorder:
+            found = await dataset.versions()
+        asked = [str(one["op"]) for one in recording.records if "op" in one]
+        assert sorted(set(asked)) == ["GET", "LIST"]
+        assert (asked.count("GET"), asked.count("LIST")) == (99, 1)  # the latest is known
+        assert recorder.rounds == 2
+        assert [one.version for one in found] == list(range(1, 101))
+        theirs = lance.dataset(str(hundred)).versions()
+        for one, other in zip(found, theirs, strict=True):
+            assert one.metadata == other["metadata"]
+        lab.calm()
+        with lab.recording() as recording, alance.trace() as recorder:
+            assert len(await dataset.get_transactions(100)) == 100
+        assert len(recording.records) <= 100
+        lab.calm()

@@ -9,11 +9,12 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, NotFoundError
-from alance.testing.lab import Lab
 from tests.versions.conftest import numbers, rows_by_pylance
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from alance.testing.lab import Lab
 
 
 def exists(path: str) -> bool:
@@ -57,19 +58,16 @@ async def test_what_is_no_table(table: str, tmp_path: Path) -> None:
     assert len(rows_by_pylance(table)) == 14
 
 
-async def test_on_a_server() -> None:
-    with Lab() as lab:
-        options = lab.lance_options()
-        lance.write_dataset(numbers(0, 5), "s3://lab/t", storage_options=options)
-        lance.write_dataset(numbers(0, 5), "s3://lab/t2", storage_options=options)
-        with lab.recording() as recording:
-            await alance.drop("s3://lab/t", storage_options=options)
-        assert len(recording.records) <= 6
-        with pytest.raises(NotFoundError):
-            await alance.dataset("s3://lab/t", storage_options=options)
-        assert (
-            await (await alance.dataset("s3://lab/t2", storage_options=options)).count_rows() == 5
-        )
+async def test_on_a_server(lab: Lab) -> None:
+    options = lab.lance_options()
+    lance.write_dataset(numbers(0, 5), "s3://lab/dropped", storage_options=options)
+    lance.write_dataset(numbers(0, 5), "s3://lab/kept", storage_options=options)
+    with lab.recording() as recording:
+        await alance.drop("s3://lab/dropped", storage_options=options)
+    assert len(recording.records) <= 6
+    with pytest.raises(NotFoundError):
+        await alance.dataset("s3://lab/dropped", storage_options=options)
+    assert await (await alance.dataset("s3://lab/kept", storage_options=options)).count_rows() == 5
 
 
 async def test_made_again_by_others(table: str) -> None:

@@ -23,13 +23,14 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io.memory import MemoryStore
-from alance.testing.lab import Lab
 from alance.versioning.external_store import Entry
 from tests.versions.conftest import numbers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from alance.testing.lab import Lab
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 _numbers = itertools.count(1)
@@ -53,12 +54,6 @@ class Overwriting(MemoryStore):
 
 class Refusing(Overwriting):
     refuses = True
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,12 @@ import pytest
 
 import alance
 from alance.errors import AlreadyExistsError, StoreError
-from alance.testing.lab import Lab
 from tests.versions.conftest import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
+
+    from alance.testing.lab import Lab
 
 _numbers = itertools.count(1)
 LOST: list[dict[str, Any]] = [
@@ -28,19 +29,6 @@ NOT_DONE: list[dict[str, Any]] = [
     {"action": "status", "status": 409, "code": "ConditionalRequestConflict"},
     {"action": "reset"},
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Lab]:
-    with Lab() as made:
-        yield made
-
-
-@pytest.fixture
-def lab(server: Lab) -> Iterator[Lab]:
-    server.calm()
-    yield server
-    server.calm()
 
 
 @pytest.fixture
