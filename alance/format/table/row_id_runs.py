@@ -12,14 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
-from alance.format.proto import rowids_pb2
-from alance.format.table.row_ids import segment_bits, segment_holes, segment_values
+from alance.format.table.row_ids import (
+    row_id_segments,
+    segment_bits,
+    segment_holes,
+    segment_values,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from alance.format.proto import rowids_pb2
 
     U64 = npt.NDArray[np.uint64]
     Runs: TypeAlias = "tuple[npt.NDArray[np.int64], U64]"
@@ -33,12 +38,8 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
     Raises:
         CorruptFileError: no sequence, or one of another length.
     """
-    try:
-        message = rowids_pb2.RowIdSequence.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"row ids: {error}") from error
     starts, values, done = [], [], 0
-    for segment in message.segments:
+    for segment in row_id_segments(content):
         first, ids, count = _runs(segment, num_rows - done)
         starts.append(first + done)
         values.append(ids)

@@ -14,6 +14,8 @@ from alance.errors import CorruptFileError
 from alance.format.proto import rowids_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     U64 = npt.NDArray[np.uint64]
@@ -27,13 +29,9 @@ def parse_row_ids(content: bytes, num_rows: int) -> U64:
     Raises:
         CorruptFileError: no sequence, or one of another length.
     """
-    try:
-        message = rowids_pb2.RowIdSequence.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"row ids: {error}") from error
     left = num_rows
     parts = []
-    for segment in message.segments:
+    for segment in row_id_segments(content):
         parts.append(_expand(segment, left))
         left -= len(parts[-1])
     if left:
@@ -47,11 +45,19 @@ def num_row_ids(content: bytes) -> int:
     Raises:
         CorruptFileError: no sequence.
     """
+    return sum(_length(segment) for segment in row_id_segments(content))
+
+
+def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
+    """The segments of a sequence of row ids, unchecked.
+
+    Raises:
+        CorruptFileError: no sequence.
+    """
     try:
-        message = rowids_pb2.RowIdSequence.FromString(content)
+        return rowids_pb2.RowIdSequence.FromString(content).segments
     except DecodeError as error:
         raise CorruptFileError(f"row ids: {error}") from error
-    return sum(_length(segment) for segment in message.segments)
 
 
 def segment_values(segment: rowids_pb2.U64Segment) -> U64:
@@ -102,9 +108,7 @@ def _length(segment: rowids_pb2.U64Segment) -> int:
         part = segment.range_with_holes
         return _span(part.start, part.end) - len(_array(part.holes))
     if kind == "range_with_bitmap":
-        bitmap = segment.range_with_bitmap
-        size = _span(bitmap.start, bitmap.end)
-        return int(np.count_nonzero(_bits(bitmap.bitmap, size)))
+        return int(np.count_nonzero(segment_bits(segment)))
     if kind in ("sorted_array", "array"):
         return len(_array(getattr(segment, kind)))
     return 0
@@ -127,9 +131,8 @@ def _expand(segment: rowids_pb2.U64Segment, limit: int) -> U64:
             raise CorruptFileError("row ids: holes outside of their range")
         return kept
     if kind == "range_with_bitmap":
-        bitmap = segment.range_with_bitmap
-        bits = _bits(bitmap.bitmap, _span(bitmap.start, bitmap.end))
-        return np.flatnonzero(bits).astype(np.uint64) + np.uint64(bitmap.start)
+        start = np.uint64(segment.range_with_bitmap.start)
+        return np.flatnonzero(segment_bits(segment)).astype(np.uint64) + start
     if kind in ("sorted_array", "array"):
         return _array(getattr(segment, kind))
     return np.empty(0, np.uint64)
