@@ -100,17 +100,14 @@ class NullablePiece:
 class SomeNulls:
     """Values and a bitmap; one round together."""
 
-    validity: Flat
+    validity: Flat  # of 1 bit
     values: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
-        bits = self._bits(place, spans)
-        validity, values = yield from together([bits, self.values.plan(place, spans)])
+        plans = [one.plan(place, spans) for one in (self.validity, self.values)]
+        validity, values = yield from together(plans)
         assert isinstance(validity, BooleanPiece)
         return NullablePiece(validity.piece, values)
-
-    def _bits(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
-        return BooleanPiece((yield from fetch_bits(place, self.validity.buffer, spans)))
 
 
 @dataclass(frozen=True, slots=True)
