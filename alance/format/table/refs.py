@@ -10,16 +10,15 @@ Source: table format specification, "Tags and branches".
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.table.naming import TREE
-from alance.format.table.refs_write import parse_identifier
+from alance.format.table.refs_write import members_of, parse_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,13 +178,7 @@ class _Fields:
 
     def __init__(self, content: bytes | memoryview, where: str) -> None:
         self.where = where
-        try:
-            parsed: Any = json.loads(bytes(content))
-        except (ValueError, RecursionError) as error:
-            raise CorruptFileError(f"{where}: no JSON: {error}") from error
-        if not isinstance(parsed, dict):
-            raise CorruptFileError(f"{where}: expected a JSON object")
-        self._values: dict[str, Any] = parsed
+        self._values = members_of(content, where)
 
     def _wrong(self, name: str, expected: str) -> CorruptFileError:
         shown = repr(self._values.get(name))[:80]

@@ -90,13 +90,22 @@ def with_members(content: bytes | memoryview, where: str, changes: Mapping[str, 
     Raises:
         CorruptFileError: no JSON object.
     """
+    return _text({**members_of(content, where), **changes})
+
+
+def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
+    """The members of a JSON object, whose values nobody has checked.
+
+    Raises:
+        CorruptFileError: no JSON object.
+    """
     try:
         members: Any = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{where}: no JSON: {error}") from error
     if not isinstance(members, dict):
         raise CorruptFileError(f"{where}: expected a JSON object")
-    return _text({**members, **changes})
+    return members
 
 
 def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
