@@ -13,26 +13,12 @@ import pytest
 import alance
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
+from tests.reference.golden import expected, rows
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v0_1"
 EVERYTHING = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
 TABLES = [path for path in EVERYTHING if path.parent.name != "broken"]
 BROKEN = [path for path in EVERYTHING if path.parent.name == "broken"]
-
-
-def expected(path: Path) -> pa.Table:
-    with pa.ipc.open_file(f"{path}.arrow") as reader:
-        return reader.read_all()
-
-
-def rows(table: pa.Table) -> dict[str, list[object]]:
-    """Plain values; moments as integers, which hold nanoseconds too."""
-    plain = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
-            column = column.cast(pa.int64())
-        plain[name] = column.to_pylist()
-    return plain
 
 
 def test_releases_are_there() -> None:

@@ -9,26 +9,12 @@ import pytest
 
 import alance
 from alance.errors import UnsupportedError
+from tests.reference.golden import expected, rows
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v2_0"
 ALL = sorted(path.with_suffix("") for path in GOLDEN.glob("*/*.arrow"))
 BLOBS = [path for path in ALL if path.name == "blobs"]
 TABLES = [path for path in ALL if path.name != "blobs"]
-
-
-def expected(path: Path) -> pa.Table:
-    with pa.ipc.open_file(f"{path}.arrow") as reader:
-        return reader.read_all()
-
-
-def rows(table: pa.Table) -> dict[str, list[object]]:
-    """Plain values; moments as integers, which hold nanoseconds too."""
-    plain = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
-        plain[name] = column.to_pylist()
-    return plain
 
 
 def test_releases_are_there() -> None:
