@@ -119,14 +119,14 @@ def _table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cold(lineitem_lab: Lab, _table: Path, tmp_path: Path) -> Iterator[Cold]:
-    path = Path(lineitem_lab.root) / "lab" / "cold.lance"
+def cold(lab: Lab, _table: Path, tmp_path: Path) -> Iterator[Cold]:
+    path = Path(lab.root) / "lab" / "cold.lance"
     shutil.copytree(_table, path)
-    lineitem_lab.rescan()
-    lineitem_lab.config(latency_ms=40)  # longer than planning takes on a busy machine
-    yield Cold(lineitem_lab, tmp_path / "cache", "s3://lab/cold.lance", path)
+    lab.rescan()
+    lab.config(latency_ms=40)  # longer than planning takes on a busy machine
+    yield Cold(lab, tmp_path / "cache", "s3://lab/cold.lance", path)
     shutil.rmtree(path)
-    lineitem_lab.rescan()
+    lab.rescan()
 
 
 async def test_a_cold_take_of_a_row_costs_two_rounds(cold: Cold) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import alance
 from alance.io.profile import S3
+from tests.reference.served import data_bytes, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -95,13 +96,9 @@ def _wide_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def server(lineitem_lab: Lab, _wide_table: Path) -> AsyncIterator[Server]:
-    target = Path(lineitem_lab.root) / "lab" / "wide.lance"
-    if not target.exists():
-        shutil.copytree(_wide_table, target)
-        lineitem_lab.rescan()
-    lineitem_lab.config(latency_ms=40)  # longer than planning takes on a busy machine
-    server = Server(lineitem_lab)
+async def server(lab: Lab, _wide_table: Path) -> AsyncIterator[Server]:
+    serve(lab, _wide_table, latency_ms=40)  # longer than planning on a busy machine
+    server = Server(lab)
     yield server
     for session in server.sessions:
         await session.aclose()
@@ -118,14 +115,14 @@ async def test_a_named_version_costs_a_get(server: Server) -> None:
     assert asked.operations == ["get"]
 
 
-async def test_a_large_manifest_costs_one_get(lineitem_lab: Lab, tmp_path: Path) -> None:
+async def test_a_large_manifest_costs_one_get(lab: Lab, tmp_path: Path) -> None:
     uri = str(tmp_path / "many")
     lance.write_dataset(pa.table({"x": range(3000)}), uri, max_rows_per_file=1)
     manifest = max((Path(uri) / "_versions").glob("*.manifest"), key=lambda one: one.stat().st_size)
     assert manifest.stat().st_size > 64 << 10
-    shutil.copytree(uri, Path(lineitem_lab.root) / "lab" / "many.lance")
-    lineitem_lab.rescan()
-    server = Server(lineitem_lab)
+    shutil.copytree(uri, Path(lab.root) / "lab" / "many.lance")
+    lab.rescan()
+    server = Server(lab)
     server.uri = "s3://lab/many.lance"
     asked = await server.watch(server.open())
     assert asked.operations == ["list", "get"]
@@ -194,10 +191,7 @@ async def test_concurrent_callers_share_requests(server: Server) -> None:
 
 async def test_a_scan_reads_ahead_in_large_requests(server: Server) -> None:
     dataset = await server.open()
-    total = sum(
-        path.stat().st_size
-        for path in (Path(server.lab.root) / "lab" / "wide.lance" / "data").iterdir()
-    )
+    total = data_bytes(server.lab, "wide.lance")
     asked = await server.watch(dataset.to_table())
     assert asked.recorder.num_bytes < 1.3 * total
     assert len(asked) <= 12 * FILES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from alance.ops.opening import open_snapshot
 from alance.ops.options import ScanOptions
 from alance.scanner import Scanner
 from alance.session import Session
+from tests.reference.served import serve
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -33,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
         pa.array(np.random.default_rng(3).random(4 * len(numbers), np.float32)), 4
     )
     table = pa.table({"a": numbers, "b": [f"text {n}" for n in numbers], "v": vectors})
-    folder: Path = tmp_path_factory.mktemp("explain") / "t"
+    folder: Path = tmp_path_factory.mktemp("explain") / "explained.lance"
     lance.write_dataset(table, str(folder), max_rows_per_file=40_000)
     lance.dataset(str(folder)).delete("a % 10 = 3")
     return str(folder)
@@ -75,13 +75,8 @@ class Seen:
 
 
 @pytest.fixture
-def uri(path: str, lineitem_lab: Lab) -> str:
-    target = Path(lineitem_lab.root) / "lab" / "explained.lance"
-    if not target.exists():
-        shutil.copytree(path, target)
-        lineitem_lab.rescan()
-    lineitem_lab.config(latency_ms=20)
-    return "s3://lab/explained.lance"
+def uri(path: str, lab: Lab) -> str:
+    return serve(lab, Path(path), latency_ms=20)
 
 
 ROWS: Final = [3, 60_000, 11, 107_999, 60_001, 3]
@@ -90,15 +85,13 @@ ROWS: Final = [3, 60_000, 11, 107_999, 60_001, 3]
 @pytest.mark.parametrize("columns", [["a"], ["v", "b"], None])
 @pytest.mark.parametrize("warm", [False, True])
 async def test_takes_cost_what_was_told(
-    uri: str, session: Session, lineitem_lab: Lab, columns: list[str] | None, warm: bool
+    uri: str, session: Session, lab: Lab, columns: list[str] | None, warm: bool
 ) -> None:
-    dataset = await alance.dataset(
-        uri, storage_options=lineitem_lab.lance_options(), session=session
-    )
+    dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
     if warm:
         await dataset.take(ROWS, columns)
     found = await dataset.explain_take(ROWS, columns)
-    with lineitem_lab.recording() as recording, trace() as recorder:
+    with lab.recording() as recording, trace() as recorder:
         table = await dataset.take(ROWS, columns)
     assert (found.num_requests, found.num_bytes) == (recorder.num_requests, recorder.num_bytes)
     assert Seen(found.num_requests, found.num_bytes) == Seen.of(recording)
@@ -111,36 +104,30 @@ async def test_takes_cost_what_was_told(
 
 @pytest.mark.parametrize("columns", [["a"], ["b", "v"], None])
 async def test_scans_cost_what_was_told(
-    uri: str, session: Session, lineitem_lab: Lab, columns: list[str] | None
+    uri: str, session: Session, lab: Lab, columns: list[str] | None
 ) -> None:
-    dataset = await alance.dataset(
-        uri, storage_options=lineitem_lab.lance_options(), session=session
-    )
+    dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
     scanner = dataset.scanner(columns)
     for _ in range(2):  # cold, then with known footers
         found = await scanner.explain()
-        with lineitem_lab.recording() as recording, trace() as recorder:
+        with lab.recording() as recording, trace() as recorder:
             await scanner.to_table()
         assert Seen(found.num_requests, found.num_bytes) == Seen.of(recording)
         assert found.rounds == recorder.rounds
 
 
-async def test_explaining_keeps_nothing(uri: str, session: Session, lineitem_lab: Lab) -> None:
-    dataset = await alance.dataset(
-        uri, storage_options=lineitem_lab.lance_options(), session=session
-    )
+async def test_explaining_keeps_nothing(uri: str, session: Session, lab: Lab) -> None:
+    dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
     before = session.cache_stats.num_entries
     first = await dataset.explain_take(ROWS)
     assert await dataset.explain_take(ROWS) == first
     assert session.cache_stats.num_entries == before
 
 
-async def test_filters_read_their_columns_first(uri: str, lineitem_lab: Lab) -> None:
+async def test_filters_read_their_columns_first(uri: str, lab: Lab) -> None:
     options = ScanOptions(filter="a < 100", order_by=["-a"])
     async with Session() as session:
-        snapshot = await open_snapshot(
-            uri, storage_options=lineitem_lab.lance_options(), session=session
-        )
+        snapshot = await open_snapshot(uri, storage_options=lab.lance_options(), session=session)
         scanner = Scanner(snapshot, ["a", "b"], options)
         found = await scanner.explain()
         assert (found.first, found.late) == (("a",), ("b",))

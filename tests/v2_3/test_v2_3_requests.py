@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
@@ -12,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import alance
+from tests.reference.served import by_pylance, check_scan, check_take, served
 from tests.v2_3.planar import planes_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
+    import alance
     from alance.testing.lab import Lab
 
 ROWS = 60_000
@@ -62,15 +62,9 @@ def big_table_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def opened(lineitem_lab: Lab, big_table_path: Path) -> AsyncIterator[alance.Dataset]:
-    target = Path(lineitem_lab.root) / "lab" / "v2_3.lance"
-    if not target.exists():
-        shutil.copytree(big_table_path, target)
-        lineitem_lab.rescan()
-    lineitem_lab.config(latency_ms=20)
-    session = alance.Session()
-    yield await alance.dataset(URI, storage_options=lineitem_lab.lance_options(), session=session)
-    await session.aclose()
+async def opened(lab: Lab, big_table_path: Path) -> AsyncIterator[alance.Dataset]:
+    async with served(lab, big_table_path) as dataset:
+        yield dataset
 
 
 def test_the_table_has_all_kinds_of_pages(big_table_path: Path) -> None:
@@ -91,38 +85,23 @@ def test_the_table_has_all_kinds_of_pages(big_table_path: Path) -> None:
         ("seven", 0),
     ],
 )
-async def test_takes(opened: alance.Dataset, lineitem_lab: Lab, column: str, rounds: int) -> None:
+async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int) -> None:
     """One round where the state is known; no more requests than pylance's."""
     rows = sorted(random.Random(column).sample(range(ROWS), 30))
-    theirs = lance.dataset(URI, storage_options=lineitem_lab.lance_options())
+    theirs = by_pylance(lab, URI)
     await opened.take(rows[:1], [column])
     warm = range(0, ROWS, 997)
     await opened.take(list(warm), [column])
     theirs.take(list(warm), columns=[column])
-    with lineitem_lab.recording() as seen, alance.trace() as recorder:
-        ours = await opened.take(rows, [column])
-    assert recorder.rounds <= rounds
-    with lineitem_lab.recording() as their_seen:
-        found = theirs.take(rows, columns=[column])
-    assert ours.column(0).to_pylist() == found.column(0).to_pylist()
-    assert _requests(seen) <= _requests(their_seen)
+    assert await check_take(lab, opened, theirs, rows, column) <= rounds
 
 
-async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lineitem_lab: Lab) -> None:
+async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> None:
     """About the bytes of the file."""
-    data = Path(lineitem_lab.root) / "lab" / "v2_3.lance" / "data"
-    total = sum(path.stat().st_size for path in data.iterdir())
-    with alance.trace() as recorder:
-        table = await opened.to_table()
-    assert table.num_rows == ROWS
-    assert recorder.num_bytes < 1.2 * total
+    await check_scan(lab, opened, "v2_3.lance", ROWS)
 
 
 async def test_explained(opened: alance.Dataset) -> None:
     text = str(await opened.scanner(columns=["vectors"], filter="seven is null").explain())
     assert "vectors" in text
     assert "pages" in text
-
-
-def _requests(seen: object) -> int:
-    return len([one for one in seen.records if "op" in one])  # type: ignore[attr-defined]

@@ -1,0 +1,78 @@
+"""Tables put on the lab, opened there, and read beside pylance."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+
+import alance
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.testing.lab import Lab
+    from alance.testing.recording import Recording
+
+
+def serve(lab: Lab, path: Path, *, latency_ms: float) -> str:
+    """Put a table on the lab, if it is not there yet, and slow the lab down; the table's URI."""
+    target = on_disk(lab, path.name)
+    if not target.exists():
+        shutil.copytree(path, target)
+        lab.rescan()
+    lab.config(latency_ms=latency_ms)
+    return f"s3://lab/{path.name}"
+
+
+def on_disk(lab: Lab, name: str) -> Path:
+    """The folder of a table on the lab."""
+    return Path(lab.root) / "lab" / name
+
+
+def data_bytes(lab: Lab, name: str) -> int:
+    """How many bytes the data files of a table on the lab have."""
+    return sum(path.stat().st_size for path in (on_disk(lab, name) / "data").iterdir())
+
+
+@asynccontextmanager
+async def served(lab: Lab, path: Path) -> AsyncIterator[alance.Dataset]:
+    """A table put on the lab, 20 ms away, in a session of its own."""
+    uri = serve(lab, path, latency_ms=20)
+    async with alance.Session() as session:
+        yield await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
+
+
+def by_pylance(lab: Lab, uri: str) -> lance.LanceDataset:
+    """The table as pylance opens it."""
+    return lance.dataset(uri, storage_options=lab.lance_options())
+
+
+def num_requests(seen: Recording) -> int:
+    """Those that the client made of the store."""
+    return len([one for one in seen.records if "op" in one])
+
+
+async def check_take(
+    lab: Lab, dataset: alance.Dataset, theirs: lance.LanceDataset, rows: Sequence[int], column: str
+) -> int:
+    """Pylance's rows, by no more requests than its own; gives the rounds."""
+    with lab.recording() as seen, alance.trace() as recorder:
+        ours = await dataset.take(rows, [column])
+    with lab.recording() as their_seen:
+        found = theirs.take(list(rows), columns=[column])
+    assert ours.column(0).to_pylist() == found.column(0).to_pylist()
+    assert num_requests(seen) <= num_requests(their_seen)
+    return recorder.rounds
+
+
+async def check_scan(lab: Lab, dataset: alance.Dataset, name: str, num_rows: int) -> None:
+    """A scan gives all rows, and reads about the bytes of the files."""
+    total = data_bytes(lab, name)
+    with alance.trace() as recorder:
+        table = await dataset.to_table()
+    assert table.num_rows == num_rows
+    assert recorder.num_bytes < 1.2 * total
