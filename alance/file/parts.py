@@ -1,4 +1,4 @@
-"""Parts of batches that are written: slices, and columns that hold no more than they show."""
+"""Parts of batches that are written: slices, and columns as they wait for a page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.errors import InvalidInputError
+from alance.format.encode.leaves import storage_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself
 STEP_BYTES: Final = 32 << 20  # of a batch that are encoded at a time
@@ -37,6 +40,27 @@ def owned(array: pa.Array) -> pa.Array:
     if sum(held.values()) <= 2 * array.nbytes + HELD_BYTES:
         return array
     return pa.concat_arrays([array])
+
+
+def joined(parts: Sequence[pa.Array], where: str = "") -> pa.Array:
+    """Neighbouring rows in one array of a storage type.
+
+    Args:
+        parts: one or more; of several types all are cast to that of the first.
+        where: what an error's message begins with.
+
+    Raises:
+        InvalidInputError: rows that do not fit into one array, or not the first one's type.
+    """
+    plain = [storage_of(part) for part in parts]
+    if len(plain) == 1:
+        return plain[0]
+    try:
+        if len({part.type for part in plain}) > 1:
+            plain = [part.cast(plain[0].type) for part in plain]
+        return pa.concat_arrays(plain)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{where}rows of {plain[0].type}: {error}") from error
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:

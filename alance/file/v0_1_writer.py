@@ -9,18 +9,16 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
-from alance.errors import InvalidInputError
 from alance.file.page_writer import PageFileWriter
+from alance.file.parts import joined
 from alance.file.v2_0_writer import ArrayFileWriter
 from alance.file.writer import FileWriter, WrittenFile
 from alance.file_version import FileVersion
-from alance.format.encode.leaves import storage_of
 from alance.format.v0_1.encode_file import BatchFileBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pyarrow as pa
 
     from alance.format.blocks import Bytes
 
@@ -89,7 +87,7 @@ class BatchFileWriter(FileWriter):
         if not rows:
             return []
         arrays = [
-            _joined(field.name, [part[number] for part in self._parts])
+            joined([part[number] for part in self._parts], f"field {field.name!r}: ")
             for number, field in enumerate(self._schema.fields)
         ]
         stop = rows // BATCH_ROWS * BATCH_ROWS if whole else rows
@@ -102,16 +100,3 @@ class BatchFileWriter(FileWriter):
         self._waiting_rows = rows - stop
         self._waiting_bytes = sum(array.nbytes for array in rest)
         return [np.concatenate(chunks)] if chunks else []  # pages are small
-
-
-def _joined(name: str, parts: Sequence[pa.Array]) -> pa.Array:
-    """Neighbouring rows in one array of a storage type."""
-    plain = [storage_of(part) for part in parts]
-    if len(plain) == 1:
-        return plain[0]
-    try:
-        if len({part.type for part in plain}) > 1:
-            plain = [part.cast(plain[0].type) for part in plain]
-        return pa.concat_arrays(plain)
-    except pa.ArrowException as error:
-        raise InvalidInputError(f"field {name!r}: rows of {plain[0].type}: {error}") from error

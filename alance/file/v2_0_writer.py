@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import AlanceError
+from alance.file.parts import joined
 from alance.file.version_rules import check_version
 from alance.file.waiting import largest
 from alance.file.writer import FileWriter, WrittenFile
-from alance.format.encode.leaves import storage_of
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
 from alance.format.v2_0.encode_fields import (
@@ -30,6 +29,8 @@ from alance.format.v2_0.file import ArrayFileBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from alance.format.v2_0.encode_fields import Output, Unit
     from alance.format.v2_0.messages import Page
@@ -52,24 +53,11 @@ class _Waiting:
         """The waiting rows, in pieces of about a page."""
         if not self.parts:
             return []
-        whole = _joined(self.parts)
+        whole = joined(self.parts)
         pieces = max(1, min(len(whole), round(self.num_bytes / page_bytes)))
         step = -(-len(whole) // pieces)
         self.parts, self.num_bytes = [], 0
         return [whole.slice(start, step) for start in range(0, len(whole), step)]
-
-
-def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    """Neighbouring rows in one array of storage types."""
-    plain = [storage_of(part) for part in parts]
-    if len({part.type for part in plain}) > 1:
-        plain = [part.cast(plain[0].type) for part in plain]
-    if len(plain) == 1:
-        return plain[0]
-    try:
-        return pa.concat_arrays(plain)
-    except pa.ArrowException as error:
-        raise InvalidInputError(f"rows of {plain[0].type}: {error}") from error
 
 
 class ArrayFileWriter(FileWriter):
