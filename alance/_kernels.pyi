@@ -366,6 +366,29 @@ def zip_variable(
 
 # --- take.cpp ---
 
+# --- column_metadata.cpp ---
+
+class ColumnPages:
+    def __len__(self) -> int: ...
+    def page(self, number: int) -> tuple[tuple[tuple[int, int], ...], int, bytes]: ...
+    @property
+    def encoding(self) -> bytes | None: ...
+    def first_rows(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def buffer_bytes(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+def column_pages(
+    contents: Sequence[bytes | memoryview], file_bytes: int, alignment: int
+) -> list[ColumnPages | None]: ...
+
+# --- chunk_words.cpp ---
+
+def chunk_words(
+    words: bytes | memoryview, large: bool, num_items: int, chunk_bytes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+
 class RowPage:
     def __init__(
         self,
@@ -561,7 +584,14 @@ class Keys:
     @overload
     def __init__(self, data: npt.NDArray[np.uint8], width: int) -> None: ...
     @overload
-    def __init__(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None: ...
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.int64] | npt.NDArray[np.int32],
+        data: npt.NDArray[np.uint8],
+    ) -> None: ...
+    @staticmethod
+    def beside(columns: list[Keys]) -> Keys: ...
+    def split(self, widths: npt.NDArray[np.int64]) -> Keys: ...
     def hashes(self, seed: int) -> npt.NDArray[np.uint64]: ...
 
 def joined_keys(columns: list[Keys]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
@@ -607,3 +637,30 @@ def text_to_jsonb(
 def order_of(
     ids: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
+
+# --- small_files.cpp ---
+
+# (major << 16 | minor, pages of each column of each file; of each page its rows, the number of its
+# description, the end of its buffers; starts and sizes of these; descriptions of pages, of columns)
+def file_pages(
+    contents: list[memoryview], columns: npt.NDArray[np.int64]
+) -> (
+    tuple[
+        int,
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        list[bytes],
+        list[bytes],
+    ]
+    | None
+): ...
+def gather_spans(
+    contents: list[memoryview],
+    numbers: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+) -> npt.NDArray[np.uint8]: ...

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.recall import Kept
-    from alance.format.container import Column, Container
+    from alance.format.container import Container
+    from alance.format.container_columns import Column
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
@@ -40,20 +41,30 @@ class States(Protocol):
 
 
 class ScanStates:
-    """Page states of one scan: reads what the cache knows, keeps what it learns to itself."""
+    """Page states of one scan: reads what the cache knows, keeps what it learns to itself.
+
+    Attributes:
+        own: the states of pages that were asked for or learned, by key.
+        is_cold: the page cache was found not to have all of the file.
+    """
 
     def __init__(self, cache: States) -> None:
         self._cache = cache
         self.kept = kept_by(cache)
-        self._own: dict[Hashable, Any] = {}
+        self.own: dict[Hashable, Any] = {}
+        self.is_cold = False
 
     def peek(self, key: Hashable) -> Any | None:
-        found = self._own.get(key)
-        return self._cache.peek(key) if found is None else found
+        found = self.own.get(key)
+        if found is None:
+            found = self._cache.peek(key)
+            if found is not None and key[0] == "page":  # type: ignore[index]  # as of `put`
+                self.own[key] = found
+        return found
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
-            self._own[key] = value
+            self.own[key] = value
         else:
             self._cache.put(key, value, num_bytes)
 
@@ -77,7 +88,7 @@ class OpenColumn:
     @property
     def encoded_bytes(self) -> int:
         """Bytes of all page buffers."""
-        return sum(size for page in self.column.pages for _, size in page.buffers)
+        return self.column.buffer_bytes
 
     def layout(self, number: int) -> PageLayout:
         """The layout of a page.

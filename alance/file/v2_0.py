@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file.columns import OpenColumn, States
-    from alance.format.container import Column, Container
+    from alance.format.container import Container
+    from alance.format.container_columns import Column
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
@@ -111,7 +112,7 @@ class FieldColumn:
     @property
     def encoded_bytes(self) -> int:
         """Bytes of all page buffers."""
-        return sum(size for page in self.column.pages for _, size in page.buffers)
+        return self.column.buffer_bytes
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FieldRows]:
         """Plan single rows: one round, one more for strings and for each level of lists.

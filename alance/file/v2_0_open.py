@@ -10,7 +10,7 @@ import numpy as np
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file.open import open_columns
 from alance.file.v2_0 import BYTES, ArrayColumn, FieldColumn
-from alance.format.container import Column
+from alance.format.container_columns import Column
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
@@ -162,7 +162,7 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
     if not isinstance(one, FieldColumn) or not isinstance(other, FieldColumn):
         return twin
     node = _merged(one.field, one.node, other.node)
-    pages = one.column.pages + other.column.pages
+    pages = (*one.column.pages, *other.column.pages)
     column = Column(one.column.index, pages, one.column.first_rows)
     return replace(leaf, column=FieldColumn(one.field, node, one.container, column))
 

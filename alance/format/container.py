@@ -21,58 +21,30 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
+from alance.format.container_columns import parse_columns
 from alance.format.container_tables import check_spans, check_table, read_table
 from alance.format.plans import ByteRange
-from alance.format.proto import file2_pb2, file_pb2
+from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
+    from alance.format.container_columns import Column
     from alance.format.plans import Plan
 
 MAGIC: Final = b"LANC"
 FOOTER: Final = struct.Struct("<QQQIIHH4s")
 TAIL_BYTES: Final = 64 << 10  # holds the metadata of about 500 pages; one GET costs no more
-COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Where a page lies and the description of its layout, undecoded."""
-
-    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
-    num_rows: int  # rows, times the dimensions of structural fixed-size lists
-    encoding: bytes  # a serialized google.protobuf.Any
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The pages of one column, in row order."""
-
-    index: int
-    pages: tuple[Page, ...]
-    first_rows: npt.NDArray[np.int64]  # shape (pages + 1,): first row of each, and the total
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.first_rows[-1])
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that this object keeps alive, for a cache's budget."""
-        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +86,7 @@ class Container:
                 )
         spans = [(start, stop) for start, stop in self.columns[list(indices)].tolist()]
         contents = yield from self._read(spans)
-        return [
-            parse_column(index, bytes(content), self)
-            for index, content in zip(indices, contents, strict=True)
-        ]
+        return parse_columns(self.path, self.file_bytes, self.version, indices, contents)
 
     def read_buffer(self, index: int) -> Plan[memoryview]:
         """Plan the content of a global buffer.
@@ -222,60 +191,3 @@ def read_tail(path: str, file_bytes: int) -> Plan[memoryview]:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
     (tail,) = yield [ByteRange(path, max(0, file_bytes - TAIL_BYTES), file_bytes)]
     return tail
-
-
-def parse_column(index: int, content: bytes, container: Container) -> Column:
-    """The pages of a column from its metadata, with every place checked against the file."""
-    where = f"column {index} in {container.path}"
-    try:
-        message = file2_pb2.ColumnMetadata.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
-    if container.version > FileVersion.V2_0:
-        encoding = direct_encoding(message.encoding, where)
-        url = any_url(encoding, where)
-        if not url.endswith(COLUMN_ENCODING):
-            raise UnsupportedError(f"{where}: column encoding {url!r}")
-    pages = []
-    first_rows = [0]
-    for number, page in enumerate(message.pages):
-        place = f"page {number} of {where}"
-        offsets, sizes = page.buffer_offsets, page.buffer_sizes
-        if len(offsets) != len(sizes):
-            raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
-        buffers = tuple(zip(offsets, sizes, strict=True))
-        for offset, size in buffers:
-            if offset + size > container.file_bytes or (
-                offset % 64 and container.version > FileVersion.V2_0
-            ):
-                raise CorruptFileError(
-                    f"{place}: buffer of {size} bytes at {offset}, "
-                    f"in a file of {container.file_bytes} bytes with buffers at multiples of 64"
-                )
-        first_rows.append(first_rows[-1] + page.length)
-        if first_rows[-1] >= 1 << 62:
-            raise CorruptFileError(f"{place}: {page.length} rows")
-        pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
-    return Column(index, tuple(pages), np.array(first_rows, np.int64))
-
-
-def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
-    """The bytes of an encoding's Any; `indirect` was never written and is refused."""
-    if not encoding.HasField("direct"):
-        kind = encoding.WhichOneof("location")
-        raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
-    return encoding.direct.encoding
-
-
-def any_url(content: bytes, where: str) -> str:
-    """The type URL of a serialized google.protobuf.Any."""
-    try:
-        return _type_url(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
-
-
-@lru_cache(maxsize=256)
-def _type_url(content: bytes) -> str:
-    """The type URL of an Any: columns of all files have the same few."""
-    return str(Any.FromString(content).type_url)

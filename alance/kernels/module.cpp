@@ -13,6 +13,8 @@ void register_runs(nb::module_& m);
 void register_streams(nb::module_& m);
 void register_strings(nb::module_& m);
 void register_chunks(nb::module_& m);
+void register_chunk_words(nb::module_& m);
+void register_column_metadata(nb::module_& m);
 void register_levels(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
@@ -29,8 +31,10 @@ void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
 void register_keys(nb::module_& m);
+void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
+void register_small_files(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
   register_bitpacking(m);
@@ -39,6 +43,8 @@ NB_MODULE(_kernels, m) {
   register_streams(m);
   register_strings(m);
   register_chunks(m);
+  register_chunk_words(m);
+  register_column_metadata(m);
   register_levels(m);
   register_memory(m);
   register_pieces(m);
@@ -55,6 +61,8 @@ NB_MODULE(_kernels, m) {
   register_encode(m);
   register_encode_jsonb(m);
   register_keys(m);
+  register_keys_joined(m);
   register_v2_0(m);
   register_sequences(m);
+  register_small_files(m);
 }

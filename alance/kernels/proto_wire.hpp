@@ -19,16 +19,17 @@ class ProtoWire {
   // Goes to the next field; false at the end, or where something is wrong.
   bool next() {
     if (!ok || at_ == end_) return false;
-    const uint64_t tag = varint();
+    const uint64_t tag = varint(5);
     field = static_cast<uint32_t>(tag >> 3);
     wire = static_cast<uint32_t>(tag & 7);
     ok = ok && tag <= UINT32_MAX && field != 0 && (wire == 0 || wire == 2);
     return ok;
   }
 
-  uint64_t varint() {
+  // A number of at most so many bytes.
+  uint64_t varint(int max_bytes = 10) {
     uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
+    for (int shift = 0; shift < 7 * max_bytes; shift += 7) {
       if (at_ == end_) break;
       const uint64_t byte = *at_++;
       if (shift == 63 && byte > 1) break;

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.format.container import COLUMN_ENCODING
+from alance.format.container_columns import COLUMN_ENCODING
 from alance.format.encode.container import FileBuilder, direct
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.proto import file2_pb2

@@ -1,0 +1,73 @@
+// Chunk words of mini-block pages: where each chunk begins, in bytes and in values.
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t MAX_CHUNK_VALUES = 32768;
+
+struct Table {
+  Owned<int64_t> first_bytes, first_values;
+  explicit Table(int64_t count) : first_bytes(count + 1), first_values(count + 1) {}
+};
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+// Word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has what is left.
+template <typename T>
+void parse(const uint8_t* words, int64_t count, int64_t num_items, int64_t chunk_bytes, Table& to) {
+  int64_t bytes = 0, values = 0, unsaid = -1, low = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    T word;
+    std::memcpy(&word, words + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    low = word & 15;
+    to.first_bytes[i] = bytes;
+    to.first_values[i] = values;
+    bytes += ((int64_t{word} >> 4) + 1) * 8;
+    if (i + 1 < count) {
+      if (low == 0 && unsaid < 0) unsaid = i;
+      values += int64_t{1} << low;
+    }
+  }
+  if (bytes != chunk_bytes)
+    corrupt("chunks of together " + text(bytes) + " bytes, their buffer has " + text(chunk_bytes));
+  if (count == 0 && num_items != 0) corrupt("no chunks for " + text(num_items) + " values");
+  if (unsaid >= 0)
+    corrupt("chunk " + text(unsaid) + " of " + text(count) + " does not say how many values it has");
+  const int64_t last = num_items - values;
+  if (count != 0 && (last < 0 || last > MAX_CHUNK_VALUES))
+    corrupt(text(values) + " values before the last of " + text(count) + " chunks, " +
+            text(num_items) + " in all");
+  if (low != 0 && int64_t{1} << low != last)
+    corrupt("the last chunk has " + text(int64_t{1} << low) + " values, " + text(last) +
+            " are left for it");
+  to.first_bytes[count] = bytes;
+  to.first_values[count] = num_items;
+}
+
+}  // namespace
+
+// The first byte and the first value of each chunk, and the end; shape (chunks + 1,) each.
+nb::tuple chunk_words(Bytes words, bool large, int64_t num_items, int64_t chunk_bytes) {
+  const int64_t width = large ? 4 : 2, size = static_cast<int64_t>(words.size());
+  if (size % width)
+    corrupt(text(size) + " bytes of chunk words of " + text(width) + " bytes");
+  const int64_t count = size / width;
+  Table table(count);
+  {
+    nb::gil_scoped_release release;
+    if (large)
+      parse<uint32_t>(words.data(), count, num_items, chunk_bytes, table);
+    else
+      parse<uint16_t>(words.data(), count, num_items, chunk_bytes, table);
+  }
+  return nb::make_tuple(table.first_bytes.numpy(), table.first_values.numpy());
+}
+
+}  // namespace alance
+
+void register_chunk_words(nanobind::module_& m) {
+  using namespace alance;
+  m.def("chunk_words", &chunk_words, nb::arg("words"), nb::arg("large"), nb::arg("num_items"),
+        nb::arg("chunk_bytes"));
+}

@@ -1,0 +1,149 @@
+"""The kernel that reads column metadata, against the parser of protobuf: equal, or left to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import AlanceError
+from alance.file_version import FileVersion
+from alance.format.container_columns import FlatPages, parse_columns
+from alance.format.proto import file2_pb2
+
+if TYPE_CHECKING:
+    from alance.format.container_columns import Column
+
+FILE_BYTES = 1 << 20
+NUMBERS = st.one_of(
+    st.integers(0, 300),
+    st.integers(0, 127).map(lambda n: 64 * n),
+    st.integers(0, (1 << 64) - 1),
+)
+URL = b"\n\x1f/lance.encodings.ColumnEncoding"
+
+
+@st.composite
+def encodings(draw: st.DrawFn) -> file2_pb2.Encoding:
+    kind = draw(st.sampled_from(["direct"] * 8 + ["indirect", "none", ""]))
+    message = file2_pb2.Encoding()
+    if kind == "direct":
+        message.direct.encoding = draw(st.sampled_from([b"", b"abc", URL, b"x" * 200]))
+    elif kind == "indirect":
+        message.indirect.buffer_location = draw(NUMBERS)
+    elif kind:
+        message.none.SetInParent()
+    return message
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> file2_pb2.ColumnMetadata.Page:
+    count = draw(st.integers(0, 4))
+    numbers = st.integers(0, 1 << 13).map(lambda n: 64 * n) if draw(st.booleans()) else NUMBERS
+    offsets = draw(st.lists(numbers, min_size=count, max_size=count))
+    sizes = draw(st.lists(numbers, min_size=count, max_size=count + draw(st.booleans())))
+    page = file2_pb2.ColumnMetadata.Page(
+        buffer_offsets=offsets, buffer_sizes=sizes, length=draw(NUMBERS), priority=draw(NUMBERS)
+    )
+    if draw(st.integers(0, 9)):
+        page.encoding.CopyFrom(draw(encodings()))
+    return page
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> bytes:
+    message = file2_pb2.ColumnMetadata(
+        pages=draw(st.lists(pages(), max_size=5)),
+        buffer_offsets=draw(st.lists(NUMBERS, max_size=2)),
+        buffer_sizes=draw(st.lists(NUMBERS, max_size=2)),
+    )
+    message.encoding.direct.encoding = URL
+    if not draw(st.integers(0, 5)):
+        message.encoding.CopyFrom(draw(encodings()))
+    return message.SerializeToString()
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """Metadata cut short, with other bytes, with unknown fields, or two behind each other."""
+    content = bytearray(draw(contents()))
+    for _ in range(draw(st.integers(0, 3))):
+        if content:
+            content[draw(st.integers(0, len(content) - 1))] = draw(st.integers(0, 255))
+    if draw(st.booleans()):
+        del content[draw(st.integers(0, len(content))) :]
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(content)))
+        content[place:place] = draw(
+            st.sampled_from([b"\x78\x05", b"\x7a\x03abc", b"\x7d1234", b"\x7912345678", b"\x0b"])
+        )
+    if not draw(st.integers(0, 5)):
+        content += draw(contents())
+    return bytes(content)
+
+
+def outcome(content: bytes, version: FileVersion, *, by_kernel: bool) -> object:
+    """What is known of a column, or the error."""
+    kernel = _kernels.column_pages
+    patch = pytest.MonkeyPatch()
+    if not by_kernel:
+        patch.setattr(_kernels, "column_pages", lambda contents, *_: [None] * len(contents))
+    try:
+        (column,) = parse_columns("f.lance", FILE_BYTES, version, [3], [memoryview(content)])
+    except AlanceError as error:
+        return type(error), str(error)
+    finally:
+        patch.undo()
+        assert _kernels.column_pages is kernel
+    return described(column)
+
+
+def described(column: Column) -> object:
+    return (
+        column.index,
+        list(column.pages),
+        len(column.pages),
+        column.first_rows.tolist(),
+        column.num_rows,
+        column.buffer_bytes,
+    )
+
+
+@given(contents() | damaged() | st.binary(max_size=80), st.sampled_from(list(FileVersion)[1:]))
+@example(b"", FileVersion.V2_0)
+@example(b"\x9a\x80\x80\x80\x80\x00\x01\x05", FileVersion.V2_0)  # a tag of six bytes
+def test_the_kernel_agrees_with_protobuf(content: bytes, version: FileVersion) -> None:
+    assert outcome(content, version, by_kernel=True) == outcome(content, version, by_kernel=False)
+
+
+@given(st.lists(st.integers(0, 100), max_size=6), st.integers(0, 4))
+def test_what_writers_make_is_read_by_the_kernel(lengths: list[int], count: int) -> None:
+    message = file2_pb2.ColumnMetadata()
+    message.encoding.direct.encoding = URL
+    for number, length in enumerate(lengths):
+        page = message.pages.add(length=length, priority=7)
+        page.buffer_offsets.extend(64 * one for one in range(count))
+        page.buffer_sizes.extend(range(count))
+        page.encoding.direct.encoding = b"even" if number % 2 else b"odd"
+    content = memoryview(message.SerializeToString())
+    columns = parse_columns("f.lance", FILE_BYTES, FileVersion.V2_2, [0, 1], [content] * 2)
+    assert all(isinstance(column.pages, FlatPages) for column in columns)
+    assert [page.num_rows for page in columns[1].pages] == lengths
+    assert columns[0].pages[:2] == list(columns[0].pages)[:2]
+    if lengths:
+        assert columns[0].pages[-1] == columns[0].pages[len(lengths) - 1]
+    with pytest.raises(IndexError):
+        columns[0].pages[len(lengths)]
+
+
+def test_equal_descriptions_are_kept_once() -> None:
+    message = file2_pb2.ColumnMetadata()
+    for _ in range(1000):
+        message.pages.add(length=1).encoding.direct.encoding = b"x" * 1000
+    (pages,) = _kernels.column_pages([message.SerializeToString()], FILE_BYTES, 64)
+    assert pages is not None
+    assert len(pages) == 1000
+    assert pages.num_bytes < 64_000
