@@ -6,7 +6,9 @@ async for batch in dataset.to_batches(filter="price > 10"):
     ...
 """
 
-from alance import operations, optimize
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AccessError,
@@ -23,30 +25,65 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.file_version import FileVersion
-from alance.file_writing import FileWriter
-from alance.files import FileReader
 from alance.fragment import DatasetFragment
-from alance.ingesting import Sink, ingest
-from alance.io.store_report import StoreReport
-from alance.ops.blob_arrow import blob_field
-from alance.ops.blob_files import BlobOptions
-from alance.ops.blobs import BlobFile
-from alance.ops.check_store import check_store
-from alance.ops.data_files import Progress
-from alance.ops.delta import DatasetDelta
-from alance.ops.drop import drop
-from alance.ops.ingest_options import IngestMetrics
 from alance.ops.options import ScanOptions
-from alance.ops.refs import Branches, Tags
-from alance.optimize import Compaction
 from alance.scanner import Scanner
 from alance.session import Session
-from alance.udf import BatchUdf, batch_udf
-from alance.verbs.merging import MergeInsert
-from alance.versioning.dynamodb_store import DynamoDbStore
-from alance.versioning.sqlite_store import SqliteStore
-from alance.viz.recorder import Recorder, trace
-from alance.writing import commit, write_dataset, write_fragments
+
+if TYPE_CHECKING:
+    from alance import operations, optimize
+    from alance.file_writing import FileWriter
+    from alance.files import FileReader
+    from alance.ingesting import Sink, ingest
+    from alance.io.store_report import StoreReport
+    from alance.ops.blob_arrow import blob_field
+    from alance.ops.blob_files import BlobOptions
+    from alance.ops.blobs import BlobFile
+    from alance.ops.check_store import check_store
+    from alance.ops.delta import DatasetDelta
+    from alance.ops.drop import drop
+    from alance.ops.ingest_options import IngestMetrics
+    from alance.ops.refs import Branches, Tags
+    from alance.ops.write_options import Progress
+    from alance.optimize import Compaction
+    from alance.udf import BatchUdf, batch_udf
+    from alance.verbs.merging import MergeInsert
+    from alance.versioning.dynamodb_store import DynamoDbStore
+    from alance.versioning.sqlite_store import SqliteStore
+    from alance.viz.recorder import Recorder, trace
+    from alance.writing import commit, write_dataset, write_fragments
+
+# Above is what opens and reads tables. These names are imported when first asked for, and what
+# their functions need when they are first called: see `alance.io.pool`.
+_PLACES: Final = {
+    "BatchUdf": "alance.udf",
+    "BlobFile": "alance.ops.blobs",
+    "BlobOptions": "alance.ops.blob_files",
+    "Branches": "alance.ops.refs",
+    "Compaction": "alance.optimize",
+    "DatasetDelta": "alance.ops.delta",
+    "DynamoDbStore": "alance.versioning.dynamodb_store",
+    "FileReader": "alance.files",
+    "FileWriter": "alance.file_writing",
+    "IngestMetrics": "alance.ops.ingest_options",
+    "MergeInsert": "alance.verbs.merging",
+    "Progress": "alance.ops.write_options",
+    "Recorder": "alance.viz.recorder",
+    "Sink": "alance.ingesting",
+    "SqliteStore": "alance.versioning.sqlite_store",
+    "StoreReport": "alance.io.store_report",
+    "Tags": "alance.ops.refs",
+    "batch_udf": "alance.udf",
+    "blob_field": "alance.ops.blob_arrow",
+    "check_store": "alance.ops.check_store",
+    "commit": "alance.writing",
+    "drop": "alance.ops.drop",
+    "ingest": "alance.ingesting",
+    "trace": "alance.viz.recorder",
+    "write_dataset": "alance.writing",
+    "write_fragments": "alance.writing",
+}
+_MODULES: Final = ("operations", "optimize")
 
 __version__ = "0.1.0"
 
@@ -100,3 +137,17 @@ __all__ = [
     "write_dataset",
     "write_fragments",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name that is imported when first asked for."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

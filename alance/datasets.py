@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.fragment import DatasetFragment
-from alance.ops import blobs, count, explain, opening, sample
-from alance.ops.options import ScanOptions
+from alance.ops import count, opening
+from alance.ops.options import BUFFER_BYTES, ScanOptions
 from alance.ops.take import take, take_addresses, take_rows
 from alance.scanner import Scanner
 from alance.verbs import Verbs
@@ -185,6 +185,9 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: as of `take`.
         """
+        await self._load("alance.ops.explain")
+        from alance.ops import explain
+
         return await explain.explain_take(self._snapshot, indices, columns)
 
     async def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table:
@@ -210,7 +213,7 @@ class Dataset(Verbs):
         indices: Sequence[int] | None = None,
         row_ids: Sequence[int] | None = None,
         addresses: Sequence[int] | None = None,
-        buffer_size: int = blobs.BUFFER_BYTES,
+        buffer_size: int = BUFFER_BYTES,
     ) -> list[BlobFile | None]:
         """The blobs of a blob column as file-like objects, in the order asked for; None for nulls.
 
@@ -220,6 +223,9 @@ class Dataset(Verbs):
             column: name, or dotted path of a blob inside of structs.
             buffer_size: bytes that a read of fewer fetches, for those that follow.
         """
+        await self._load("alance.ops.blobs")
+        from alance.ops import blobs
+
         return await blobs.take_blobs(
             self._snapshot,
             column,
@@ -241,6 +247,9 @@ class Dataset(Verbs):
 
         Cost: as `take` of the column, and one round for the bytes; near ones share a request.
         """
+        await self._load("alance.ops.blobs")
+        from alance.ops import blobs
+
         return await blobs.read_blobs(
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
         )
@@ -280,4 +289,7 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: more rows than there are.
         """
+        await self._load("alance.ops.sample", "numpy.random")
+        from alance.ops import sample
+
         return await sample.sample(self._snapshot, num_rows, columns, seed=seed)

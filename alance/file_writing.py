@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.file.v0_1_writer import writer_of
-from alance.file.writer import BUFFER_BYTES, PAGE_BYTES
+from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
-from alance.ops.sources import open_source
 from alance.session import Session
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from alance.io.upload import Upload
     from alance.ops.sources import Data
 
+WRITER: Final = "alance.file.v0_1_writer"
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
 
 
@@ -75,7 +74,8 @@ class FileWriter:
     ) -> FileWriter:
         """A writer of the object at a URI or path; sends no request.
 
-        An object that is there is replaced, when the block ends.
+        An object that is there is replaced, when the block ends. The first call of a process
+        with a schema imports what writes, which takes up to a tenth of a second.
 
         Args:
             schema: of the file, what batches are cast to; None: that of the first batch.
@@ -143,6 +143,9 @@ class FileWriter:
         """
         if not self._is_open:
             raise InvalidInputError(f"{self._upload.where}: {NOT_OPEN}")
+        await self._session.engine.pool.load(WRITER)
+        from alance.ops.sources import open_source
+
         source = await open_source(data, self._schema, self._session.engine.pool)
         inner = self._writer or self._begin(source.schema)
         is_begun = False
@@ -181,6 +184,8 @@ class FileWriter:
             self._written = await self._writer.finish()
 
     def _begin(self, schema: pa.Schema) -> writer.FileWriter:
+        from alance.file.v0_1_writer import writer_of
+
         self._schema = schema
         self._writer = writer_of(self._version)(
             self._upload,

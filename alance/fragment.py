@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.ops import columns_fragment, columns_replace, columns_update
 from alance.ops.options import ScanOptions
 from alance.ops.take import as_positions, take_located
 from alance.scanner import Scanner
@@ -119,6 +118,9 @@ class DatasetFragment:
         Raises:
             InvalidInputError: as of `Dataset.add_columns`.
         """
+        await self._snapshot.engine.pool.load("alance.ops.columns_fragment")
+        from alance.ops import columns_fragment
+
         return await columns_fragment.add_to_fragment(
             self._snapshot,
             self._handle,
@@ -144,6 +146,9 @@ class DatasetFragment:
 
         Args and errors: as of `Dataset.merge`; result: as of `add_columns`.
         """
+        await self._snapshot.engine.pool.load("alance.ops.columns_fragment")
+        from alance.ops import columns_fragment
+
         return await columns_fragment.merge_into_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )
@@ -162,6 +167,9 @@ class DatasetFragment:
 
         Args and errors: as of `Dataset.replace_columns`.
         """
+        await self._snapshot.engine.pool.load("alance.ops.columns_replace")
+        from alance.ops import columns_replace
+
         return await columns_replace.replace_in_fragment(
             self._snapshot,
             self._handle,
@@ -191,6 +199,9 @@ class DatasetFragment:
         Raises:
             InvalidInputError: a column that does not exist, or values that its type cannot hold.
         """
+        await self._snapshot.engine.pool.load("alance.ops.columns_update")
+        from alance.ops import columns_update
+
         return await columns_update.update_in_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )

@@ -11,8 +11,6 @@ from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blob_files import BlobOptions
-from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
-from alance.ops.ingest_open import open_ingest
 from alance.ops.ingest_options import (
     BUFFER_BYTES,
     COMMIT_INTERVAL,
@@ -20,7 +18,7 @@ from alance.ops.ingest_options import (
     IngestMetrics,
     IngestOptions,
 )
-from alance.ops.sources import conform, open_source
+from alance.ops.write_options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
 from alance.session import Session
 from alance.versioning.table import open_table
 
@@ -178,6 +176,8 @@ class Sink:
             AlanceError: what has failed before.
         """
         self._check()
+        from alance.ops.sources import conform, open_source
+
         pool = self._session.engine.pool
         if isinstance(data, pa.RecordBatch) and self._ingest is not None:
             schema = self._ingest.schema
@@ -223,6 +223,9 @@ class Sink:
     async def __aenter__(self) -> Self:
         if self._is_open or self._ingest is not None:
             raise InvalidInputError(f"dataset {self._table.uri!r}: a sink has one block")
+        await self._session.engine.pool.load("alance.ops.ingest_open")
+        from alance.ops.ingest_open import open_ingest
+
         self._ingest = await open_ingest(self._session, self._table, self._schema, self._options)
         self._is_open = True
         return self
@@ -242,6 +245,8 @@ class Sink:
         """Create the table with the columns of the first batch."""
         async with self._opening:
             if self._ingest is None:
+                from alance.ops.ingest_open import open_ingest
+
                 self._ingest = await open_ingest(self._session, self._table, schema, self._options)
             assert self._ingest is not None
             return self._ingest

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from alance.ops import compact, index_manage
-from alance.ops.commits import CommitOptions
-from alance.ops.compact import CompactionPlan, CompactionTask
-from alance.ops.compact_plan import CompactionOptions
-from alance.ops.compact_results import CompactionMetrics, RewriteResult
-from alance.versioning.commit import MAX_RETRIES
+from alance.ops.commit_options import CommitOptions
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.compact_plan import CompactionMode
+    from alance.ops.compact import CompactionPlan, CompactionTask
+    from alance.ops.compact_plan import CompactionMode, CompactionOptions
+    from alance.ops.compact_results import CompactionMetrics, RewriteResult
 
 __all__ = [
     "Compaction",
@@ -26,6 +25,22 @@ __all__ = [
     "Optimize",
     "RewriteResult",
 ]
+
+_PLACES: Final = {
+    "CompactionMetrics": "alance.ops.compact_results",
+    "CompactionOptions": "alance.ops.compact_plan",
+    "CompactionPlan": "alance.ops.compact",
+    "CompactionTask": "alance.ops.compact",
+    "RewriteResult": "alance.ops.compact_results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The other names, imported when first asked for: what they need is what writes files."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return found
 
 
 class Optimize:
@@ -79,6 +94,10 @@ class Optimize:
                 addresses late.
             InvalidInputError: an option out of its range.
         """
+        await self._dataset._load("alance.ops.compact", "alance.ops.compact_plan")
+        from alance.ops import compact
+        from alance.ops.compact_plan import CompactionOptions
+
         options = CompactionOptions(
             target_rows_per_fragment=target_rows_per_fragment,
             max_rows_per_group=max_rows_per_group,
@@ -129,6 +148,9 @@ class Optimize:
             NotFoundError: no such index.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
+        await self._dataset._load("alance.ops.index_manage")
+        from alance.ops import index_manage
+
         made = await index_manage.optimize_indices(
             self._dataset._snapshot,
             num_indices_to_merge=num_indices_to_merge,
@@ -162,11 +184,19 @@ class Compaction:
             InvalidInputError: an unknown option, or one out of its range.
             UnsupportedError: as of `Optimize.compact_files`.
         """
+        await dataset._load("alance.ops.compact", "alance.ops.compact_plan")
+        from alance.ops import compact
+        from alance.ops.compact_plan import CompactionOptions
+
         return await compact.plan(dataset._snapshot, CompactionOptions.of(options))
 
     @classmethod
     async def execute(cls, dataset: Dataset, **options: Any) -> Dataset:
         """All three at once: `Optimize.compact_files`."""
+        await dataset._load("alance.ops.compact", "alance.ops.compact_plan")
+        from alance.ops import compact
+        from alance.ops.compact_plan import CompactionOptions
+
         made = await compact.compact_files(
             dataset._snapshot, CompactionOptions.of(options), CommitOptions()
         )
@@ -192,5 +222,8 @@ class Compaction:
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.
         """
+        await dataset._load("alance.ops.compact")
+        from alance.ops import compact
+
         options = CommitOptions(properties, message, max_retries)
         return type(dataset)(await compact.commit(dataset._snapshot, results, options))

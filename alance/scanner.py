@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alance.ops import count, explain, ordering
-from alance.ops.blob_bytes import blob_columns, bytes_schema, with_bytes
+from alance.ops import count, ordering
 from alance.ops.planning import plan_scan
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.scan import scan
@@ -41,12 +40,19 @@ class Scanner:
             InvalidInputError: an unknown column or a bad expression.
         """
         schema = ordering.output_schema(self._snapshot, self._columns, self._options)
-        return bytes_schema(self._snapshot, schema, self._blobs_as_bytes)
+        names = self._blobs_as_bytes
+        if not names:
+            return schema
+        from alance.ops.blob_bytes import bytes_schema
+
+        return bytes_schema(self._snapshot, schema, names)
 
     @property
     def _blobs_as_bytes(self) -> tuple[str, ...]:
         if self._options.blob_handling != "all_binary":
             return ()
+        from alance.ops.blob_bytes import blob_columns
+
         return blob_columns(self._snapshot, self._columns)
 
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
@@ -60,6 +66,8 @@ class Scanner:
         else:
             addressed = self._scan(replace(options, with_row_address=True))
             asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
+            from alance.ops.blob_bytes import with_bytes
+
             batches = with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
         async with aclosing(batches):
             async for batch in batches:
@@ -91,4 +99,7 @@ class Scanner:
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
+        await self._snapshot.engine.pool.load("alance.ops.explain")
+        from alance.ops import explain
+
         return await explain.explain_scan(self._snapshot, self._columns, self._options)

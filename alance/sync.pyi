@@ -31,13 +31,12 @@ from alance.ops.columns_alter import Alteration
 from alance.ops.columns_sources import Transforms
 from alance.ops.compact_plan import CompactionMode, Resolved
 from alance.ops.compact_results import RewriteResult
-from alance.ops.data_files import Progress
 from alance.ops.explain import Explanation
 from alance.ops.ingest_options import IngestMetrics
 from alance.ops.opening import Reference
 from alance.ops.projection import Columns
 from alance.ops.sources import Data
-from alance.ops.write import Mode
+from alance.ops.write_options import Mode, Progress
 from alance.session import Session
 from alance.versioning.external_store import ExternalStore
 from alance.versioning.load import VersionInfo

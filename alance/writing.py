@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops import write
 from alance.ops.blob_files import BlobOptions
-from alance.ops.commits import CommitOptions
-from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
-from alance.ops.write import WriteOptions
+from alance.ops.commit_options import CommitOptions
+from alance.ops.write_options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits, WriteOptions
 from alance.session import Session
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
@@ -25,13 +23,14 @@ if TYPE_CHECKING:
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.manifest import Manifest
     from alance.operations import Operation
-    from alance.ops.data_files import Progress
     from alance.ops.sources import Data
+    from alance.ops.write_options import Progress
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
+WRITER: Final = "alance.ops.write"
 
 
 async def write_dataset(
@@ -110,6 +109,10 @@ async def write_dataset(
         blobs=blobs,
         statistics=statistics,
     )
+    session = session or Session.of_loop()
+    await session.engine.pool.load(WRITER)
+    from alance.ops import write
+
     return Dataset(
         await write.write(
             uri,
@@ -161,6 +164,9 @@ async def write_fragments(
         statistics=statistics,
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    await session.engine.pool.load(WRITER)
+    from alance.ops import write
+
     return await write.write_fragments(session, table, base, data, schema=schema, options=options)
 
 
@@ -210,6 +216,9 @@ async def commit(
     )
     if read_version is None and base is not None:
         read_version = base.version
+    await session.engine.pool.load(WRITER)
+    from alance.ops import write
+
     return Dataset(
         await write.commit_operation(
             session,

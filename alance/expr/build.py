@@ -9,11 +9,12 @@ from sqlglot import exp
 
 from alance.expr import lists, logic, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
-from alance.expr.casts import cast, named_type
+from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.functions import apply
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Column, Literal, Node, plain_type
+from alance.expr.type_names import named_type
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:

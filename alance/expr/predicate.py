@@ -1,4 +1,8 @@
-"""Filters and computed columns, ready to be evaluated batch by batch."""
+"""Filters and computed columns, ready to be evaluated batch by batch.
+
+The parser of SQL is imported with the first text, which takes a tenth of a second: who must not
+wait for that imports `alance.expr.build` elsewhere before.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,11 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import logic
 from alance.expr.arrow import ArrowCondition
-from alance.expr.build import Builder
-from alance.expr.lexical import Source
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES, Node, broadcast, column_paths, one_line
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import Tree
+    from alance.expr.lexical import Source, Tree
 
 
 class Evaluated(Protocol):
@@ -77,6 +79,8 @@ def parse_filter(sql: str, schema: pa.Schema) -> Predicate:
         InvalidInputError: no condition, an unknown column, types that do not compare; says where.
         UnsupportedError: valid SQL that is not evaluated here.
     """
+    from alance.expr.lexical import Source
+
     source = Source(sql, "filter")
     tree = source.parse()
     node = _build(source, tree, schema)
@@ -93,6 +97,8 @@ def parse_projection(sql: str, schema: pa.Schema) -> Computed:
     Raises:
         InvalidInputError, UnsupportedError: as of `parse_filter`.
     """
+    from alance.expr.lexical import Source
+
     source = Source(sql, "projection")
     node = _build(source, source.parse(), schema)
     return Computed(sql, _columns(node), node)
@@ -136,6 +142,8 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
 
 
 def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
+    from alance.expr.build import Builder
+
     try:
         return Builder(source, schema).build(tree)
     except AlanceError:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import InvalidInputError
+from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.file.parts import steps
 from alance.io.tasks import all_of
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PAGE_BYTES: Final = 8 << 20  # of values in memory, before they are encoded
-BUFFER_BYTES: Final = 128 << 20  # of rows that wait for a page, of all columns
 
 
 @dataclass(frozen=True, slots=True)

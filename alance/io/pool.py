@@ -1,18 +1,38 @@
-"""Threads that decode, so that the loop stays free."""
+"""Threads that decode, so that the loop stays free; modules of rare verbs are imported there, too.
+
+What reads a table is imported with the package. What few programs need is imported when a verb
+first needs it: some milliseconds a group of modules, a tenth of a second for the parser of SQL. On
+the loop that would be a stall, so such a verb first awaits `DecodePool.load`, and its own `import`
+then finds the module there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
 from alance.io import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+
+# Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
+# modules that are half imported, and no thread that finishes them.
+_importing: Final = threading.RLock()
+os.register_at_fork(
+    before=_importing.acquire,
+    after_in_parent=_importing.release,
+    after_in_child=_importing.release,
+)
 
 
 class DecodePool:
@@ -33,14 +53,32 @@ class DecodePool:
         Raises:
             InvalidInputError: the pool is closed.
         """
+        recorder = trace.current()
+        if recorder is not None:
+            work = trace.timed(work, recorder)
+        return await asyncio.wrap_future(self._started().submit(work))
+
+    async def load(self, *modules: str) -> None:
+        """Import modules in a thread, so that an `import` of them does not keep the loop.
+
+        Costs nothing where they are imported. Any number of threads may do so at once.
+
+        Args:
+            modules: full names.
+
+        Raises:
+            InvalidInputError: the pool is closed.
+        """
+        missing = [name for name in modules if not is_imported(name)]
+        if missing:
+            await asyncio.wrap_future(self._started().submit(partial(_import_all, missing)))
+
+    def _started(self) -> ThreadPoolExecutor:
         if self._closed:
             raise InvalidInputError("the session is closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "alance-decode")
-        recorder = trace.current()
-        if recorder is not None:
-            work = trace.timed(work, recorder)
-        return await asyncio.wrap_future(self._executor.submit(work))
+        return self._executor
 
     async def aclose(self) -> None:
         """Drop work that has not begun, wait for what has, and end the threads."""
@@ -50,3 +88,15 @@ class DecodePool:
             executor.shutdown(wait=False, cancel_futures=True)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, executor.shutdown)
+
+
+def is_imported(name: str) -> bool:
+    """Whether a module is there as a whole: none that another thread is just importing."""
+    module = sys.modules.get(name)
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
+
+
+def _import_all(names: Sequence[str]) -> None:
+    with _importing:
+        for name in names:
+            import_module(name)

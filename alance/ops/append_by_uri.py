@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.table.manifest import Manifest
     from alance.ops.sources import Data
-    from alance.ops.write import WriteOptions
+    from alance.ops.write_options import WriteOptions
     from alance.session import Session
     from alance.versioning.load import ManifestLocation
     from alance.versioning.table import Table

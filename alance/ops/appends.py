@@ -18,9 +18,10 @@ from alance.ops.commits import commit_on, manifests_of
 from alance.ops.data_files import DataFiles, rows_of
 from alance.ops.snapshot import Snapshot
 from alance.ops.sources import open_source
-from alance.versioning.commit import MAX_RETRIES, commit
+from alance.versioning.commit import commit
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import may_be_visible
+from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.table.manifest import Manifest
     from alance.ops.sources import Data
-    from alance.ops.write import WriteOptions
+    from alance.ops.write_options import WriteOptions
     from alance.session import Session
     from alance.versioning.table import Table
 

@@ -20,7 +20,8 @@ from alance.format.table.apply_columns import TOMBSTONE
 from alance.io.tasks import all_of
 from alance.ops.columns_spread import Spread
 from alance.ops.commits import commit_change
-from alance.ops.data_files import DataFiles, Limits
+from alance.ops.data_files import DataFiles
+from alance.ops.write_options import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
-    from alance.ops.commits import CommitOptions
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
 

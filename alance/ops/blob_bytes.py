@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
-from alance.ops.blob_moves import binary_array
-from alance.ops.blob_places import places_of
 from alance.ops.projection import ROW_ADDRESS, project
 
 if TYPE_CHECKING:
@@ -68,6 +66,10 @@ async def with_bytes(
 
 
 async def _filled(snapshot: Snapshot, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    await snapshot.engine.pool.load("alance.ops.blob_moves", "alance.ops.blob_places")
+    from alance.ops.blob_moves import binary_array
+    from alance.ops.blob_places import places_of
+
     fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
     field = snapshot.schema.field(name)
     places = await places_of(snapshot, field, batch.column(name), fragments)

@@ -20,6 +20,7 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
 from alance.ops.blob_places import places_of
+from alance.ops.options import BUFFER_BYTES
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.take import take, take_addresses, take_rows
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from alance.ops.blob_places import BlobPlace
     from alance.ops.snapshot import Snapshot
 
-BUFFER_BYTES: Final = 512 << 10
 CHUNK_BYTES: Final = 1 << 20
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 MANIFESTS_AT_ONCE: Final = 16
-SHOWN_FILES: Final = 1000
 
 
 @dataclass(slots=True)

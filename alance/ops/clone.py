@@ -18,7 +18,7 @@ from alance.format.table.naming import NamingScheme
 from alance.format.table.operations_meta import Clone
 from alance.format.table.transaction import Transaction
 from alance.ops import opening
-from alance.ops.commits import CommitOptions, manifests_of
+from alance.ops.commits import manifests_of
 from alance.ops.snapshot import Snapshot
 from alance.versioning.rules import TableRules
 from alance.versioning.table import open_table
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.opening import Reference
     from alance.versioning.table import Table
 

@@ -9,7 +9,8 @@ from alance.format.table.operations import Merge
 from alance.ops.backfill import Backfill
 from alance.ops.columns_fields import added, check_grown, next_field_id
 from alance.ops.columns_sources import AllNull, opened
-from alance.ops.commits import CommitOptions, commit_change, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import commit_change, with_retries
 from alance.ops.write import messages_of
 
 if TYPE_CHECKING:

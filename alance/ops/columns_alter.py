@@ -19,7 +19,8 @@ from alance.ops.backfill import Backfill
 from alance.ops.columns_cast import Casts
 from alance.ops.columns_fields import changed, check_names, field_ids, next_field_id, recast
 from alance.ops.columns_nulls import check_no_nulls
-from alance.ops.commits import CommitOptions, commit_change, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import commit_change, with_retries
 from alance.ops.write import messages_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from alance.format.table.operations import Project
 from alance.ops.columns_fields import dropped
-from alance.ops.commits import CommitOptions, commit_change, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import commit_change, with_retries
 from alance.ops.write import messages_of
 
 if TYPE_CHECKING:

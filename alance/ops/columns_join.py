@@ -16,7 +16,7 @@ from alance.expr.tree import plain
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.columns import add_opened
 from alance.ops.columns_sources import NewColumns
-from alance.ops.commits import CommitOptions
+from alance.ops.commit_options import CommitOptions
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.projection import META

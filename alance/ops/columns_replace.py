@@ -16,7 +16,8 @@ from alance.format.table.operations import DataReplacement, DataReplacementGroup
 from alance.ops.backfill import Backfill
 from alance.ops.columns_cast import cast
 from alance.ops.columns_sources import AllNull, opened
-from alance.ops.commits import CommitOptions, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import with_retries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

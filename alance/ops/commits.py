@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.errors import InvalidInputError, RetryableConflictError
+from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
-from alance.format.table.transaction import MESSAGE_PROPERTY, Transaction
+from alance.format.table.transaction import Transaction
 from alance.ops.cleanup_auto import clean_after
+from alance.ops.commit_options import CommitOptions
 from alance.ops.snapshot import Snapshot
 from alance.versioning import load
-from alance.versioning.commit import MAX_RETRIES, commit
+from alance.versioning.commit import commit
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.outcome import may_be_visible
+from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -27,38 +28,6 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOptions:
-    """How a transaction becomes a version.
-
-    Attributes:
-        properties: noted in the transaction.
-        message: a commit message, noted there too.
-        max_retries: attempts after the first one, where others were first.
-
-    Raises:
-        InvalidInputError: properties that are no text, retries that are no count.
-    """
-
-    properties: Mapping[str, str] | None = None
-    message: str | None = None
-    max_retries: int = MAX_RETRIES
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:
-            raise InvalidInputError(f"max_retries={self.max_retries!r}: expected 0 or more")
-        for key, value in self.noted().items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise InvalidInputError(f"property {key!r}: {value!r}, expected text for text")
-
-    def noted(self) -> dict[str, str]:
-        """The properties of the transaction."""
-        noted = dict(self.properties or {})
-        if self.message is not None:
-            noted[MESSAGE_PROPERTY] = self.message
-        return noted
 
 
 async def commit_change(

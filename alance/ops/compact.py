@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.commits import CommitOptions
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.compact_plan import CompactionOptions, Resolved
 
 __all__ = [

@@ -18,13 +18,14 @@ from alance.file.parts import batch_bytes
 from alance.format.table.lineage import joined
 from alance.ops.blob_moves import moved_blobs, with_payloads
 from alance.ops.compact_read import rows_in_order
-from alance.ops.data_files import DataFiles, Limits, rows_of
+from alance.ops.data_files import DataFiles, rows_of
 from alance.ops.lineage import load_lineage
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.scan import scan
 from alance.ops.sources import conform
 from alance.ops.write import table_schema
+from alance.ops.write_options import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

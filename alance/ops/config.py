@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
-    from alance.ops.commits import CommitOptions
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.snapshot import Snapshot
 
     Values: TypeAlias = Mapping[str, str | None]

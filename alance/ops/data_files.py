@@ -7,56 +7,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import AlanceError
+from alance.file.budgets import BUFFER_BYTES
 from alance.file.v0_1_writer import writer_of
-from alance.file.writer import BUFFER_BYTES, FileWriter
 from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of, to_the_end
-from alance.ops.blob_files import BlobFiles, BlobOptions
+from alance.ops.blob_files import BlobFiles
+from alance.ops.write_options import Limits, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from alance.file.writer import WrittenFile
+    from alance.file.writer import FileWriter, WrittenFile
     from alance.format.schema import Schema
     from alance.format.table.fragment import BasePath
     from alance.session import Session
     from alance.versioning.table import Table
 
-MAX_ROWS_PER_FILE: Final = 1 << 20
-MAX_BYTES_PER_FILE: Final = 90 << 30
 DISCARD_S: Final = 120.0
 FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How rows become files; with or without statistics of their zones (docs/statistics.md)."""
-
-    max_rows_per_file: int = MAX_ROWS_PER_FILE
-    max_bytes_per_file: int = MAX_BYTES_PER_FILE
-    statistics: bool = True
-    blobs: BlobOptions = field(default_factory=BlobOptions)
-
-    def __post_init__(self) -> None:
-        for name in ("max_rows_per_file", "max_bytes_per_file"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What has been written so far; the bytes include rows that are not encoded yet."""
-
-    num_rows: int
-    num_bytes: int
-    num_files: int
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.format.table.operations import Delete
-from alance.ops.commits import CommitOptions, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import with_retries
 from alance.ops.matching import checked_predicate, constant, matching_rows
 from alance.ops.moved import commit_rows
 

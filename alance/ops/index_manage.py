@@ -17,7 +17,7 @@ from alance.errors import (
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.commits import CommitOptions, commit_change, with_retries
+from alance.ops.commits import commit_change, with_retries
 from alance.ops.index_build import SegmentBuilder
 from alance.ops.index_files import IndexFiles
 from alance.ops.index_segments import BITMAP, BTREE, struct_paths
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.format.proto import table_pb2
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.snapshot import Snapshot
 
 KINDS: Final = {"BTREE": BTREE, "BITMAP": BITMAP}
@@ -116,28 +117,6 @@ async def optimize_indices(
         return await _commit(base, new, old, options, summary)
 
     return await with_retries(snapshot, attempt, options.max_retries)
-
-
-def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """The segments of indices by name. See `Dataset.list_indices`."""
-    paths = {one: ".".join(path) for one, path in struct_paths(snapshot.schema.fields)}
-    found = []
-    for message in sorted(snapshot.manifest.indices, key=lambda one: one.name):
-        if message.name in SYSTEM:
-            continue
-        index = Index.from_protobuf(message)
-        found.append(
-            {
-                "name": index.name,
-                "type": index.kind or "Unknown",
-                "uuid": str(index.uuid),
-                "fields": [paths.get(one, str(one)) for one in index.fields],
-                "version": index.dataset_version,
-                "fragment_ids": set(index.fragment_ids or ()),
-                "base_id": message.base_id if message.HasField("base_id") else None,
-            }
-        )
-    return found
 
 
 async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.expr.tree import broadcast
 from alance.file.fragment import open_fragment
 from alance.file.tracing import describe
 from alance.format.numbers import as_mask
@@ -18,7 +17,6 @@ from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.io.tasks import all_of
 from alance.ops.handle import local_files
-from alance.ops.index_lookup import look_up
 from alance.ops.rows import TAKEN_SHARE, finish, select, with_meta
 
 if TYPE_CHECKING:
@@ -50,6 +48,8 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
     """
     if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan
+    from alance.ops.filtering import look_up
+
     use = await look_up(snapshot, plan.predicate, plan.handles)
     return plan if use is None else picking(plan, use)
 
@@ -203,6 +203,8 @@ def _check_index(plan: ScanPlan, handle: FragmentHandle, batch: pa.RecordBatch, 
     """
     if plan.picked_by is None:
         return
+    from alance.expr.tree import broadcast
+
     wrong = np.flatnonzero(~as_mask(broadcast(plan.picked_by.evaluate(batch), len(rows))))
     if len(wrong):
         raise CorruptFileError(

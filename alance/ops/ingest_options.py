@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.ops.commits import CommitOptions
-from alance.ops.data_files import Limits
-from alance.ops.write import WriteOptions
+from alance.ops.commit_options import CommitOptions
+from alance.ops.write_options import Limits, WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.ops.merge_match import Found
-    from alance.ops.merge_plan import MergePlan
+    from alance.ops.merge_options import MergePlan
     from alance.ops.merge_source import HeldSource
     from alance.ops.snapshot import Snapshot
     from alance.ops.sources import Data

@@ -22,7 +22,8 @@ from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
 from alance.format.table.transaction import Transaction
 from alance.io.tasks import all_of
-from alance.ops.commits import CommitOptions, commit_on
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import commit_on
 from alance.ops.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 

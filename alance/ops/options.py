@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from alance.errors import InvalidInputError
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-BLOB_HANDLING = ("all_binary", "blobs_descriptions", "all_descriptions")
+BUFFER_BYTES: Final = 512 << 10  # that a read of a blob fetches at least
+BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

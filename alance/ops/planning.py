@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.expr import parse_filter, predicate_from_arrow
-from alance.expr.arrow import ArrowCondition
-from alance.expr.prune import check_of
-from alance.expr.prune_arrow import node_of
 from alance.ops.index_scan import with_indices
+from alance.ops.parsers import load_parsers
 from alance.ops.projection import META, project
-from alance.ops.pruning import Pruner
-from alance.ops.pruning_maps import zone_maps
 from alance.ops.rows import ScanPlan
 
 if TYPE_CHECKING:
@@ -47,6 +42,8 @@ def parse_predicate(schema: Schema, condition: str | pc.Expression | None) -> Pr
     """
     if condition is None:
         return None
+    from alance.expr import parse_filter, predicate_from_arrow
+
     if isinstance(condition, str):
         return parse_filter(condition, with_meta_fields(schema))
     return predicate_from_arrow(condition, with_meta_fields(schema))
@@ -58,6 +55,7 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
+    await load_parsers(snapshot, columns, options.filter)
     projection = project(
         snapshot.schema,
         columns,
@@ -77,14 +75,11 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
     if meta:
         await snapshot.load_row_ids(handles, meta)
     pruner = None
-    if predicate is not None and options.use_stats:
-        condition: object = predicate.condition
-        if isinstance(condition, ArrowCondition):
-            condition = node_of(condition.expression, with_meta_fields(snapshot.schema))
-        check = check_of(condition)
-        pruner = None if check is None else Pruner.of(check, snapshot.schema)
-        if pruner is not None and not options.include_deleted_rows:
-            pruner.maps.update(await zone_maps(snapshot, set(pruner.field_ids.values())))
+    if predicate is not None:
+        from alance.ops.filtering import pruner_of
+
+        visible = with_meta_fields(snapshot.schema)
+        pruner = await pruner_of(snapshot, predicate, visible, options)
     plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
     return await with_indices(snapshot, plan)
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
-from alance.expr import parse_projection
 from alance.file.batches import empty_columns
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class Output:
             return self.computed.evaluate(batch)
         array = batch.column(self.path[0])
         if len(self.path) > 1:
-            array = pc.struct_field(array, self.path[1:])
+            array = _member(array, self.path[1:])
         return array
 
 
@@ -127,6 +125,16 @@ def project(
     return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset(meta))
 
 
+def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
+    """A member of structs; null where one of them is."""
+    for name in path:
+        index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
+        if index < 0:
+            raise InvalidInputError(f"column {name!r}: {array.type} has no such member")
+        array = array.flatten()[index]
+    return array
+
+
 def _top(path: str) -> str:
     return path.split(".", 1)[0]
 
@@ -150,6 +158,8 @@ def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
 
 
 def _computed(schema: Schema, name: str, text: str) -> Output:
+    from alance.expr import parse_projection
+
     arrow = schema.to_arrow()
     for meta in META:
         if arrow.get_field_index(meta) < 0:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.table.refs import check_branch_name, check_tag_name
-from alance.ops import refs_write
-from alance.ops.commits import CommitOptions
+from alance.ops.commit_options import CommitOptions
 from alance.versioning import refs
 
 if TYPE_CHECKING:
@@ -88,6 +87,9 @@ class Tags:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no tag can have this name.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
 
     async def update(self, name: str, reference: Reference | None = None) -> None:
@@ -98,6 +100,9 @@ class Tags:
         Raises:
             NotFoundError: no such tag, or no such version.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         await refs_write.update_tag(self._snapshot, name, reference)
 
     async def delete(self, name: str) -> None:
@@ -106,6 +111,9 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         await refs_write.delete_tag(self._snapshot, name)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -114,6 +122,9 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         location = self._snapshot.table.tag(check_tag_name(name))
         await refs_write.replace_metadata(self._snapshot, location, f"tag {name!r}", metadata)
 
@@ -183,6 +194,9 @@ class Branches:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no branch can have this name; a detached version.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -197,6 +211,9 @@ class Branches:
             NotFoundError: no such branch.
             InvalidInputError: other branches were made from it, or tags name it.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         await refs_write.delete_branch(self._snapshot, name, force=force)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -205,6 +222,9 @@ class Branches:
         Raises:
             NotFoundError: no such branch.
         """
+        await self._snapshot.engine.pool.load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         location = self._snapshot.table.branch_record(check_branch_name(name))
         await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)
 

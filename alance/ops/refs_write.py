@@ -31,7 +31,7 @@ from alance.versioning.settle import Patience, Settled, put_settled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.ops.commits import CommitOptions
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.opening import Reference
     from alance.ops.snapshot import Snapshot
 

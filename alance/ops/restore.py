@@ -12,7 +12,7 @@ from alance.ops.commits import commit_change, latest
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from alance.ops.commits import CommitOptions
+    from alance.ops.commit_options import CommitOptions
     from alance.ops.opening import Reference
     from alance.ops.snapshot import Snapshot
 

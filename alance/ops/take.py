@@ -19,6 +19,7 @@ from alance.format.plans import together
 from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.handle import local_files
+from alance.ops.parsers import load_parsers
 from alance.ops.rows import with_meta
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ async def take_located(
     Args:
         live: `offsets` count live rows only; else they are physical, and must not be deleted.
     """
+    await load_parsers(snapshot, columns)
     wanted = snapshot.wanted(columns)
     projection, schema = wanted.projection, wanted.schema
     # Sorted by fragment and row, each row once; `places` are those of the asked rows among them.

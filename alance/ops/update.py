@@ -15,7 +15,8 @@ from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.assign import parse_updates
 from alance.ops.blob_moves import moved_blobs, with_payloads
-from alance.ops.commits import CommitOptions, with_retries
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import with_retries
 from alance.ops.data_files import DataFiles
 from alance.ops.matching import Offsets
 from alance.ops.moved import commit_rows

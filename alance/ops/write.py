@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import pyarrow as pa
 
-from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from alance.errors import AlreadyExistsError, NotFoundError
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.format.table.apply_state import Settings
@@ -18,10 +17,11 @@ from alance.format.table.transaction import Transaction
 from alance.ops.append_by_uri import append_by_uri
 from alance.ops.appends import append_to, summary_of
 from alance.ops.blob_arrow import blobs_of_version
-from alance.ops.commits import CommitOptions, commit_on
-from alance.ops.data_files import DataFiles, Limits
+from alance.ops.commits import commit_on
+from alance.ops.data_files import DataFiles
 from alance.ops.snapshot import Snapshot
 from alance.ops.sources import open_source
+from alance.ops.write_options import Mode, WriteOptions, checked_mode
 from alance.session import Session
 from alance.versioning import load
 from alance.versioning.rules import TableRules
@@ -29,50 +29,17 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
-    from alance.ops.data_files import Progress
     from alance.ops.sources import Data, Source
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
-Mode: TypeAlias = Literal["create", "append", "overwrite"]
 WRITTEN: Final = tuple(FileVersion)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How rows are written; the names are those of pylance.
-
-    Attributes:
-        limits: when a file is full.
-        data_storage_version: None: that of the table, of a new one 2.2.
-        stable_row_ids: of a new table: rows have ids of their own.
-        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
-        on_progress: called after each batch.
-        commit: how the version is made.
-    """
-
-    limits: Limits = field(default_factory=Limits)
-    data_storage_version: FileVersion | None = None
-    stable_row_ids: bool = False
-    v2_manifest_paths: bool = True
-    on_progress: Callable[[Progress], object] | None = None
-    commit: CommitOptions = field(default_factory=CommitOptions)
-
-    def version_for(self, base: Manifest | None) -> FileVersion:
-        """The version of new files.
-
-        Raises:
-            UnsupportedError: (by the writer) one that is not written.
-        """
-        if self.data_storage_version is not None:
-            return self.data_storage_version
-        return FileVersion.V2_2 if base is None else base.data_storage_version
 
 
 async def write(
@@ -115,17 +82,6 @@ async def write(
             "use mode 'append' or 'overwrite'"
         )
     return await write_on(session, table, base, data, mode, schema=schema, options=options)
-
-
-def checked_mode(mode: Mode, *allowed: str) -> Mode:
-    """The mode.
-
-    Raises:
-        InvalidInputError: none of those that are allowed.
-    """
-    if mode not in allowed:
-        raise InvalidInputError(f"mode={mode!r}: expected one of {', '.join(allowed)}")
-    return mode
 
 
 async def write_fragments(

@@ -16,8 +16,9 @@ from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
 from alance.operations import Append, Overwrite
 from alance.ops import write
-from alance.ops.commits import CommitOptions
-from alance.ops.data_files import Limits
+from alance.ops.commit_options import CommitOptions
+from alance.ops.write_options import Limits
+from alance.ops.write_options import WriteOptions as TableOptions
 from alance.spark.history import last_batch
 from alance.spark.versions import open_if_there, table_of
 from alance.spark.worker import session_for
@@ -222,10 +223,8 @@ def _same(ours: Schema, theirs: Schema) -> bool:
     return shape(ours) == shape(theirs)
 
 
-def _write_options(
-    options: WriteOptions, properties: dict[str, str] | None = None
-) -> write.WriteOptions:
-    return write.WriteOptions(
+def _write_options(options: WriteOptions, properties: dict[str, str] | None = None) -> TableOptions:
+    return TableOptions(
         limits=Limits(options.max_rows_per_file, options.max_bytes_per_file),
         data_storage_version=check_version(options.data_storage_version),
         stable_row_ids=options.stable_row_ids,

@@ -15,3 +15,7 @@ class Handle:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+
+    async def _load(self, *modules: str) -> None:
+        """Import what a verb needs beyond reading, in the pool; see `DecodePool.load`."""
+        await self._snapshot.engine.pool.load(*modules)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import columns, columns_alter, columns_drop, columns_join, columns_replace
-from alance.ops.commits import CommitOptions
+from alance.ops.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +57,9 @@ class ColumnVerbs(Handle):
                 that do not fit. The table is as it was, the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
+        await self._load("alance.ops.columns")
+        from alance.ops import columns
+
         options = CommitOptions(properties, message, max_retries)
         made = await columns.add_columns(
             self._snapshot,
@@ -91,6 +93,9 @@ class ColumnVerbs(Handle):
                 that forbids nulls in one call. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
+        await self._load("alance.ops.columns_alter")
+        from alance.ops import columns_alter
+
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await columns_alter.alter_columns(self._snapshot, alterations, options))
 
@@ -111,6 +116,9 @@ class ColumnVerbs(Handle):
             InvalidInputError: no such column, or none would be left.
             CommitConflictError: a concurrent commit rules this one out.
         """
+        await self._load("alance.ops.columns_drop")
+        from alance.ops import columns_drop
+
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
 
@@ -140,6 +148,9 @@ class ColumnVerbs(Handle):
                 rows without a match for a column that is not nullable. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
+        await self._load("alance.ops.columns_join")
+        from alance.ops import columns_join
+
         options = CommitOptions(properties, message, max_retries)
         made = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
         return type(self)(made)
@@ -166,6 +177,9 @@ class ColumnVerbs(Handle):
                 too many or too few. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
+        await self._load("alance.ops.columns_replace")
+        from alance.ops import columns_replace
+
         options = CommitOptions(properties, message, max_retries)
         made = await columns_replace.replace_columns(
             self._snapshot,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.ops import index_manage
-from alance.ops.commits import CommitOptions
-from alance.ops.index_manage import NewIndex
+from alance.ops.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +55,10 @@ class IndexVerbs(Handle):
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
+        await self._load("alance.ops.index_manage")
+        from alance.ops import index_manage
+        from alance.ops.index_manage import NewIndex
+
         made = await index_manage.create_index(
             self._snapshot,
             NewIndex(column, index_type, name, replace, train),
@@ -79,6 +81,9 @@ class IndexVerbs(Handle):
         Raises:
             NotFoundError: no such index.
         """
+        await self._load("alance.ops.index_manage")
+        from alance.ops import index_manage
+
         made = await index_manage.drop_index(
             self._snapshot, name, CommitOptions(properties, message, max_retries)
         )
@@ -91,7 +96,9 @@ class IndexVerbs(Handle):
         from), `fragment_ids` (a set: the fragments that it covers, some may be gone) and
         `base_id`.
         """
-        return index_manage.list_indices(self._snapshot)
+        from alance.ops.index_list import list_indices
+
+        return list_indices(self._snapshot)
 
     async def index_statistics(self, name: str) -> dict[str, Any]:
         """What an index covers, with pylance's keys: rows and fragments indexed and not.
@@ -105,4 +112,7 @@ class IndexVerbs(Handle):
             NotFoundError: no such index.
             CorruptFileError: its files contradict the format.
         """
+        await self._load("alance.ops.index_manage")
+        from alance.ops import index_manage
+
         return await index_manage.index_statistics(self._snapshot, name)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops.commits import CommitOptions
-from alance.ops.merge_insert import merge_insert
-from alance.ops.merge_plan import MEMORY_BYTES, MergePlan
+from alance.ops.commit_options import CommitOptions
+from alance.ops.merge_options import MEMORY_BYTES, MergePlan
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -165,6 +164,9 @@ class MergeInsert:
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
+        await self._dataset._load("alance.ops.merge_insert")
+        from alance.ops.merge_insert import merge_insert
+
         made: Any = type(self._dataset)
         return made(await merge_insert(self._dataset._snapshot, self._plan, data, schema))  # type: ignore[no-any-return]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import config
-from alance.ops.commits import CommitOptions
+from alance.ops.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,12 +39,18 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed one of the keys.
         """
+        await self._load("alance.ops.config")
+        from alance.ops import config
+
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_config(self._snapshot, values, options, replace=replace)
         return type(self)(made)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
         """Delete keys of the table's configuration; those that are not there are no error."""
+        await self._load("alance.ops.config")
+        from alance.ops import config
+
         return await self.update_config(config.deleted(keys))
 
     async def update_metadata(
@@ -61,6 +66,9 @@ class MetadataVerbs(Handle):
 
         Raises: as of `update_config`.
         """
+        await self._load("alance.ops.config")
+        from alance.ops import config
+
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_metadata(self._snapshot, values, options, replace=replace)
         return type(self)(made)
@@ -80,6 +88,9 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
+        await self._load("alance.ops.config")
+        from alance.ops import config
+
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_schema_metadata(self._snapshot, values, options, replace=replace)
         return type(self)(made)
@@ -104,6 +115,9 @@ class MetadataVerbs(Handle):
                 primary or clustering key would change its role.
             CommitConflictError: another commit has changed one of the fields' metadata.
         """
+        await self._load("alance.ops.config")
+        from alance.ops import config
+
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)
         return type(self)(made)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.ops import delete, update, write
 from alance.ops.blob_files import BlobOptions
-from alance.ops.commits import CommitOptions
-from alance.ops.data_files import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
-from alance.ops.write import WriteOptions
+from alance.ops.commit_options import CommitOptions
+from alance.ops.write_options import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    Limits,
+    WriteOptions,
+    checked_mode,
+)
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.ops.assign import Updates
-    from alance.ops.data_files import Progress
     from alance.ops.sources import Data
+    from alance.ops.write_options import Progress
 
 
 class RowVerbs(Handle):
@@ -48,6 +52,9 @@ class RowVerbs(Handle):
 
         Args and errors: as of `write_dataset`.
         """
+        await self._load("alance.ops.write")
+        from alance.ops import write
+
         options = WriteOptions(
             limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
             on_progress=progress,
@@ -59,7 +66,7 @@ class RowVerbs(Handle):
             snapshot.table,
             snapshot.manifest,
             data,
-            write.checked_mode(mode, "append", "overwrite"),
+            checked_mode(mode, "append", "overwrite"),
             options=options,
         )
         return type(self)(made)
@@ -92,6 +99,9 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
+        await self._load("alance.ops.delete")
+        from alance.ops import delete
+
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await delete.delete(self._snapshot, predicate, options))
 
@@ -126,5 +136,8 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
+        await self._load("alance.ops.update")
+        from alance.ops import update
+
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await update.update(self._snapshot, updates, where, options))

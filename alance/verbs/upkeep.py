@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from alance.ops import cleanup, migrate, validate
-from alance.ops.cleanup_policy import CleanupPolicy
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
+
+SHOWN_FILES: Final = 1000
 
 
 class UpkeepVerbs(Handle):
@@ -70,6 +70,10 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. No version is without its files.
         """
+        await self._load("alance.ops.cleanup", "alance.ops.cleanup_policy")
+        from alance.ops import cleanup
+        from alance.ops.cleanup_policy import CleanupPolicy
+
         policy = CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
@@ -84,7 +88,7 @@ class UpkeepVerbs(Handle):
                 self._snapshot.table,
                 policy,
                 include_files=False,
-                max_files=cleanup.SHOWN_FILES,
+                max_files=SHOWN_FILES,
             )
             return found.stats
         return await cleanup.cleanup(
@@ -105,7 +109,7 @@ class UpkeepVerbs(Handle):
         delete_unverified: bool = False,
         error_if_tagged_old_versions: bool = True,
         include_files: bool = False,
-        max_files: int = cleanup.SHOWN_FILES,
+        max_files: int = SHOWN_FILES,
     ) -> CleanupExplanation:
         """What `cleanup_old_versions` would remove, and why other versions stay.
 
@@ -117,6 +121,10 @@ class UpkeepVerbs(Handle):
 
         Raises: as of it.
         """
+        await self._load("alance.ops.cleanup", "alance.ops.cleanup_policy")
+        from alance.ops import cleanup
+        from alance.ops.cleanup_policy import CleanupPolicy
+
         policy = CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
@@ -148,6 +156,9 @@ class UpkeepVerbs(Handle):
             CorruptFileError: with all findings, one a line.
             StoreError: the store failed.
         """
+        await self._load("alance.ops.validate")
+        from alance.ops import validate
+
         await validate.validate(self._snapshot)
 
     async def migrate_manifest_paths_v2(self) -> None:
@@ -163,4 +174,7 @@ class UpkeepVerbs(Handle):
             UnsupportedError: a table whose versions an external store keeps.
             StoreError: the store failed; call again.
         """
+        await self._load("alance.ops.migrate")
+        from alance.ops import migrate
+
         await migrate.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)

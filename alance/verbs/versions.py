@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import opening, refs_write
-from alance.ops.clone import shallow_clone
-from alance.ops.commits import CommitOptions
-from alance.ops.delta import DatasetDelta, delta, recent_transactions
-from alance.ops.refs import Branches, Tags
-from alance.ops.restore import restore
+from alance.ops import opening
+from alance.ops.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.commit import MAX_RETRIES
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +15,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.format.table.transaction import Transaction
+    from alance.ops.delta import DatasetDelta
     from alance.ops.opening import Reference
+    from alance.ops.refs import Branches, Tags
     from alance.versioning.load import VersionInfo
 
 
@@ -31,11 +29,15 @@ class VersionVerbs(Handle):
     @property
     def tags(self) -> Tags:
         """The tags of the dataset."""
+        from alance.ops.refs import Tags
+
         return Tags(self._snapshot)
 
     @property
     def branches(self) -> Branches:
         """The branches of the dataset; `checkout_branch` opens one."""
+        from alance.ops.refs import Branches
+
         return Branches(self._snapshot)
 
     async def versions(self) -> list[VersionInfo]:
@@ -84,6 +86,9 @@ class VersionVerbs(Handle):
 
         Cost: one LIST, and all manifests at once; None where a version kept none.
         """
+        await self._load("alance.ops.delta")
+        from alance.ops.delta import recent_transactions
+
         return await recent_transactions(self._snapshot, recent)
 
     def delta(
@@ -103,6 +108,8 @@ class VersionVerbs(Handle):
             InvalidInputError: neither or both of these; versions that do not ascend, or later
                 ones than this dataset is.
         """
+        from alance.ops.delta import delta
+
         return delta(self._snapshot, compared_against, begin_version, end_version)
 
     async def restore(
@@ -129,6 +136,9 @@ class VersionVerbs(Handle):
                 be changed, such as stable row ids.
             CommitConflictError: the schema was changed meanwhile.
         """
+        await self._load("alance.ops.restore")
+        from alance.ops.restore import restore
+
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await restore(self._snapshot, version, options))
 
@@ -143,6 +153,9 @@ class VersionVerbs(Handle):
 
         Args, errors and cost: as of `Branches.create`.
         """
+        await self._load("alance.ops.refs_write")
+        from alance.ops import refs_write
+
         options = CommitOptions()
         made = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
         return type(self)(made)
@@ -176,6 +189,9 @@ class VersionVerbs(Handle):
             NotFoundError: no such version, tag or branch.
             UnsupportedError: no URI names the files of this dataset.
         """
+        await self._load("alance.ops.clone")
+        from alance.ops.clone import shallow_clone
+
         made = await shallow_clone(
             self._snapshot,
             target_uri,

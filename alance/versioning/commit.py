@@ -32,6 +32,7 @@ from alance.versioning.backoff import Backoff
 from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_made_by, makers_of
 from alance.versioning.outcome import clash_with, mark_as_open
 from alance.versioning.race import Race
+from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from alance.versioning.rules import Rules
     from alance.versioning.table import Table
 
-MAX_RETRIES: Final = 100  # where many commit, each is first now and then
 DETACHED: Final = 1 << 63
 PUTS: Final = 5  # of a transaction's file that the store says is being written
 

@@ -28,6 +28,7 @@ DATA: Final = "data"
 TAGS: Final = "_refs/tags"
 BRANCHES: Final = "_refs/branches"
 TREE: Final = "tree"
+MESSAGE_PROPERTY: Final = "__lance_commit_message"  # of a transaction
 
 _MAX: Final = (1 << 64) - 1
 _V2: Final = re.compile(r"([0-9]{20})\.manifest")

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.format.proto import transaction_pb2
-from alance.format.table.naming import transaction_name
+from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
 from alance.format.table.operations_meta import OPERATIONS, Unknown
 from alance.format.table.wire import unknown_fields
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from alance.format.table.operations import Operation
 
-MESSAGE_PROPERTY: Final = "__lance_commit_message"
 UNKNOWN: Final = "Unknown"
 
 

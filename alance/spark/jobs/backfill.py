@@ -23,7 +23,8 @@ from alance.ops.columns import merge_of
 from alance.ops.columns_fields import added, check_grown, next_field_id
 from alance.ops.columns_fragment import add_to_fragment
 from alance.ops.columns_sources import NewColumns, opened
-from alance.ops.commits import CommitOptions, commit_change
+from alance.ops.commit_options import CommitOptions
+from alance.ops.commits import commit_change
 from alance.spark.jobs.base import Watch, spread
 from alance.spark.options import WriteOptions
 from alance.spark.types import arrow_schema, nullable

@@ -11,7 +11,7 @@ from alance.datasets import Dataset
 from alance.errors import RetryableConflictError
 from alance.format.table.fragment import DataFile
 from alance.ops import compact as parts
-from alance.ops.commits import CommitOptions
+from alance.ops.commit_options import CommitOptions
 from alance.ops.compact_plan import CompactionOptions
 from alance.spark.jobs.base import Watch, spread
 from alance.spark.options import WriteOptions

@@ -1,0 +1,43 @@
+"""What a scan with a filter needs beyond one without: see `load_parsers`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.expr.arrow import ArrowCondition
+from alance.expr.prune import check_of
+from alance.expr.prune_arrow import node_of
+from alance.ops.index_lookup import look_up
+from alance.ops.pruning import Pruner
+from alance.ops.pruning_maps import zone_maps
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from alance.expr import Predicate
+    from alance.ops.options import ScanOptions
+    from alance.ops.snapshot import Snapshot
+
+__all__ = ["look_up", "pruner_of"]
+
+
+async def pruner_of(
+    snapshot: Snapshot, predicate: Predicate, schema: pa.Schema, options: ScanOptions
+) -> Pruner | None:
+    """What tells from statistics which rows a filter rules out; None: nothing would.
+
+    Cost: the files of zone maps, once.
+
+    Args:
+        schema: that the filter sees.
+    """
+    if not options.use_stats:
+        return None
+    condition: object = predicate.condition
+    if isinstance(condition, ArrowCondition):
+        condition = node_of(condition.expression, schema)
+    check = check_of(condition)
+    pruner = None if check is None else Pruner.of(check, snapshot.schema)
+    if pruner is not None and not options.include_deleted_rows:
+        pruner.maps.update(await zone_maps(snapshot, set(pruner.field_ids.values())))
+    return pruner
