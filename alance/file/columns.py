@@ -45,14 +45,16 @@ class ScanStates:
 
     Attributes:
         own: the states of pages that were asked for or learned, by key.
+        shared_bytes: the search cache gets so many of what is learned, too.
         is_cold: the page cache was found not to have all of the file.
     """
 
-    def __init__(self, cache: States) -> None:
+    def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
         self._cache = cache
         self.kept = kept_by(cache)
         self.own: dict[Hashable, Any] = {}
         self.is_cold = False
+        self._left = shared_bytes
 
     def peek(self, key: Hashable) -> Any | None:
         found = self.own.get(key)
@@ -65,7 +67,8 @@ class ScanStates:
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
             self.own[key] = value
-        else:
+            self._left -= num_bytes
+        if key[0] != "page" or self._left > 0:  # type: ignore[index]
             self._cache.put(key, value, num_bytes)
 
 

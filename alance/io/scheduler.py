@@ -218,8 +218,11 @@ class Scheduler:
         """Locations of the folders directly under a folder. One request, or one a page."""
         store, path = self._resolve(location)
         found = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
-        names = await found
-        return [store.root + name for name in names]
+        return [store.root + name for name in await found]
+
+    def latency(self, location: str) -> float:
+        """Seconds that a small request to an object's store takes, as far as was seen."""
+        return self._lane(self._resolve(location)[0]).latency
 
     async def aclose(self) -> None:
         """Cancel all reads and requests, and wait until they are gone."""

@@ -145,6 +145,10 @@ class _Scheduler(Scheduler):
                     self.dry.needed.add(location, span)
         return super().read(ranges, reason=reason, bulk=bulk)
 
+    def latency(self, location: str) -> float:
+        """That of the real store."""
+        return self.dry.real.scheduler.latency(location)
+
 
 class _Engine(Engine):
     """Ends a take when its rows were asked for."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from alance.expr import Predicate
     from alance.expr.tree import Node
-    from alance.file.fragment import FragmentTask
+    from alance.file.columns import States
+    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.options import ScanOptions
@@ -145,6 +147,66 @@ def with_meta(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """The rows of a part that the filter kept, and the columns that they still need.
+
+    Attributes:
+        opened: the fragment with its late columns.
+        batch: the first columns of these rows.
+        rows: their physical offsets.
+        span: physical rows of the part.
+        files: as of `OpenFragment.take`.
+    """
+
+    plan: ScanPlan
+    opened: OpenFragment
+    batch: pa.RecordBatch
+    rows: npt.NDArray[np.int64]
+    span: tuple[int, int]
+    files: Mapping[str, LocalFile]
+
+    @property
+    def all_bytes(self) -> float:
+        """Encoded bytes of the late columns in the span."""
+        share = (self.span[1] - self.span[0]) / max(1, self.opened.num_rows)
+        return share * self.opened.encoded_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """Encoded bytes of the chunks that hold the rows, about."""
+        return len(self.rows) * len(self.opened.leaves) * CHUNK_BYTES
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are taken one by one: where that touches fewer bytes than their range."""
+        # From an open file even chunks that are all read cost less than their whole decoding.
+        few = len(self.rows) * TAKEN_SHARE <= self.span[1] - self.span[0]
+        return self.taken_bytes <= self.all_bytes or (bool(self.files) and few)
+
+    def reading(self, states: States, *, guess: bool) -> Plan[FragmentTask]:
+        """Plan the late columns; arguments as of `OpenFragment.take`."""
+        if self.is_sparse:
+            return self.opened.take(self.rows, states, guess=guess, files=self.files)
+        return self.opened.read(*self.span, states)
+
+    def merge(self, task: FragmentTask, *, is_whole: bool) -> pa.RecordBatch:
+        """The output: first and late columns side by side. CPU, for the pool.
+
+        Args:
+            is_whole: the task has all rows of the span.
+        """
+        late = task.decode()
+        if is_whole and len(self.rows) < late.num_rows:
+            offsets = self.rows - self.span[0]
+            mask = np.zeros(late.num_rows, np.bool_)
+            mask[offsets] = True
+            late = select(late, mask, offsets)
+        arrays = [*self.batch.columns, *late.columns]
+        schema = pa.schema([*self.batch.schema, *late.schema])
+        return self.plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+
 async def finish(
     snapshot: Snapshot,
     plan: ScanPlan,
@@ -153,39 +215,18 @@ async def finish(
     rows: npt.NDArray[np.int64] | None,
     span: tuple[int, int],
 ) -> pa.RecordBatch:
-    """The output of a part from its filtered first columns: reads the late ones, one round.
-
-    Rows are taken one by one where that touches fewer bytes than their range.
-    """
-    late_schema = plan.late_schema
-    assert late_schema is not None
+    """The output of a part from its filtered first columns: reads the late ones, one round."""
+    assert plan.late_schema is not None
     engine = snapshot.engine
-    start, stop = span
-    if rows is None:
-        rows = np.arange(start, stop, dtype=np.int64)
-    opening = open_fragment(late_schema, handle.sources, handle.num_physical_rows, engine.cache)
+    opening = open_fragment(
+        plan.late_schema, handle.sources, handle.num_physical_rows, engine.cache
+    )
     opened = await engine.drive(opening, "open files")
     describe(opened)
-    share = (stop - start) / max(1, opened.num_rows)
-    files = local_files([handle])
-    sparse = len(rows) * len(opened.leaves) * CHUNK_BYTES <= share * opened.encoded_bytes
-    # From an open file even chunks that are all read cost less than their whole decoding.
-    sparse = sparse or (bool(files) and len(rows) * TAKEN_SHARE <= stop - start)
-    reading: Plan[FragmentTask]
-    if sparse:
-        reading = opened.take(rows, engine.cache, guess=snapshot.is_remote, files=files)
-    else:
-        reading = opened.read(start, stop, engine.cache)
-    task = await engine.drive(reading, "late columns", bulk=not sparse)
-
-    def merge() -> pa.RecordBatch:
-        late = task.decode()
-        if not sparse and len(rows) < late.num_rows:
-            mask = np.zeros(stop - start, np.bool_)
-            mask[rows - start] = True
-            late = select(late, mask, rows - start)
-        arrays = [*batch.columns, *late.columns]
-        schema = pa.schema([*batch.schema, *late.schema])
-        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
-
-    return await engine.pool.run(merge)
+    if rows is None:
+        rows = np.arange(*span, dtype=np.int64)
+    late = LateRows(plan, opened, batch, rows, span, local_files([handle]))
+    is_sparse = late.is_sparse
+    reading = late.reading(engine.cache, guess=snapshot.is_remote)
+    task = await engine.drive(reading, "late columns", bulk=not is_sparse)
+    return await engine.pool.run(lambda: late.merge(task, is_whole=not is_sparse))

@@ -20,6 +20,7 @@ from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.ops.index_scan import read_picked
 from alance.ops.rows import RowFilter, finish
+from alance.ops.scan_late import LateScan
 from alance.ops.scan_small import group_jobs, grouping
 from alance.ops.window import RowWindow
 
@@ -45,6 +46,8 @@ PART_BYTES: Final = 8 << 20  # encoded; 10 to 20 ms of decoding, in which calls 
 PART_DECODED_BYTES: Final = 32 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
+# Page tables that the search cache gets, so that the next scan saves a round; those of takes stay.
+SHARED_BYTES: Final = 32 << 20
 PRUNING_BYTES: Final = 64 << 10  # the work of asking statistics, as bytes to decode
 
 
@@ -57,6 +60,8 @@ class OpenSource:
     states: ScanStates
     spans: Sequence[tuple[int, int]]  # physical rows to read, ascending
     is_small: bool  # read together with its neighbours
+    late: OpenFragment | None = None  # with its late columns, where they are opened beforehand
+    eager_stop: int = 0  # of the rows before this one all columns are read at once
 
     def part_rows(self, batch_size: int | None) -> int:
         """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
@@ -117,17 +122,18 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     windows = list(_windows(plan))
+    late = LateScan.of(snapshot, plan, _ahead(snapshot, plan))
     opening: asyncio.Task[list[OpenSource]] | None = None
     try:
         for number, window in enumerate(windows):
-            opened = await (opening or _open(snapshot, plan, window))
+            opened = await (opening or _open(snapshot, plan, window, late))
             opening = None
             if number + 1 < len(windows):
-                opening = asyncio.ensure_future(_open(snapshot, plan, windows[number + 1]))
+                opening = asyncio.ensure_future(_open(snapshot, plan, windows[number + 1], late))
             if window[0].id in plan.picked:
                 reading = read_picked(snapshot, plan, window)
             else:
-                reading = _read_window(snapshot, plan, opened)
+                reading = _read_window(snapshot, plan, opened, late)
             async with aclosing(reading) as batches:
                 async for batch in batches:
                     yield batch
@@ -146,13 +152,17 @@ def _windows(plan: ScanPlan) -> Iterator[Sequence[FragmentHandle]]:
 
 
 async def _open(
-    snapshot: Snapshot, plan: ScanPlan, handles: Sequence[FragmentHandle]
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    handles: Sequence[FragmentHandle],
+    late: LateScan | None,
 ) -> list[OpenSource]:
     """Open fragments together: deletion vectors beside the footers, then the page tables."""
     if handles[0].id in plan.picked:
         return []
     engine = snapshot.engine
-    all_states = [ScanStates(engine.cache) for _ in handles]
+    shared = SHARED_BYTES // len(plan.handles) if snapshot.is_remote else 0
+    all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
@@ -180,6 +190,9 @@ async def _open(
         if not source.is_small
         for span in source.spans
     ]
+    if late is not None:
+        sources, more = await late.open(sources)
+        loads += more
     for source in sources:
         describe(source.fragment)
     await engine.drive(together(loads), "page tables")
@@ -214,16 +227,16 @@ async def _spans(
 
 
 async def _read_window(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Two pipelines in a row: spans fetched ahead by bytes, parts decoded ahead by number."""
     budget = plan.options.io_buffer_bytes or min(
         snapshot.session.io_buffer_bytes, AHEAD_REMOTE if snapshot.is_remote else AHEAD_LOCAL
     )
-    ahead = plan.options.batch_readahead or snapshot.session.decode_threads + 1
+    ahead = _ahead(snapshot, plan)
     ordered = plan.options.scan_in_order
     spans = readahead(
-        _span_jobs(snapshot, plan, sources), budget_bytes=budget, max_jobs=64, ordered=ordered
+        _span_jobs(snapshot, plan, sources, late), budget_bytes=budget, max_jobs=64, ordered=ordered
     )
     pending: list[asyncio.Task[pa.RecordBatch | None]] = []
     try:
@@ -245,18 +258,24 @@ async def _read_window(
         await asyncio.gather(*pending, return_exceptions=True)
 
 
+def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
+    """Parts that are decoded at once."""
+    return plan.options.batch_readahead or snapshot.session.decode_threads + 1
+
+
 def _span_jobs(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
 ) -> Iterator[Job[Sequence[AnyPart]]]:
     for small, run in itertools.groupby(sources, lambda source: source.is_small):
         if small:
-            yield from group_jobs(snapshot, [(source.handle, source.fragment) for source in run])
+            jobs = group_jobs(snapshot, [(source.handle, source.fragment) for source in run])
+            yield from jobs if late is None else late.finished(jobs)
         else:
-            yield from _part_jobs(snapshot, plan, list(run))
+            yield from _part_jobs(snapshot, plan, list(run), late)
 
 
 def _part_jobs(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource]
+    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
 ) -> Iterator[Job[Sequence[AnyPart]]]:
     for source in sources:
         part_rows = source.part_rows(plan.options.batch_size)
@@ -264,6 +283,9 @@ def _part_jobs(
         per_row = source.fragment.encoded_bytes / max(1, source.fragment.num_rows)
         for parts in _groups(source.spans, part_rows, part_rows * count):
             num_rows = sum(stop - start for start, stop in parts)
+            if late is not None:
+                yield late.job(source, parts, int(per_row * num_rows))
+                continue
             yield Job(
                 int(per_row * num_rows),
                 lambda source=source, parts=parts: _fetch(snapshot, source, parts),  # type: ignore[misc]
