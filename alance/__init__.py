@@ -31,9 +31,10 @@ from alance.scanner import Scanner
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from alance import operations, optimize
+    from alance import indexing, operations, optimize
     from alance.file_writing import FileWriter
     from alance.files import FileReader
+    from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
     from alance.io.store_report import StoreReport
     from alance.ops.blob_arrow import blob_field
@@ -65,6 +66,7 @@ _PLACES: Final = {
     "DynamoDbStore": "alance.versioning.dynamodb_store",
     "FileReader": "alance.files",
     "FileWriter": "alance.file_writing",
+    "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.ingest_options",
     "MergeInsert": "alance.verbs.merging",
     "Progress": "alance.ops.write_options",
@@ -83,7 +85,7 @@ _PLACES: Final = {
     "write_dataset": "alance.writing",
     "write_fragments": "alance.writing",
 }
-_MODULES: Final = ("operations", "optimize")
+_MODULES: Final = ("indexing", "operations", "optimize")
 
 __version__ = "0.1.0"
 
@@ -107,6 +109,7 @@ __all__ = [
     "FileVersion",
     "FileWriter",
     "ForkedError",
+    "IndexBuild",
     "IngestMetrics",
     "InvalidInputError",
     "MergeInsert",
@@ -130,6 +133,7 @@ __all__ = [
     "commit",
     "dataset",
     "drop",
+    "indexing",
     "ingest",
     "operations",
     "optimize",

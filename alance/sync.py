@@ -213,6 +213,9 @@ Optimize = _face(alance.optimize.Optimize)
 Compaction = _face(alance.Compaction)
 CompactionPlan = _face(alance.optimize.CompactionPlan)
 CompactionTask = _face(alance.optimize.CompactionTask)
+IndexBuild = _face(alance.IndexBuild)
+IndexPlan = _face(alance.indexing.IndexPlan)
+IndexTask = _face(alance.indexing.IndexTask)
 
 check_store = _blocking(alance.check_store, is_method=False)
 commit = _blocking(alance.commit, is_method=False)
@@ -237,6 +240,9 @@ __all__ = [
     "DatasetFragment",
     "FileReader",
     "FileWriter",
+    "IndexBuild",
+    "IndexPlan",
+    "IndexTask",
     "MergeInsert",
     "Optimize",
     "ScanOptions",

@@ -32,6 +32,9 @@ from alance.ops.columns_sources import Transforms
 from alance.ops.compact_plan import CompactionMode, Resolved
 from alance.ops.compact_results import RewriteResult
 from alance.ops.explain import Explanation
+from alance.ops.index_new import NewIndex
+from alance.ops.index_parts import IndexSegment
+from alance.ops.index_runs import IndexPart
 from alance.ops.ingest_options import IngestMetrics
 from alance.ops.opening import Reference
 from alance.ops.projection import Columns
@@ -619,6 +622,71 @@ class CompactionTask:
     def fragments(self) -> tuple[DataFragment, ...]: ...
     @property
     def options(self) -> Resolved: ...
+    @property
+    def read_version(self) -> int: ...
+
+class IndexBuild:
+    @classmethod
+    def plan(
+        cls,
+        dataset: Dataset,
+        column: str,
+        index_type: str,
+        name: str | None = ...,
+        *,
+        replace: bool = ...,
+        task_bytes: int = ...,
+        max_tasks: int = ...,
+        memory_bytes: int = ...,
+        done: Sequence[IndexPart] = ...,
+    ) -> IndexPlan: ...
+    @classmethod
+    def merge(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        parts: Sequence[IndexPart],
+        *,
+        memory_bytes: int = ...,
+        on_rows: Callable[[int], Any] | None = ...,
+    ) -> IndexSegment: ...
+    @classmethod
+    def commit(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        segment: IndexSegment,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+    ) -> Dataset: ...
+    @classmethod
+    def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None: ...
+
+class IndexPlan:
+    def num_tasks(self) -> int: ...
+    @property
+    def new(self) -> NewIndex: ...
+    @property
+    def parts(self) -> tuple[IndexPart, ...]: ...
+    @property
+    def read_version(self) -> int: ...
+    @property
+    def tasks(self) -> tuple[IndexTask, ...]: ...
+
+class IndexTask:
+    def execute(self, dataset: Dataset) -> IndexPart: ...
+    @property
+    def build(self) -> str: ...
+    @property
+    def column(self) -> str: ...
+    @property
+    def fragments(self) -> tuple[DataFragment, ...]: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def memory_bytes(self) -> int: ...
     @property
     def read_version(self) -> int: ...
 

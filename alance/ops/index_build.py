@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,15 +22,23 @@ from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
+from alance.ops.index_runs import run_schema
 from alance.ops.index_segments import ADDRESSES_FROM, BITMAP, BTREE
-from alance.ops.index_sort import RowSorter, sort_key
+from alance.ops.index_sort import MEMORY, RowSorter, sort_key
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.projection import ROW_ADDRESS, ROW_ID
 from alance.ops.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Collection
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+    )
 
     from alance.format.field import Field
     from alance.ops.snapshot import Snapshot
@@ -65,17 +73,31 @@ class SegmentBuilder:
             StoreError: the store failed.
             OSError: the local disk is full.
         """
-        stable = self.snapshot.has_stable_row_ids
-        uses_ids = stable and self.kind == BITMAP
-        rows = self._rows(fragment_ids, ROW_ID if uses_ids else ROW_ADDRESS)
+        rows = sorted_rows(self.snapshot, self.column, self.leaf, self.kind, fragment_ids)
         async with aclosing(rows):
             await (self._write_tree(rows) if self.kind == BTREE else self._write_bitmaps(rows))
+        return self._record(fragment_ids)
+
+    async def build_from(
+        self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
+    ) -> table_pb2.IndexMetadata:
+        """As `build`, from the runs of all these fragments, merged. Errors also as of those."""
+        async with aclosing(merged):
+            await (
+                self._write_tree(merged)
+                if self.kind == BTREE
+                else self._write_bitmaps(merged, of_sets=True)
+            )
+        return self._record(fragment_ids)
+
+    def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        is_tree = self.kind == BTREE
         made = table_pb2.IndexMetadata(
             fields=[self.leaf.id],
             name=self.name,
             dataset_version=self.snapshot.version,
             fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
-            index_version=ADDRESSES_FROM if stable and self.kind == BTREE else 0,
+            index_version=ADDRESSES_FROM if self.snapshot.has_stable_row_ids and is_tree else 0,
             created_at=int(time.time() * 1000),
             files=self._files,
         )
@@ -85,43 +107,10 @@ class SegmentBuilder:
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
-        for file in self._files:
-            store, path = self.snapshot.engine.registry.resolve(self._location(file.path))
-            try:
-                await store.delete([path])
-            except AlanceError:
-                return  # orphans, which a cleanup finds
+        await discard_files(self.snapshot, self.id, self._files)
 
     def _location(self, name: str) -> str:
         return self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
-
-    async def _rows(
-        self, fragment_ids: Collection[int], numbers: str
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The values and row numbers of live rows, in the index's order."""
-        snapshot = self.snapshot
-        schema = pa.schema(
-            [
-                pa.field(btree.VALUES, self.leaf.arrow_type),
-                pa.field(btree.IDS, pa.uint64(), nullable=False),
-            ]
-        )
-
-        async def read() -> AsyncGenerator[pa.RecordBatch, None]:
-            options = ScanOptions(fragments=fragment_ids)
-            plan = await plan_scan(snapshot, [self.column, numbers], options)
-            async with aclosing(scan(snapshot, plan)) as batches:
-                async for batch in batches:
-                    arrays = [plain(batch.column(0)), batch.column(1)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-        if not fragment_ids:
-            return
-        async with aclosing(read()) as batches:
-            sorting = RowSorter(snapshot.engine.pool).sorted(batches, schema)
-            async with aclosing(sorting) as found:
-                async for batch in found:
-                    yield batch
 
     async def _write_tree(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
         pool = self.snapshot.engine.pool
@@ -145,32 +134,41 @@ class SegmentBuilder:
         schema = pages.schema.with_metadata(metadata)
         await self._write(btree.LOOKUP_FILE, schema, table())
 
-    async def _write_bitmaps(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
+    async def _write_bitmaps(
+        self, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False
+    ) -> None:
         pool = self.snapshot.engine.pool
-        sets = RowSetBuilder(self.leaf.arrow_type, sort_key)
-        made: list[pa.RecordBatch] = []
-        # The number of keys is in the schema, which the file begins with.
-        async for batch in rows:
-            made += await pool.run(lambda batch=batch: sets.add(batch))  # type: ignore[misc]
-        made += await pool.run(sets.finish)
-        stats = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
+        sets = RowSetBuilder(self.leaf.arrow_type, sort_key, of_sets=of_sets)
 
         async def found() -> AsyncGenerator[pa.RecordBatch, None]:
-            for batch in made:
-                yield batch
+            async for batch in rows:
+                for made in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                    yield made
+            for made in await pool.run(sets.finish):
+                yield made
 
-        schema = sets.schema.with_metadata({bitmap.STATS: stats})
-        await self._write(bitmap.FILE, schema, found())
+        def told() -> dict[str, str]:
+            counts = {"num_bitmaps": sets.num_keys}
+            return {bitmap.STATS: json.dumps(counts, separators=(",", ":"))}
+
+        await self._write(bitmap.FILE, sets.schema, found(), told)
 
     async def _write(
-        self, name: str, schema: pa.Schema, batches: AsyncGenerator[pa.RecordBatch, None]
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: AsyncGenerator[pa.RecordBatch, None],
+        told: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """Write a file; `told` gives metadata of its schema when all rows have passed."""
         session = self.snapshot.session
         version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
         store, path = session.engine.registry.resolve(self._location(name))
+        fields = Schema.from_arrow(schema)
+        metadata = dict(fields.metadata)
         writer = writer_of(version)(
             store.open_upload(path),
-            Schema.from_arrow(schema),
+            replace(fields, metadata=metadata),
             version,
             session.engine.pool,
             threads=session.decode_threads,
@@ -180,8 +178,56 @@ class SegmentBuilder:
             async with aclosing(batches):
                 async for batch in batches:
                     await writer.write(batch)
+            metadata.update(told())  # the schema is at the end of the file
             written = await writer.finish()
         except BaseException:
             await writer.abort()
             raise
         self._files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
+
+
+async def sorted_rows(
+    snapshot: Snapshot,
+    column: str,
+    leaf: Field,
+    kind: str,
+    fragment_ids: Collection[int],
+    memory: int = MEMORY,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The values of a column and the row numbers of live rows, in the order of an index.
+
+    Args:
+        kind: tells which numbers: bitmap indices have row ids where these are stable.
+        memory: bytes that are sorted at once.
+    """
+    numbers = ROW_ID if snapshot.has_stable_row_ids and kind == BITMAP else ROW_ADDRESS
+    schema = run_schema(BTREE, leaf.arrow_type)
+
+    async def read() -> AsyncGenerator[pa.RecordBatch, None]:
+        options = ScanOptions(fragments=fragment_ids)
+        plan = await plan_scan(snapshot, [column, numbers], options)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                arrays = [plain(batch.column(0)), batch.column(1)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    if not fragment_ids:
+        return
+    async with aclosing(read()) as batches:
+        sorting = RowSorter(snapshot.engine.pool, memory).sorted(batches, schema)
+        async with aclosing(sorting) as found:
+            async for batch in found:
+                yield batch
+
+
+async def discard_files(
+    snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
+) -> None:
+    """Remove the files of a segment that no version has, as far as the store can be reached."""
+    for file in files:
+        location = snapshot.table.folder(f"{INDICES}/{segment}/{file.path}")
+        store, path = snapshot.engine.registry.resolve(location)
+        try:
+            await store.delete([path])
+        except AlanceError:
+            return  # orphans, which a cleanup finds

@@ -3,68 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from alance.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    NotFoundError,
-    UnsupportedError,
-)
-from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.commits import commit_change, with_retries
 from alance.ops.index_build import SegmentBuilder
 from alance.ops.index_files import IndexFiles
+from alance.ops.index_new import KINDS, check_new, refuse_reuse
 from alance.ops.index_segments import BITMAP, BTREE, struct_paths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.ops.commit_options import CommitOptions
+    from alance.ops.index_new import NewIndex
     from alance.ops.snapshot import Snapshot
-
-KINDS: Final = {"BTREE": BTREE, "BITMAP": BITMAP}
-
-
-@dataclass(frozen=True, slots=True)
-class NewIndex:
-    """An index that is to be made.
-
-    Attributes:
-        train: False: it covers no fragment yet.
-    """
-
-    column: str
-    kind: str
-    name: str | None = None
-    replace: bool = True
-    train: bool = True
 
 
 async def create_index(snapshot: Snapshot, wanted: NewIndex, options: CommitOptions) -> Snapshot:
     """The version with a new index. See `Dataset.create_scalar_index`."""
-    kind = KINDS.get(wanted.kind.upper()) if isinstance(wanted.kind, str) else None
-    if kind is None:
-        raise UnsupportedError(
-            f"index of type {wanted.kind!r}: not written by this alance, expected "
-            f"{' or '.join(KINDS)}"
-        )
 
     async def attempt(base: Snapshot) -> Snapshot:
-        leaf = _leaf(base, wanted.column)
-        name = wanted.name or f"{wanted.column}_idx"
-        old = [one for one in base.manifest.indices if one.name == name]
-        _check_name(name, old, leaf, wanted)
+        found = check_new(base, wanted)
         covered = [one.id for one in base.handles] if wanted.train else []
-        builder = SegmentBuilder(base, wanted.column, leaf, kind, name)
-        return await _commit(base, {builder: covered}, old, options)
+        builder = SegmentBuilder(base, wanted.column, found.leaf, found.kind, found.name)
+        return await _commit(base, {builder: covered}, found.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -166,10 +133,7 @@ async def _commit(
     options: CommitOptions,
     summary: dict[str, Any] | None = None,
 ) -> Snapshot:
-    if any(one.name == FRAGMENT_REUSE for one in base.manifest.indices):
-        raise UnsupportedError(
-            "new index segments beside a fragment-reuse index: not written by this alance"
-        )
+    refuse_reuse(base)
 
     async def discard() -> None:
         for builder in new:
@@ -189,50 +153,6 @@ def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
     if not found:
         raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
     return found
-
-
-def _check_name(
-    name: str, old: Sequence[table_pb2.IndexMetadata], leaf: Field, wanted: NewIndex
-) -> None:
-    if not isinstance(name, str) or name in SYSTEM or not name:
-        raise InvalidInputError(f"index name {name!r}: expected text that is no name of the format")
-    if any(list(one.fields) != [leaf.id] for one in old):
-        raise AlreadyExistsError(f"index {name!r}: there is one on other columns; choose a name")
-    if old and not wanted.replace:
-        raise AlreadyExistsError(f"index {name!r}: there is one; name another, or replace=True")
-
-
-def _leaf(snapshot: Snapshot, column: str) -> Field:
-    """The field of a column that can be indexed.
-
-    Raises:
-        InvalidInputError: an unknown column, or one whose values have no order.
-    """
-    leaf = snapshot.schema.field(column)
-    paths = dict(struct_paths(snapshot.schema.fields))
-    if leaf.id not in paths or not _is_ordered(leaf.arrow_type):
-        raise InvalidInputError(
-            f"column {column!r} of type {leaf.arrow_type}: no index of ordered values; expected "
-            "a boolean, number, text, bytes, decimal, date or time"
-        )
-    return leaf
-
-
-def _is_ordered(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    checks = (
-        kinds.is_boolean,
-        kinds.is_integer,
-        kinds.is_floating,
-        kinds.is_string,
-        kinds.is_large_string,
-        kinds.is_binary,
-        kinds.is_large_binary,
-        kinds.is_fixed_size_binary,
-        kinds.is_decimal,
-        kinds.is_temporal,
-    )
-    return any(check(type_) for check in checks) and not kinds.is_interval(type_)
 
 
 def _builder_like(

@@ -68,7 +68,7 @@ class RowSorter:
             for one in ranges:
                 parts = [batch async for batch in one.batches()]
                 if parts:
-                    found = await self.pool.run(lambda parts=parts: _sorted(parts))  # type: ignore[misc]
+                    found = await self.pool.run(lambda parts=parts: sort_parts(parts))  # type: ignore[misc]
                     for start in range(0, found.num_rows, BATCH_ROWS):
                         yield found.slice(start, BATCH_ROWS)
                 await one.close()
@@ -115,7 +115,8 @@ def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch
     return [there.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
 
 
-def _sorted(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of batches in order, nulls first; rows of equal values keep theirs."""
     found = pa.concat_batches(parts)
     values = found.column(0)
     if is_text(values.type) or is_bytes(values.type):

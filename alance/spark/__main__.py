@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         spark = session(f"alance {job}", master=master, conf=conf)
         _prepare(spark, job, arguments_of_job)
-        run: Callable[..., Any] = getattr(jobs, job)
+        run: Callable[..., Any] = getattr(jobs, job.replace("-", "_"))
         done = run(
             spark,
             **arguments_of_job,
@@ -144,6 +144,16 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("uri")
     one.add_argument("--target-rows-per-fragment", type=int)
     one.add_argument("--max-bytes-per-file", type=int)
+
+    one = job("build-index", "a B-tree or bitmap index of a column")
+    one.add_argument("uri")
+    one.add_argument("column")
+    one.add_argument("--index-type", type=str.upper, choices=("BTREE", "BITMAP"))
+    one.add_argument("--name")
+    one.add_argument("--task-bytes", type=int)
+    one.add_argument("--max-tasks", type=int)
+    one.add_argument("--sort-bytes", type=int)
+    one.add_argument("--merge-bytes", type=int)
 
     one = job("cleanup", "old versions, and files that none needs")
     one.add_argument("uri")

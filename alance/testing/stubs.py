@@ -52,7 +52,10 @@ OURS: Final[dict[str, str]] = {
     "Field": "alance.format.field",
     "FileVersion": "alance.file_version",
     "Fragment": "alance.format.table.fragment",
+    "IndexPart": "alance.ops.index_runs",
+    "IndexSegment": "alance.ops.index_parts",
     "IngestMetrics": "alance.ops.ingest_options",
+    "NewIndex": "alance.ops.index_new",
     "Mode": "alance.ops.write_options",
     "Operation": "alance.operations",
     "Progress": "alance.ops.write_options",
@@ -107,8 +110,11 @@ def stub() -> str:
         sync.Compaction,
         sync.CompactionPlan,
         sync.CompactionTask,
+        sync.IndexBuild,
+        sync.IndexPlan,
+        sync.IndexTask,
     ]
-    places = (alance, alance.optimize)
+    places = (alance, alance.optimize, alance.indexing)
     bodies = [
         _class(
             next(getattr(place, one.__name__) for place in places if hasattr(place, one.__name__))

@@ -57,7 +57,7 @@ class IndexVerbs(Handle):
         """
         await self._load("alance.ops.index_manage")
         from alance.ops import index_manage
-        from alance.ops.index_manage import NewIndex
+        from alance.ops.index_new import NewIndex
 
         made = await index_manage.create_index(
             self._snapshot,

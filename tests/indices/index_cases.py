@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import lance
 import numpy as np
 import pyarrow as pa
+from lance.file import LanceFileReader
 
 import alance
+from alance.format.index.addresses import parse_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,3 +193,27 @@ def coverage(path: Path) -> dict[str, list[list[int]]]:
     for one in entries(dataset):
         found.setdefault(one["name"], []).append(sorted(live & set(one["fragment_ids"])))
     return {name: sorted(parts) for name, parts in found.items()}
+
+
+def content(path: Path) -> dict[str, dict[str, Any]]:
+    """The columns of all index files, by index and file; row numbers as sets by value."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in entries(lance.dataset(path)):
+        for file in sorted((path / "_indices" / one["uuid"]).iterdir()):
+            reader = LanceFileReader(str(file))
+            schema = reader.metadata().schema
+            columns = reader.read_all().to_table().to_pydict()
+            if "ids" in columns:
+                pairs = zip(map(repr, columns["values"]), columns.pop("ids"), strict=True)
+                columns["pairs"] = sorted(pairs)
+            if "bitmaps" in columns:
+                columns["bitmaps"] = [
+                    parse_rows(memoryview(one)).tolist() for one in columns["bitmaps"]
+                ]
+            metadata = dict(schema.metadata or {})
+            found.setdefault(one["name"], {})[file.name] = (
+                schema.remove_metadata(),
+                metadata,
+                repr(columns),
+            )
+    return found

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
 import pytest
-from lance.file import LanceFileReader
 
 import alance
-from alance.format.index.addresses import parse_rows
 from tests.indices.index_cases import (
     COLUMNS,
     TYPED_FILTERS,
     agree,
     by_alance,
     by_pylance,
+    content,
     coverage,
     entries,
     ids,
@@ -27,30 +26,6 @@ from tests.indices.index_cases import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def content(path: Path) -> dict[str, dict[str, Any]]:
-    """The columns of all index files, by index and file; row numbers as sets by value."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in entries(lance.dataset(path)):
-        for file in sorted((path / "_indices" / one["uuid"]).iterdir()):
-            reader = LanceFileReader(str(file))
-            schema = reader.metadata().schema
-            columns = reader.read_all().to_table().to_pydict()
-            if "ids" in columns:
-                pairs = zip(map(repr, columns["values"]), columns.pop("ids"), strict=True)
-                columns["pairs"] = sorted(pairs)
-            if "bitmaps" in columns:
-                columns["bitmaps"] = [
-                    parse_rows(memoryview(one)).tolist() for one in columns["bitmaps"]
-                ]
-            metadata = dict(schema.metadata or {})
-            found.setdefault(one["name"], {})[file.name] = (
-                schema.remove_metadata(),
-                metadata,
-                repr(columns),
-            )
-    return found
 
 
 @pytest.mark.parametrize("stable", [False, True])

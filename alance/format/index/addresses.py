@@ -20,7 +20,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.table.roaring import parse_roaring, roaring_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -34,9 +34,16 @@ def parse_rows(content: memoryview) -> Rows:
         CorruptFileError: bytes that are no such set.
         UnsupportedError: whole fragments without their rows.
     """
+    parts = [parse_roaring(bitmap) + (high << 32) for high, bitmap in _bitmaps(content)]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
+    """The high halves of a set, ascending, and the bitmap of each."""
     try:
         (number,) = struct.unpack_from("<I", content)
-        position, parts, last = 4, [], -1
+        position, last = 4, -1
+        parts: list[tuple[int, memoryview]] = []
         for _ in range(number):
             high, size = struct.unpack_from("<II", content, position)
             position += 8
@@ -46,13 +53,13 @@ def parse_rows(content: memoryview) -> Rows:
                 )
             if size == 0:
                 raise UnsupportedError(f"row set: all rows of part {high}, without their number")
-            parts.append(parse_roaring(content[position : position + size]) + (high << 32))
+            parts.append((high, content[position : position + size]))
             position, last = position + size, high
     except struct.error as error:
         raise CorruptFileError(f"row set of {len(content)} bytes: {error}") from error
     if position != len(content):
         raise CorruptFileError(f"row set of {len(content)} bytes: ends at {position}")
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return parts
 
 
 def rows_bytes(rows: Rows) -> bytes:
@@ -69,6 +76,28 @@ def rows_bytes(rows: Rows) -> bytes:
     for high, start, stop in zip(highs.tolist(), starts.tolist(), ends, strict=True):
         bitmap = roaring_bytes(unique[start:stop] & 0xFFFF_FFFF)
         parts += [struct.pack("<II", high, len(bitmap)), bitmap]
+    return b"".join(parts)
+
+
+def joined_rows(sets: Sequence[memoryview]) -> bytes:
+    """The union of sets, as bytes. Only bitmaps of the same high half are taken apart.
+
+    Raises:
+        CorruptFileError, UnsupportedError: as of `parse_rows`.
+    """
+    if len(sets) == 1:
+        return bytes(sets[0])
+    bitmaps: dict[int, list[memoryview]] = {}
+    for one in sets:
+        for high, content in _bitmaps(one):
+            bitmaps.setdefault(high, []).append(content)
+    parts = [struct.pack("<I", len(bitmaps))]
+    for high in sorted(bitmaps):
+        same = bitmaps[high]
+        joined: bytes | memoryview = same[0]
+        if len(same) > 1:
+            joined = roaring_bytes(all_of(parse_roaring(one) for one in same))
+        parts += [struct.pack("<II", high, len(joined)), joined]  # type: ignore[list-item]
     return b"".join(parts)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.format.index.addresses import rows_bytes
+from alance.format.index.addresses import joined_rows, rows_bytes
 from alance.format.index.bitmap import BITMAPS, KEYS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
 from alance.format.numbers import as_mask, as_numbers, to_arrow
@@ -85,14 +85,22 @@ class RowSetBuilder:
     Args:
         type_: of the values.
         sort_key: values that are equal exactly where two rows have the same key.
+        of_sets: what passes by are keys with row sets, of several parts of the rows.
     """
 
-    def __init__(self, type_: pa.DataType, sort_key: Callable[[pa.Array], pa.Array]) -> None:
+    def __init__(
+        self,
+        type_: pa.DataType,
+        sort_key: Callable[[pa.Array], pa.Array],
+        *,
+        of_sets: bool = False,
+    ) -> None:
         self._sort_key = sort_key
+        self._of_sets = of_sets
         self._keys: list[pa.Array] = []
         self._sets: list[bytes] = []
         self._num_bytes = 0
-        self._open: list[Rows] = []  # rows of the last key, which may go on
+        self._open: list[Any] = []  # rows or sets of the last key, which may go on
         self._last: pa.Array | None = None
         self.num_keys = 0
         self.schema = pa.schema([pa.field(KEYS, type_), pa.field(BITMAPS, pa.binary())])
@@ -101,7 +109,9 @@ class RowSetBuilder:
         """Note the next rows: values and row numbers. Gives batches that are ready."""
         if not batch.num_rows:
             return []
-        values, ids = batch.column(0), as_numbers(batch.column(1)).astype(np.int64)
+        values, ids = batch.column(0), batch.column(1)
+        if not self._of_sets:
+            ids = as_numbers(ids).astype(np.int64)
         starts = self._starts(values)
         if not len(starts) or starts[0]:
             self._open.append(ids[: starts[0] if len(starts) else None])
@@ -133,11 +143,17 @@ class RowSetBuilder:
 
     def _close(self) -> None:
         if self._open:
-            content = rows_bytes(np.concatenate(self._open))
+            content = self._set()
             self._sets.append(content)
             self._num_bytes += len(content)
             self.num_keys += 1
             self._open = []
+
+    def _set(self) -> bytes:
+        if not self._of_sets:
+            return rows_bytes(np.concatenate(self._open))
+        sets = [one.as_buffer() for part in self._open for one in part]
+        return joined_rows([memoryview(one) for one in sets])
 
     def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:
         ends = np.cumsum([0, *map(len, self._sets)]).astype(np.int32)

@@ -1,0 +1,178 @@
+"""A scalar index in parts, which several processes or machines share."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from alance.ops.commit_options import CommitOptions
+from alance.versioning.retries import MAX_RETRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from alance.datasets import Dataset
+    from alance.ops.index_parts import IndexPlan, IndexSegment, IndexTask
+    from alance.ops.index_runs import IndexPart
+
+__all__ = ["IndexBuild", "IndexPart", "IndexPlan", "IndexSegment", "IndexTask"]
+
+TASK_BYTES: Final = 64 << 20
+MAX_TASKS: Final = 512  # runs that are merged at once
+MEMORY_BYTES: Final = 256 << 20
+
+_PLACES: Final = {
+    "IndexPart": "alance.ops.index_runs",
+    "IndexPlan": "alance.ops.index_parts",
+    "IndexSegment": "alance.ops.index_parts",
+    "IndexTask": "alance.ops.index_parts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The other names, imported when first asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return found
+
+
+class IndexBuild:
+    """A B-tree or bitmap index in parts: one process plans, any number execute tasks, one merges
+    and commits.
+
+        plan = await IndexBuild.plan(dataset, "user", "BTREE")
+        parts = [await task.execute(dataset) for task in plan.tasks]
+        segment = await IndexBuild.merge(dataset, plan, parts)
+        dataset = await IndexBuild.commit(dataset, plan, segment)
+
+    Plans, tasks, parts and segments can be pickled. Nothing of them is in a version before the
+    commit: what is never committed leaves files that a cleanup removes.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    async def plan(
+        cls,
+        dataset: Dataset,
+        column: str,
+        index_type: str,
+        name: str | None = None,
+        *,
+        replace: bool = True,
+        task_bytes: int = TASK_BYTES,
+        max_tasks: int = MAX_TASKS,
+        memory_bytes: int = MEMORY_BYTES,
+        done: Sequence[IndexPart] = (),
+    ) -> IndexPlan:
+        """Tasks over all fragments of a version, of about equal bytes of values and row numbers.
+
+        Cost: nothing; some 10 us a fragment.
+
+        Args:
+            column: name or dotted path.
+            index_type: "BTREE" or "BITMAP".
+            name: default: `{column}_idx`.
+            replace: an index of that name on that column is replaced; False: an error.
+            task_bytes: of a task, about; a fragment is never cut.
+            max_tasks: more bytes a task, so that there are no more of them.
+            memory_bytes: that a task sorts at once; more go to its local disk.
+            done: parts of an earlier plan. Those that still hold are in this plan, and its tasks
+                are of the other fragments: what to do where others rewrote fragments meanwhile.
+
+        Raises:
+            InvalidInputError: an unknown column, or one whose values have no order.
+            UnsupportedError: another type of index, or addresses that are translated late.
+            AlreadyExistsError: the name is in use.
+        """
+        await dataset._load("alance.ops.index_parts")
+        from alance.ops import index_parts
+        from alance.ops.index_new import NewIndex
+
+        return await index_parts.plan(
+            dataset._snapshot,
+            NewIndex(column, index_type, name, replace),
+            task_bytes=task_bytes,
+            max_tasks=max_tasks,
+            memory_bytes=memory_bytes,
+            done=done,
+        )
+
+    @classmethod
+    async def merge(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        parts: Sequence[IndexPart],
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        on_rows: Callable[[int], Any] | None = None,
+    ) -> IndexSegment:
+        """Merge the parts of all tasks to the files of the index.
+
+        Cost: the parts' bytes once, in GETs of `memory_bytes / 4 / parts`, at least 256 KiB; the
+        files' PUTs. Memory: about `memory_bytes`, or 512 KiB a part where that is more, and the
+        pages being written; of a bitmap index the rows of one value.
+
+        Args:
+            parts: one of each task of the plan, in any order.
+            on_rows: called with the number of rows merged, again and again; of a bitmap index with
+                that of row sets.
+
+        Raises:
+            InvalidInputError: not all fragments of the plan's version once.
+            NotFoundError: a part, or the version, is gone.
+            CorruptFileError: a part whose bytes are not those that were written.
+            StoreError: the store failed; no file of the index stays, the parts do.
+        """
+        await dataset._load("alance.ops.index_parts")
+        from alance.ops import index_parts
+
+        return await index_parts.merge(
+            dataset._snapshot, plan, parts, memory_bytes=memory_bytes, on_rows=on_rows
+        )
+
+    @classmethod
+    async def commit(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        segment: IndexSegment,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+    ) -> Dataset:
+        """Make the index part of the next version, and remove its parts.
+
+        Rows that others appended since the plan are found by scanning, until
+        `optimize.optimize_indices()`.
+
+        Cost: a commit; one request to delete.
+
+        Args:
+            max_retries: attempts after the first one, where others were first to make a version.
+
+        Raises:
+            RetryableConflictError: others rewrote fragments of the plan, or made such an index.
+                The index's files are gone, the parts stay: plan again with them as `done`.
+            CommitConflictError: a newer version rules the index out.
+        """
+        await dataset._load("alance.ops.index_parts")
+        from alance.ops import index_parts
+
+        options = CommitOptions(properties, message, max_retries)
+        made = await index_parts.commit(dataset._snapshot, plan, segment, options)
+        return type(dataset)(made)
+
+    @classmethod
+    async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:
+        """Remove the files of parts that are not needed, as far as the store can be reached.
+
+        Cost: one request to delete.
+        """
+        await dataset._load("alance.ops.index_parts")
+        from alance.ops import index_parts
+
+        await index_parts.discard(dataset._snapshot, parts)

@@ -1,0 +1,128 @@
+"""Job `build_index`: executors sort a column of their fragments, the driver merges, commits."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import RetryableConflictError
+from alance.ops import index_parts as steps
+from alance.ops.commit_options import CommitOptions
+from alance.ops.index_new import NewIndex
+from alance.spark.jobs.base import Watch, spread
+from alance.spark.options import WriteOptions
+from alance.spark.versions import Version, open_version
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from alance.ops.index_parts import IndexPlan, IndexTask
+    from alance.ops.index_runs import IndexPart
+    from alance.ops.snapshot import Snapshot
+    from alance.spark.jobs.base import OnProgress, Summary
+
+SORT_BYTES: Final = 128 << 20
+MERGE_BYTES: Final = 256 << 20
+
+
+def build_index(
+    spark: SparkSession,
+    uri: str,
+    column: str,
+    index_type: str = "BTREE",
+    name: str | None = None,
+    *,
+    replace: bool = True,
+    task_bytes: int = steps.TASK_BYTES,
+    max_tasks: int = steps.MAX_TASKS,
+    sort_bytes: int = SORT_BYTES,
+    merge_bytes: int = MERGE_BYTES,
+    max_rounds: int = 5,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Make a B-tree or bitmap index of a column, over all rows of the latest version.
+
+    Each task leaves a sorted file in a folder that no version names; the driver merges them as
+    streams, and makes one commit. Where others rewrite fragments meanwhile, these are read again,
+    and the rest is merged anew.
+
+    Args:
+        index_type: "BTREE" or "BITMAP".
+        name: default: `{column}_idx`.
+        replace: an index of that name on that column is replaced; False: an error.
+        task_bytes: values and row numbers of a task, about.
+        max_tasks: tasks at most; then they are larger.
+        sort_bytes: that a task sorts in memory; more go to the executor's local disk.
+        merge_bytes: of the driver's memory, about; 512 KiB a task where that is more.
+        max_rounds: rounds at most, each because others were first.
+
+    Raises:
+        InvalidInputError: an unknown column, or one whose values have no order.
+        AlreadyExistsError: the name is in use.
+        RetryableConflictError: others were first in every round.
+        PythonException: (of Spark) around an error of a task.
+    """
+    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    new = NewIndex(column, index_type, name, replace)
+    limits = {"task_bytes": task_bytes, "max_tasks": max_tasks, "memory_bytes": sort_bytes}
+    parts: list[IndexPart] = []
+    tasks = rounds = 0
+    with Watch(spark, "build_index", on_progress) as watch:
+        while True:
+            snapshot = run(open_version(where))
+            plan = run(steps.plan(snapshot, new, done=parts, **limits))
+            rounds, tasks = rounds + 1, tasks + plan.num_tasks()
+            watch.step = f"round {rounds}: {plan.num_tasks()} tasks"
+            stale = [one for one in parts if one not in plan.parts]
+            work = partial(_execute, Version.of(snapshot, where))
+            items = [pickle.dumps(one) for one in plan.tasks]
+            made = [pickle.loads(one) for one in spread(spark, items, work)]
+            run(steps.discard(snapshot, stale))
+            parts = [*plan.parts, *made]
+            try:
+                after = run(_finish(snapshot, plan, made, merge_bytes, watch))
+                break
+            except RetryableConflictError:
+                if rounds >= max_rounds:
+                    run(steps.discard(snapshot, parts))
+                    raise
+        (record,) = [one for one in after.manifest.indices if one.name == (name or f"{column}_idx")]
+        return watch.summary(
+            uri,
+            after.version,
+            rows=sum(one.num_rows for one in parts),
+            fragments=len(snapshot.manifest.fragments),
+            tasks=tasks,
+            rounds=rounds,
+            sorted_bytes=sum(one.num_bytes for one in parts),
+            index_bytes=sum(one.size_bytes for one in record.files),
+        )
+
+
+def _execute(version: Version, item: bytes) -> bytes:
+    """One task, on an executor, which reads no manifest."""
+    task: IndexTask = pickle.loads(item)
+    snapshot = version.snapshot([one.SerializeToString() for one in task.fragments])
+    return pickle.dumps(run(steps.execute(snapshot, task)))
+
+
+async def _finish(
+    snapshot: Snapshot, plan: IndexPlan, made: list[IndexPart], memory: int, watch: Watch
+) -> Snapshot:
+    """Merge and commit, on the driver."""
+    merged = 0
+
+    def note(num_rows: int) -> None:
+        nonlocal merged
+        merged += num_rows
+        watch.step = f"merge: {merged:,} rows"
+
+    watch.step = "merge"
+    segment = await steps.merge(snapshot, plan, made, memory_bytes=memory, on_rows=note)
+    watch.step = "commit"
+    return await steps.commit(snapshot, plan, segment, CommitOptions())
