@@ -9,7 +9,6 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,30 +18,13 @@ import alance
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import open_file
-from alance.format.plans import cut
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
 from alance.format.v0_1.statistics import read_statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from alance.format.plans import Plan
+from tests.reference.damaged import LOCATION, run, with_moved_part, with_spoiled_bytes
+from tests.reference.driven import Known
 
 ROWS = 2500  # three batches
-
-
-class Known:
-    """A cache of one file."""
-
-    def __init__(self) -> None:
-        self.found: dict[Hashable, Any] = {}
-
-    def peek(self, key: Hashable) -> Any:
-        return self.found.get(key)
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self.found[key] = value
 
 
 def tables() -> list[pa.Table]:
@@ -82,23 +64,9 @@ def written(number: int) -> tuple[bytes, Schema, dict[int, int]]:
     return content, schema, {one.id: one.id for one in schema.walk()}
 
 
-def run(plan: Plan[Any], content: bytes) -> Any:
-    view = memoryview(content)
-    try:
-        wanted = next(plan)
-        while True:
-            for one in wanted:
-                assert 0 <= one.start <= one.stop
-                if one.stop > len(content):
-                    raise CorruptFileError("beyond the end")
-            wanted = plan.send([cut(one, view) for one in wanted])
-    except StopIteration as done:
-        return done.value
-
-
 def read(content: bytes, schema: Schema, columns: dict[int, int]) -> None:
     """Everything, some rows, and statistics."""
-    source = FileSource("memory://1/file", len(content), columns)
+    source = FileSource(LOCATION, len(content), columns)
     states = Known()
     fragment = run(open_fragment(schema, [source], ROWS, states), content)
     rows = np.array([0, 1, 17, 1025, 2000, ROWS - 1], np.int64)
@@ -135,13 +103,9 @@ def test_spoiled_bytes(seed: int) -> None:
     (metadata,) = struct.unpack_from("<Q", content, len(content) - 16)
     table = metadata - 2000
     for _ in range(60):
-        spoiled = bytearray(content)
-        for _ in range(rng.choice([1, 1, 2, 5])):
-            first = rng.choice([0, metadata, table, table])
-            at = rng.randrange(first, len(content))
-            spoiled[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        spoiled = with_spoiled_bytes(rng, content, [0, metadata, table, table])
         with suppress(AlanceError):
-            read(bytes(spoiled), schema, columns)
+            read(spoiled, schema, columns)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -149,7 +113,7 @@ def test_lying_page_tables(seed: int) -> None:
     """Positions and lengths of pages that are others, or no numbers of this file at all."""
     rng = random.Random(seed)
     content, schema, columns = written(seed % 3)
-    container = run(open_file("memory://1/file", len(content), Known()), content)
+    container = run(open_file(LOCATION, len(content), Known()), content)
     start, count = container.page_table_start, container.num_batches * len(columns) * 2
     known = struct.unpack_from(f"<{count}q", content, start)
     for _ in range(60):
@@ -170,12 +134,9 @@ def test_moved_parts(seed: int) -> None:
     rng = random.Random(100 + seed)
     content, schema, columns = written(seed % 3)
     for _ in range(40):
-        size = rng.choice([1, 8, 64, 300])
-        source, target = (rng.randrange(len(content) - size) for _ in range(2))
-        spoiled = bytearray(content)
-        spoiled[target : target + size] = content[source : source + size]
+        spoiled = with_moved_part(rng, content)
         with suppress(AlanceError):
-            read(bytes(spoiled), schema, columns)
+            read(spoiled, schema, columns)
 
 
 def test_fields_that_the_file_does_not_have() -> None:
@@ -183,7 +144,7 @@ def test_fields_that_the_file_does_not_have() -> None:
     content, schema, _ = written(0)
     with pytest.raises(CorruptFileError, match="no field 4"):
         read(content, Schema.from_arrow(wider()), {number: number for number in range(10)})
-    source = FileSource("memory://1/file", len(content), {0: 0})
+    source = FileSource(LOCATION, len(content), {0: 0})
     with pytest.raises(CorruptFileError, match="2500 rows, the fragment has 100"):
         run(open_fragment(schema, [source], 100, Known()), content)
 

@@ -14,17 +14,14 @@ import pytest
 import alance
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import open_file
-from alance.format.plans import cut
 from alance.format.schema import Schema
 from alance.format.v0_1.encode_file import BatchFileBuilder
 from alance.format.v0_1.metadata import BatchContainer
 from alance.format.v0_1.statistics import BatchStatistics, read_statistics
+from tests.reference.driven import Nothing, run
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
     from pathlib import Path
-
-    from alance.format.plans import Plan
 
 
 LISTS = bytes.fromhex(
@@ -63,25 +60,6 @@ OLD_STRINGS = bytes.fromhex(
     "0000000000000004000000000000001e0000000a1a12016120ffffffffffffffffff012a06737472696e6730"
     "013802180108000000083b12020004182b5d00000000000000000001004c414e43"
 )
-
-
-class Nothing:
-    """A cache that keeps nothing."""
-
-    def peek(self, key: Hashable) -> Any:
-        return None
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        pass
-
-
-def run(plan: Plan[Any], content: bytes) -> Any:
-    try:
-        wanted = next(plan)
-        while True:
-            wanted = plan.send([cut(one, memoryview(content)) for one in wanted])
-    except StopIteration as done:
-        return done.value
 
 
 def opened(content: bytes) -> BatchContainer:

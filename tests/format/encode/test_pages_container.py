@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,27 +14,14 @@ from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.schema import Schema
+from tests.reference.driven import run
 
-if TYPE_CHECKING:
-    from alance.format.plans import Plan
-
-T = TypeVar("T")
 SCHEMA = Schema.from_arrow(
     pa.schema(
         [("a", pa.int32()), ("v", pa.list_(pa.struct([("x", pa.int8())]), 3))],
         metadata={"key": "value"},
     )
 )
-
-
-def run(plan: Plan[T], content: bytes) -> T:
-    try:
-        wanted = next(plan)
-        while True:
-            wanted = plan.send([memoryview(content)[one.start : one.stop] for one in wanted])
-    except StopIteration as done:
-        found: T = done.value
-        return found
 
 
 def page(num_rows: int, *sizes: int) -> EncodedPage:

@@ -1,0 +1,40 @@
+"""Plans driven over bytes in memory, and the caches that they may ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from alance.format import plans
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+T = TypeVar("T")
+
+
+class Known:
+    """A cache that keeps everything, of one file."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, Any] = {}
+
+    def peek(self, key: Hashable) -> Any:
+        return self.found.get(key)
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        self.found[key] = value
+
+
+class Nothing:
+    """A cache that keeps nothing."""
+
+    def peek(self, key: Hashable) -> Any:
+        return None
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        pass
+
+
+def run(plan: plans.Plan[T], content: bytes) -> T:
+    """What a plan returns."""
+    return plans.run(plan, content)[0]
