@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING
 
 import lance
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
@@ -16,6 +15,14 @@ import alance
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.proto import file_pb2
+from tests.reference.nested import (
+    check_reads,
+    is_list,
+    random_lists,
+    random_type,
+    value,
+    whole,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +36,12 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
     if pa.types.is_struct(arrow):
         children = [random_array(rng, one.type, count, nulls) for one in arrow]
         return pa.StructArray.from_arrays(children, fields=list(arrow))
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        sizes = [0 if absent else rng.choice([0, 1, 2, 5]) for absent in mask]
-        items = random_array(rng, arrow.value_type, sum(sizes), nulls)
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        kind = pa.LargeListArray if pa.types.is_large_list(arrow) else pa.ListArray
-        width = pa.int64() if pa.types.is_large_list(arrow) else pa.int32()
-        valid = None if not any(mask) else pa.array(np.array(mask))
-        return kind.from_arrays(pa.array(offsets, width), items, mask=valid)
+    if is_list(arrow):
+
+        def items(count: int) -> pa.Array:
+            return random_array(rng, arrow.value_type, count, nulls)
+
+        return random_lists(rng, arrow, mask, items)
     if pa.types.is_fixed_size_list(arrow):
         rows = [random_array(rng, arrow.value_type, arrow.list_size, 0) for _ in range(count)]
         return pa.array([one.to_pylist() for one in rows], arrow)
@@ -44,21 +49,7 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
         items = pa.array([f"item {n}" for n in range(5)])
         keys = [None if gone else rng.randrange(5) for gone in mask]
         return pa.DictionaryArray.from_arrays(pa.array(keys, arrow.index_type), items)
-    return pa.array([None if gone else value(rng, arrow) for gone in mask], arrow)
-
-
-def value(rng: random.Random, arrow: pa.DataType) -> object:
-    number = rng.randrange(100)
-    text = "é" * (number % 4) + str(number)
-    if pa.types.is_null(arrow):
-        return None
-    if pa.types.is_boolean(arrow):
-        return number < 50
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return text
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        return text.encode()
-    return b"%03d" % number if pa.types.is_fixed_size_binary(arrow) else number
+    return pa.array([None if gone else value(arrow, rng.randrange(100)) for gone in mask], arrow)
 
 
 LEAVES = [
@@ -78,48 +69,21 @@ LEAVES = [
 ]
 
 
-def random_type(rng: random.Random, depth: int) -> pa.DataType:
-    kind = rng.randrange(4) if depth else 0
-    if kind == 1:
-        return pa.list_(random_type(rng, depth - 1))
-    if kind == 2:
-        return pa.large_list(random_type(rng, depth - 1))
-    if kind == 3:
-        names = "abc"[: rng.randint(1, 3)]
-        return pa.struct([(name, random_type(rng, depth - 1)) for name in names])
-    return rng.choice(LEAVES)
-
-
 def random_table(seed: int, count: int, nulls: float) -> pa.Table:
     rng = random.Random(seed)
-    types = [*(random_type(rng, 3) for _ in range(4)), pa.dictionary(pa.int8(), pa.string())]
+    types = [
+        *(random_type(rng, 3, LEAVES) for _ in range(4)),
+        pa.dictionary(pa.int8(), pa.string()),
+    ]
     arrays = [random_array(rng, one, count, nulls) for one in types]
     names = ["c0", "c1", "c2", "c3", "few", "number"]
     return pa.table([*arrays, pa.array(range(count))], names=names)
 
 
-def whole(part: pa.Table) -> pa.Table:
-    """The same rows in arrays of their own: pylance fails on slices of some nested arrays."""
-    return part.take(list(range(part.num_rows)))
-
-
 async def check(uri: str, want: pa.Table, seed: int) -> None:
-    """The table has these rows, by whichever way they are read."""
-    rng, count = random.Random(seed), want.num_rows
     dataset = await alance.dataset(uri)
     assert dataset.data_storage_version is FileVersion.V0_1
-    found = await dataset.to_table()
-    found.validate(full=True)
-    assert found.to_pylist() == want.to_pylist()
-    rows = rng.choices(range(count), k=12)
-    assert (await dataset.take(rows)).to_pylist() == want.take(rows).to_pylist()
-    start = rng.randrange(count)
-    part = await dataset.to_table(offset=start, limit=7, batch_size=3)
-    assert part.to_pylist() == want.slice(start, 7).to_pylist()
-    kept = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
-    assert kept.to_pylist() == [
-        row for row in want.to_pylist() if row["number"] % 5 == 1 and row["number"] >= start
-    ]
+    await check_reads(dataset, want, seed)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -6,13 +6,20 @@ import random
 from pathlib import Path
 
 import lance
-import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
+from tests.reference.nested import (
+    check_reads,
+    is_list,
+    random_lists,
+    random_type,
+    value,
+    whole,
+)
 
 
 def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: float) -> pa.Array:
@@ -21,35 +28,21 @@ def random_array(rng: random.Random, arrow: pa.DataType, count: int, nulls: floa
         children = [random_array(rng, one.type, count, nulls) for one in arrow]
         return pa.StructArray.from_arrays(children, fields=list(arrow))
     mask = [rng.random() < nulls for _ in range(count)]
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        sizes = [0 if absent else rng.choice([0, 1, 2, 5]) for absent in mask]
-        items = random_array(rng, arrow.value_type, sum(sizes), nulls)
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        kind = pa.LargeListArray if pa.types.is_large_list(arrow) else pa.ListArray
-        width = pa.int64() if pa.types.is_large_list(arrow) else pa.int32()
-        valid = None if not any(mask) else pa.array(np.array(mask))
-        return kind.from_arrays(pa.array(offsets, width), items, mask=valid)
+    if is_list(arrow):
+
+        def items(count: int) -> pa.Array:
+            return random_array(rng, arrow.value_type, count, nulls)
+
+        return random_lists(rng, arrow, mask, items)
     if pa.types.is_fixed_size_list(arrow):
         rows = [random_array(rng, arrow.value_type, arrow.list_size, nulls) for _ in range(count)]
         return pa.array(
             [None if gone else one.to_pylist() for one, gone in zip(rows, mask, strict=True)], arrow
         )
-    values: list[object] = []
-    for gone in mask:
-        number = rng.randrange(100)
-        text = "é" * (number % 4) + str(number)
-        if gone or pa.types.is_null(arrow):
-            values.append(None)
-        elif pa.types.is_boolean(arrow):
-            values.append(number < 50)
-        elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-            values.append(text)
-        elif pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-            values.append(text.encode())
-        elif pa.types.is_fixed_size_binary(arrow):
-            values.append(b"%03d" % number)
-        else:
-            values.append(number)
+    numbers = [rng.randrange(100) for _ in mask]
+    values = [
+        None if gone else value(arrow, number) for gone, number in zip(mask, numbers, strict=True)
+    ]
     return pa.array(values, arrow)
 
 
@@ -69,43 +62,13 @@ LEAVES = [
 ]
 
 
-def random_type(rng: random.Random, depth: int) -> pa.DataType:
-    kind = rng.randrange(4) if depth else 0
-    if kind == 1:
-        return pa.list_(random_type(rng, depth - 1))
-    if kind == 2:
-        return pa.large_list(random_type(rng, depth - 1))
-    if kind == 3:
-        names = "abc"[: rng.randint(1, 3)]
-        return pa.struct([(name, random_type(rng, depth - 1)) for name in names])
-    return rng.choice(LEAVES)
-
-
 def random_table(seed: int, count: int) -> pa.Table:
     rng = random.Random(seed)
-    arrays = [random_array(rng, random_type(rng, 3), count, rng.choice([0, 0.3])) for _ in range(4)]
-    return pa.table([*arrays, pa.array(range(count))], names=["c0", "c1", "c2", "c3", "number"])
-
-
-def whole(part: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """The same rows in arrays of their own: pylance fails on slices of some nested arrays."""
-    return part.take(list(range(part.num_rows)))
-
-
-async def check(uri: str, want: pa.Table, seed: int) -> None:
-    """The table has these rows, by whichever way they are read."""
-    rng, count = random.Random(seed), want.num_rows
-    dataset = await alance.dataset(uri)
-    assert (await dataset.to_table()).to_pylist() == want.to_pylist()
-    rows = rng.choices(range(count), k=12)
-    assert (await dataset.take(rows)).to_pylist() == want.take(rows).to_pylist()
-    start = rng.randrange(count)
-    part = await dataset.to_table(offset=start, limit=7, batch_size=3)
-    assert part.to_pylist() == want.slice(start, 7).to_pylist()
-    kept = await dataset.to_table(filter=f"number % 5 = 1 and number >= {start}")
-    assert kept.to_pylist() == [
-        row for row in want.to_pylist() if row["number"] % 5 == 1 and row["number"] >= start
+    arrays = [
+        random_array(rng, random_type(rng, 3, LEAVES), count, rng.choice([0, 0.3]))
+        for _ in range(4)
     ]
+    return pa.table([*arrays, pa.array(range(count))], names=["c0", "c1", "c2", "c3", "number"])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -119,7 +82,7 @@ async def test_tables_of_pylance(seed: int, tmp_path: Path) -> None:
             mode="append" if start else "create",
             data_storage_version="2.0",
         )
-    await check(str(tmp_path / "t"), want, seed)
+    await check_reads(await alance.dataset(tmp_path / "t"), want, seed)
 
 
 @pytest.mark.parametrize("seed", range(8, 16))
@@ -129,7 +92,7 @@ async def test_tables_of_ours(seed: int, tmp_path: Path) -> None:
         part = want.slice(start, 50)
         mode = "append" if start else "create"
         await alance.write_dataset(part, uri, mode=mode, data_storage_version="2.0")
-    await check(uri, want, seed)
+    await check_reads(await alance.dataset(uri), want, seed)
     theirs = lance.dataset(uri)
     assert theirs.data_storage_version == "2.0"
     theirs.validate()
