@@ -16,7 +16,7 @@ from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.codecs.base import ChunkBuffers
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, fixed, strings, variable
-from tests.reference.fastlanes import pack
+from tests.reference.fastlanes import DIGESTS, pack
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
@@ -85,23 +85,7 @@ def test_inline_bitpacking_of_one_bit_in_u8() -> None:
     assert fixed(block, "u1") == [i // 3 % 2 for i in range(200)]
 
 
-SEQUENCE = [
-    (8, 1, "74122b52c9a0d4fcd4551fdc1796f83b931cff688097c780e1991a2219474370"),
-    (8, 3, "e1e3ac95a89c5e337570a83776084a1afd66ed659ae3d918d7d4549406daeeeb"),
-    (8, 5, "6c40bc8c170e1ae3e3452eec80191992654b517b75ac7797fec78ab396f81607"),
-    (16, 3, "4bd0a3d1344e7aee6494ef02289b52415c074360f148fa6544788ed24947fea6"),
-    (16, 11, "fda69bfb37a0584bbe2c02be807c526d26b0c5bf903ccfd2fdecfa7f71387c19"),
-    (32, 1, "cba00e8b840ba82e974a15f49dd4191ed02645d6fd4f80b070b6ca137038a13d"),
-    (32, 5, "217c877e3450cb5afff3f4632cfcca21a5e6a37fef8e4710217f58b3c7f0d25f"),
-    (32, 13, "cf25b0ced62ade470622d9765b625a5f0abf49897c745adeff2dc79260c05bdd"),
-    (32, 31, "b59ee714c07affda5d06b3c7113fb534b59b9a35b1369caaba98e82caf34ea96"),
-    (64, 7, "74b05228a507cfd0e354be46e0dd042962a803e33dc09de2c6d523c53f22da96"),
-    (64, 33, "bf1cfbca1369cecc9291ac7605c12b304532072ca2fe17e95fe002595ba58740"),
-    (64, 63, "256a616474c38dc47845772be15dda69ddad896c049239246cd23cd2de098180"),
-]
-
-
-@pytest.mark.parametrize(("width", "packed_width", "digest"), SEQUENCE)
+@pytest.mark.parametrize(("width", "packed_width", "digest"), DIGESTS)
 def test_inline_bitpacking_of_full_blocks(width: int, packed_width: int, digest: str) -> None:
     if width == 64 and packed_width > 7:
         values = [(i * 0x9E3779B97F4A7C15) % 2**64 >> (64 - packed_width) for i in range(1024)]

@@ -13,20 +13,10 @@ from alance.errors import CorruptFileError, NotFoundError
 from alance.format.proto import rowids_pb2 as pb
 from alance.format.table.row_ids import parse_row_ids, parse_versions
 from alance.versioning.row_index import RowIdIndex, RowValues, runs_of
+from tests.reference.row_ids import VECTORS
 
-# Table format specification, test vectors, "Row id sequences".
-VECTORS = [
-    ("0a060a04080a1014", list(range(10, 20))),
-    ("0a060a0408071008", [7]),
-    ("", []),
-    ("0a11120f10e8071a0a0a08080312040000f101", [n for n in range(1000) if n not in (3, 500)]),
-    ("0a081a06100a1a025503", [0, 2, 4, 6, 8, 9]),
-    ("0a151a13080110631a0ddbb66ddbb66ddbb66ddbb66d03", [n for n in range(1, 99) if n % 3]),
-    ("0a0e220c0a0a12080000e803204e60ea", [0, 1000, 20000, 60000]),
-    ("0a14221212100805120c000000003b420f00fb933577", [5, 1_000_000, 2_000_000_000]),
-    ("0a1622141a12121005000000000000000000000000010000", [5, 1 << 40]),
-    ("0a0e2a0c0a0a08011206020000000100", [3, 1, 2]),
-    ("0a102a0e120c080112086f11010000000000", [70000, 1]),
+SEQUENCES = [
+    *VECTORS,
     (
         "0a071a0510051a01110a060a04080510060a091a07080210081a01210a091a07080310091a0121",
         [0, 4, 5, 2, 7, 3, 8],
@@ -45,7 +35,7 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("content", "expected"), VECTORS)
+@pytest.mark.parametrize(("content", "expected"), SEQUENCES)
 def test_row_ids(content: str, expected: list[int]) -> None:
     found = parse_row_ids(bytes.fromhex(content), len(expected))
     assert found.dtype == np.uint64
@@ -57,7 +47,7 @@ def test_versions(content: str, expected: list[int]) -> None:
     assert parse_versions(bytes.fromhex(content), len(expected)).tolist() == expected
 
 
-@pytest.mark.parametrize(("content", "expected"), VECTORS)
+@pytest.mark.parametrize(("content", "expected"), SEQUENCES)
 def test_other_lengths(content: str, expected: list[int]) -> None:
     for length in (len(expected) - 1, len(expected) + 1):
         if length >= 0:
@@ -65,7 +55,7 @@ def test_other_lengths(content: str, expected: list[int]) -> None:
                 parse_row_ids(bytes.fromhex(content), length)
 
 
-@pytest.mark.parametrize(("content", "expected"), [*VECTORS, *VERSIONS])
+@pytest.mark.parametrize(("content", "expected"), [*SEQUENCES, *VERSIONS])
 def test_spoiled(content: str, expected: list[int]) -> None:
     good = bytes.fromhex(content)
     spoiled = [good[:end] for end in range(len(good))]
