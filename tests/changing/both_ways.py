@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+import pytest
 
 import alance
 from alance.format.proto import table_pb2, transaction_pb2
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
 
+# Ways to keep a table, as arguments of `Twins.make`.
+KINDS = [
+    pytest.param({}, id="addresses-v2"),
+    pytest.param({"enable_v2_manifest_paths": False}, id="addresses-v1"),
+    pytest.param({"enable_stable_row_ids": True}, id="stable-v2"),
+    pytest.param(
+        {"enable_stable_row_ids": True, "enable_v2_manifest_paths": False}, id="stable-v1"
+    ),
+]
+TWO_KINDS = [KINDS[0], KINDS[3]]
+STABLE_2_2 = pytest.param(
+    {"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable-2.2"
+)
 META = ["_rowid", "_rowaddr", "_row_created_at_version", "_row_last_updated_at_version"]
 
 

@@ -32,28 +32,8 @@ def merged(builder: Any) -> Any:
     return builder.when_matched_update_all().when_not_matched_insert_all()
 
 
-def compacted(dataset: lance.LanceDataset) -> None:
-    dataset.optimize.compact_files(target_rows_per_fragment=100)
-
-
-THEIRS: dict[str, Callable[[lance.LanceDataset], object]] = {
-    "append": lambda ds: ds.insert(NEW),
-    "overwrite": lambda ds: ds.insert(NEW, mode="overwrite"),
-    "delete first": lambda ds: ds.delete("key < 3"),
-    "delete beside": lambda ds: ds.delete("key = 4"),
-    "delete last": lambda ds: ds.delete("key > 27"),
-    "delete a fragment": lambda ds: ds.delete("key < 10"),
-    "update": lambda ds: ds.update({"value": "value + 1"}, where="key = 5"),
-    "merge": lambda ds: merged(ds.merge_insert("key")).execute(SOURCE),
-    "add column": lambda ds: ds.add_columns({"twice": "key * 2"}),
-    "drop column": lambda ds: ds.drop_columns(["more"]),
-    "rename": lambda ds: ds.alter_columns({"path": "more", "name": "less"}),
-    "compact": compacted,
-    "config": lambda ds: ds.update_config({"a": "1"}),
-    "other config": lambda ds: ds.update_config({"b": "1"}),
-    "restore": lambda ds: lance.dataset(ds.uri, version=1).restore(),
-}
-OURS: dict[str, Callable[[Dataset], Awaitable[object]]] = {
+# The same words for a dataset of either; what alance gives is awaited.
+BOTH: dict[str, Callable[[Any], Any]] = {
     "append": lambda ds: ds.insert(NEW),
     "overwrite": lambda ds: ds.insert(NEW, mode="overwrite"),
     "delete first": lambda ds: ds.delete("key < 3"),
@@ -68,6 +48,13 @@ OURS: dict[str, Callable[[Dataset], Awaitable[object]]] = {
     "compact": lambda ds: ds.optimize.compact_files(target_rows_per_fragment=100),
     "config": lambda ds: ds.update_config({"a": "1"}),
     "other config": lambda ds: ds.update_config({"b": "1"}),
+}
+THEIRS: dict[str, Callable[[lance.LanceDataset], object]] = {
+    **BOTH,
+    "restore": lambda ds: lance.dataset(ds.uri, version=1).restore(),
+}
+OURS: dict[str, Callable[[Dataset], Awaitable[object]]] = {
+    **BOTH,
     "restore": lambda ds: ds.restore(1),
 }
 

@@ -12,19 +12,10 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from tests.changing.both_ways import Twins, files_of, latest, read
+from tests.changing.both_ways import KINDS, Twins, files_of, latest, read
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-KINDS = [
-    pytest.param({}, id="addresses-v2"),
-    pytest.param({"enable_v2_manifest_paths": False}, id="addresses-v1"),
-    pytest.param({"enable_stable_row_ids": True}, id="stable-v2"),
-    pytest.param(
-        {"enable_stable_row_ids": True, "enable_v2_manifest_paths": False}, id="stable-v1"
-    ),
-]
 
 
 @pytest.fixture(params=KINDS)

@@ -15,20 +15,13 @@ from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Delete, Update
 from alance.ops.matching import matching_rows
 from alance.ops.moved import commit_rows
-from tests.changing.both_ways import Twins, files_of, latest, read, rows
+from tests.changing.both_ways import TWO_KINDS, Twins, files_of, latest, read, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = [
-    pytest.param({}, id="addresses-v2"),
-    pytest.param(
-        {"enable_stable_row_ids": True, "enable_v2_manifest_paths": False}, id="stable-v1"
-    ),
-]
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=TWO_KINDS)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Twins.make(tmp_path, **request.param).ours
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.changing.both_ways import Twins, read, rows
+from tests.changing.both_ways import STABLE_2_2, Twins, read, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = [
     pytest.param({}, id="addresses"),
     pytest.param({"enable_stable_row_ids": True}, id="stable"),
-    pytest.param({"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable-2.2"),
+    STABLE_2_2,
     pytest.param({"data_storage_version": "2.2", "max_rows_per_file": 50}, id="one-fragment"),
 ]
 

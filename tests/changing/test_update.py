@@ -12,23 +12,13 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
-from tests.changing.both_ways import Twins, files_of, latest, read, rows
+from tests.changing.both_ways import KINDS, STABLE_2_2, Twins, files_of, latest, read, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = [
-    pytest.param({}, id="addresses-v2"),
-    pytest.param({"enable_v2_manifest_paths": False}, id="addresses-v1"),
-    pytest.param({"enable_stable_row_ids": True}, id="stable-v2"),
-    pytest.param(
-        {"enable_stable_row_ids": True, "enable_v2_manifest_paths": False}, id="stable-v1"
-    ),
-    pytest.param({"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable-2.2"),
-]
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, STABLE_2_2])
 def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
     return Twins.make(tmp_path, **request.param)
 

@@ -11,22 +11,15 @@ import pytest
 import alance
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.optimize import Compaction
-from tests.changing.both_ways import META, Twins, files_of, latest, read, rows
+from tests.changing.both_ways import META, TWO_KINDS, Twins, files_of, latest, read, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from alance.testing.lab import Lab
 
-KINDS = [
-    pytest.param({}, id="addresses-v2"),
-    pytest.param(
-        {"enable_stable_row_ids": True, "enable_v2_manifest_paths": False}, id="stable-v1"
-    ),
-]
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=TWO_KINDS)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Twins.make(tmp_path, **request.param).ours
 
