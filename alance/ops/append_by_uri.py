@@ -115,9 +115,7 @@ class Guess:
         loading = asyncio.ensure_future(load_manifest(session.engine, self._where))
         try:
             source = await open_source(data, None, session.engine.pool)
-            async for batch in source.batches:
-                await files.write(batch)
-            fragments = await files.seal()
+            fragments = await files.write_all(source.batches)
             return await self._commit(loading, files, fragments)
         except _WrongGuessError:
             await files.discard()

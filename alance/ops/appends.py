@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from alance.format.proto import table_pb2
+    from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
     from alance.ops.sources import Data
     from alance.ops.write_options import WriteOptions
@@ -137,21 +138,26 @@ async def append_to(
     """Write rows behind those of a version. Errors as of `write_dataset`."""
     schema = base.schema.to_arrow()
     source = await open_source(data, schema, session.engine.pool)
-    files = DataFiles(
-        session,
-        table,
-        base.schema,
-        options.version_for(base),
-        options.limits,
-        options.on_progress,
-        bases=base.base_paths,
-    )
+    files = files_on(session, table, base, base.schema, options)
     try:
-        async for batch in source.batches:
-            await files.write(batch)
-        fragments = await files.seal()
+        fragments = await files.write_all(source.batches)
         return await commit_append(session, table, base, files, fragments, options)
     except BaseException as error:
         if not may_be_visible(error):
             await files.discard()
         raise
+
+
+def files_on(
+    session: Session, table: Table, base: Manifest | None, schema: Schema, options: WriteOptions
+) -> DataFiles:
+    """Where rows go that are written on top of a version, or as the first one."""
+    return DataFiles(
+        session,
+        table,
+        schema,
+        options.version_for(base),
+        options.limits,
+        options.on_progress,
+        bases={} if base is None else base.base_paths,
+    )

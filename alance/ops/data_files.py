@@ -19,7 +19,7 @@ from alance.ops.blob_files import BlobFiles
 from alance.ops.write_options import Limits, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -117,6 +117,14 @@ class DataFiles:
         await self.cut()
         self._tell()
         return [self._fragment(file) for file in self._files]
+
+    async def write_all(
+        self, batches: AsyncIterable[pa.RecordBatch]
+    ) -> list[table_pb2.DataFragment]:
+        """Add the rows of all batches, then `seal`. Errors as of `write`, and of the batches."""
+        async for batch in batches:
+            await self.write(batch)
+        return await self.seal()
 
     async def publish(self) -> None:
         """Wait until all files are there. Errors as of `write`."""

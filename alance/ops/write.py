@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
 from alance.errors import AlreadyExistsError, NotFoundError
-from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations import Overwrite
 from alance.format.table.transaction import Transaction
 from alance.ops.append_by_uri import append_by_uri
-from alance.ops.appends import append_to, summary_of
+from alance.ops.appends import append_to, files_on, summary_of
 from alance.ops.blob_arrow import blobs_of_version
 from alance.ops.commits import commit_on
-from alance.ops.data_files import DataFiles
 from alance.ops.snapshot import Snapshot
 from alance.ops.sources import open_source
 from alance.ops.write_options import Mode, WriteOptions, checked_mode
@@ -34,12 +32,11 @@ if TYPE_CHECKING:
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
-    from alance.ops.sources import Data, Source
+    from alance.ops.data_files import DataFiles
+    from alance.ops.sources import Data
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
-
-WRITTEN: Final = tuple(FileVersion)
 
 
 async def write(
@@ -101,19 +98,10 @@ async def write_fragments(
     if base is not None:
         schema = table_schema(base)
     source = await open_source(data, schema, session.engine.pool)
-    version = options.version_for(base)
-    fields = _new_schema(source.schema, version) if base is None else base.schema
-    files = DataFiles(
-        session,
-        table,
-        fields,
-        version,
-        options.limits,
-        options.on_progress,
-        bases={} if base is None else base.base_paths,
-    )
+    fields = _new_schema(source.schema, base, options) if base is None else base.schema
+    files = files_on(session, table, base, fields, options)
     try:
-        fragments = await _write_all(files, source)
+        fragments = await files.write_all(source.batches)
         await files.publish()
     except BaseException:
         await files.discard()
@@ -141,12 +129,7 @@ async def commit_operation(
             base = await load.load_latest(session.engine, table)
     elif read_version:
         base = await load.load_version(session.engine, table, read_version)
-    transaction = Transaction.of(
-        operation,
-        read_version=0 if base is None else base.version,
-        properties=options.commit.noted(),
-    )
-    return await _commit(session, table, base, transaction, options, detached=detached)
+    return await _commit(session, table, base, operation, options, detached=detached)
 
 
 async def write_on(
@@ -170,19 +153,10 @@ async def write_on(
     if mode == "append" and base is not None:
         return await append_to(session, table, base, data, options)
     source = await open_source(data, schema, session.engine.pool)
-    version = options.version_for(base)
-    fields = _new_schema(source.schema, version)
-    files = DataFiles(
-        session,
-        table,
-        fields,
-        version,
-        options.limits,
-        options.on_progress,
-        bases={} if base is None else base.base_paths,
-    )
+    fields = _new_schema(source.schema, base, options)
+    files = files_on(session, table, base, fields, options)
     try:
-        fragments = tuple(await _write_all(files, source))
+        fragments = tuple(await files.write_all(source.batches))
     except BaseException:
         await files.discard()
         raise
@@ -191,36 +165,30 @@ async def write_on(
         fragments=fragments,
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
     )
-    transaction = Transaction.of(
-        change,
-        read_version=0 if base is None else base.version,
-        properties=options.commit.noted(),
-    )
     summary = summary_of(fragments)
-    return await _commit(session, table, base, transaction, options, files=files, summary=summary)
+    return await _commit(session, table, base, change, options, files=files, summary=summary)
 
 
-def _new_schema(schema: pa.Schema, version: FileVersion) -> Schema:
-    return Schema.from_arrow(blobs_of_version(schema, version))
-
-
-async def _write_all(files: DataFiles, source: Source) -> list[table_pb2.DataFragment]:
-    async for batch in source.batches:
-        await files.write(batch)
-    return await files.seal()
+def _new_schema(schema: pa.Schema, base: Manifest | None, options: WriteOptions) -> Schema:
+    return Schema.from_arrow(blobs_of_version(schema, options.version_for(base)))
 
 
 async def _commit(
     session: Session,
     table: Table,
     base: Manifest | None,
-    transaction: Transaction,
+    operation: Operation,
     options: WriteOptions,
     *,
     files: DataFiles | None = None,
     detached: bool = False,
     summary: Mapping[str, int] | None = None,
 ) -> Snapshot:
+    transaction = Transaction.of(
+        operation,
+        read_version=0 if base is None else base.version,
+        properties=options.commit.noted(),
+    )
     settings = Settings(options.data_storage_version, options.stable_row_ids)
     return await commit_on(
         session,
