@@ -1,0 +1,26 @@
+"""A table with deleted rows, on which changes are tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+
+from tests.changing.both_ways import Twins
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = [
+    pytest.param({}, id="addresses"),
+    pytest.param({"enable_stable_row_ids": True, "data_storage_version": "2.2"}, id="stable"),
+]
+
+
+@pytest.fixture(params=KINDS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """20 rows in 4 fragments, of which 17 are live."""
+    made = Twins.make(tmp_path, **request.param).ours
+    lance.dataset(str(made)).delete("id in (0, 9, 12)")
+    return made
