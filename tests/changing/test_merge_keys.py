@@ -1,0 +1,175 @@
+"""Merges by keys of many kinds, and by keys that stand in several rows, as by pylance."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from tests.changing.both_ways import Twins, read, rows
+from tests.changing.merges import BUDGETS, CLAUSES, KINDS, merge, source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=KINDS)
+def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
+    return Twins.make(tmp_path, **request.param)
+
+
+def bits(*values: int) -> pa.Array:
+    return pa.array(np.array(values, np.uint64).view(np.float64))
+
+
+KEYS: dict[str, tuple[pa.Array, pa.Array]] = {
+    "zeros": (pa.array([0.0, 1.0]), pa.array([-0.0, 1.0])),
+    "NaN": (pa.array([float("nan"), 1.0]), pa.array([1.0, float("nan"), 2.0])),
+    "other NaNs": (bits(0x7FF8000000000000), bits(0x7FF8000000000001, 0xFFF8000000000000)),
+    "half": (
+        pa.array(np.array([1, 2], np.float16)),
+        pa.array(np.array([-0.0, 2], np.float16)),
+    ),
+    "bool": (pa.array([True, False, None]), pa.array([None, True])),
+    "int8": (pa.array([1, -1, None], pa.int8()), pa.array([-1, 2], pa.int8())),
+    "string": (pa.array(["x", "", None, "é"]), pa.array(["", "é", "ab", None])),
+    "large string": (
+        pa.array(["x", "", None], pa.large_string()),
+        pa.array(["", "y", None], pa.large_string()),
+    ),
+    "dictionary": (
+        pa.array(["x", "y", None]).dictionary_encode(),
+        pa.array(["z", "x", None]).dictionary_encode(),
+    ),
+    "binary": (pa.array([b"1", b""]), pa.array([b"", b"\0", b"1"])),
+    "fixed binary": (
+        pa.array([b"123", b"456"], pa.binary(3)),
+        pa.array([b"456", b"457"], pa.binary(3)),
+    ),
+    "timestamp": (
+        pa.array([1, 2, None], pa.timestamp("us", "UTC")),
+        pa.array([3, 1], pa.timestamp("us", "UTC")),
+    ),
+    "date": (pa.array([1, 2], pa.date32()), pa.array([3, 1], pa.date32())),
+    "decimal": (pa.array([1, 2], pa.decimal128(9, 2)), pa.array([2, 3], pa.decimal128(9, 2))),
+    "struct": (
+        pa.array([{"x": 1, "y": "a"}, {"x": 1, "y": "b"}]),
+        pa.array([{"x": 1, "y": "b"}, {"x": 2, "y": "a"}]),
+    ),
+    "vector": (
+        pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+        pa.array([[1.0, 2.0], [3.0, 5.0]], pa.list_(pa.float32(), 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+async def test_kinds_of_keys(tmp_path: Path, kind: str) -> None:
+    old, new = KEYS[kind]
+    table = pa.table({"k": old, "v": pa.array(range(len(old)), pa.int64())})
+    data = pa.table({"k": new, "v": pa.array(range(100, 100 + len(new)), pa.int64())})
+    twins = Twins.make(tmp_path, table, data_storage_version="2.2")
+    await merge(twins, CLAUSES["upsert"], data, "k", BUDGETS[1])
+    await merge(twins, CLAUSES["insert and delete others"], data.slice(1), "k")
+
+
+@pytest.mark.parametrize(
+    "on", [["a", "b"], ["b", "a"], ["a", "a"], ["b", "c", "a"], ["A"]], ids=str
+)
+async def test_several_key_columns(tmp_path: Path, on: list[str]) -> None:
+    def table(*triples: tuple[Any, Any, Any]) -> pa.Table:
+        a, b, c = zip(*triples, strict=True)
+        return pa.table(
+            {
+                "a": pa.array(a, pa.int32()),
+                "b": pa.array(b, pa.string()),
+                "c": pa.array(c, pa.int64()),
+            }
+        )
+
+    twins = Twins.make(
+        tmp_path, table((1, "x", 1), (2, "x", 2), (3, None, 3), (4, "", 4), (None, "y", 5))
+    )
+    await merge(
+        twins,
+        CLAUSES["upsert"],
+        table((1, "x", 1), (2, "xx", 2), (3, None, 3), (4, "", 9), (None, "y", 5)),
+        on,
+        BUDGETS[1],
+    )
+
+
+async def test_several_rows_of_the_table_for_one(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, pa.concat_tables([rows(0, 5), rows(2, 7)]))
+    counts = await merge(twins, CLAUSES["upsert"], source(2, 3, 6, 8))
+    assert counts["num_updated_rows"] == 5
+    assert counts["num_inserted_rows"] == 1
+
+
+async def test_several_rows_of_the_data_for_none(twins: Twins) -> None:
+    counts = await merge(twins, CLAUSES["upsert"], source(70, 70, None, None))
+    assert counts["num_inserted_rows"] == 4
+
+
+async def test_several_rows_of_the_data_where_nothing_changes(twins: Twins) -> None:
+    await merge(twins, CLAUSES["insert"], source(3, 3, 40))
+    await merge(twins, CLAUSES["insert and delete others"], source(3, 3, 41))
+
+
+async def test_a_condition_leaves_one_of_several_rows(twins: Twins) -> None:
+    data = pa.concat_tables([source(3, 5), source(5)]).set_column(
+        1, "v", pa.array([1.0, 2.0, 50.0])
+    )
+    await merge(twins, lambda m: m.when_matched_update_all("source.v > 10"), data)
+
+
+def keyed(table: pa.Table) -> pa.Table:
+    """The rows of a table with a primary key."""
+    key = pa.field("id", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"})
+    return table.cast(pa.schema([key, *list(table.schema)[1:]]))
+
+
+@pytest.mark.parametrize("name", ["upsert", "update", "insert", "delete", "replace"])
+async def test_primary_key(tmp_path: Path, name: str) -> None:
+    """Not named, it is the key; and the transaction has a filter of it."""
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    await merge(twins, CLAUSES[name], source(3, 9), None)
+    await merge(twins, CLAUSES[name], source(9, 4), "id")
+
+
+async def test_a_primary_key_is_not_inserted_twice(tmp_path: Path) -> None:
+    """Whoever comes second is run again, and finds the row that was inserted."""
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    ours, theirs = await alance.dataset(str(twins.ours)), lance.dataset(str(twins.ours))
+    older = lance.dataset(str(twins.ours))
+    upsert = CLAUSES["upsert"]
+    first = await ours.upsert(source(50, 51))
+    assert upsert(theirs.merge_insert("id")).execute(source(51, 52))["num_inserted_rows"] == 1
+    second = await ours.upsert(source(52, 53))
+    assert dict(second.summary) == {
+        "num_inserted_rows": 1,
+        "num_updated_rows": 1,
+        "num_deleted_rows": 0,
+    }
+    others = await asyncio.gather(*(ours.upsert(source(60, 61 + one)) for one in range(4)))
+    assert sum(one.summary["num_inserted_rows"] for one in others) == 5
+    assert upsert(older.merge_insert("id")).execute(source(60, 70))["num_inserted_rows"] == 1
+    ids = read(twins.ours).column("id").to_pylist()
+    assert sorted(ids) == [*range(6), 50, 51, 52, 53, 60, 61, 62, 63, 64, 70]
+    assert first.version == 2
+    assert lance.dataset(str(twins.ours)).read_transaction(2) is not None
+
+
+async def test_many_keys_are_inserted(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, keyed(rows(0, 6)))
+    ours = await alance.dataset(str(twins.ours))
+    made = await asyncio.gather(
+        ours.upsert(keyed(rows(0, 5000))), ours.upsert(keyed(rows(4000, 9000)))
+    )
+    assert sum(one.summary["num_inserted_rows"] for one in made) == 9000 - 6
+    assert await (await ours.checkout_latest()).count_rows() == 9000
