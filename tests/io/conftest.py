@@ -10,6 +10,8 @@ import pytest
 from obstore import store as obstore_stores
 
 from alance.io.registry import StoreRegistry
+from alance.io.scheduler import Scheduler
+from tests.io.slow_store import Registry, Slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +66,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         case _:
             given = obstore_stores.MemoryStore()
             return Place(*registry.open("a folder", store=given))
+
+
+@pytest.fixture
+def store() -> Slow:
+    """A store of the test's own, whose answers land when the test says so."""
+    return Slow()
+
+
+@pytest.fixture
+def scheduler(store: Slow) -> Scheduler:
+    """A scheduler of the slow store."""
+    return Scheduler(Registry(store), io_buffer_bytes=1 << 20)  # type: ignore[arg-type]
