@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.errors import AlreadyExistsError
 from alance.io.registry import StoreRegistry
 from alance.testing.append_rules import append
+from tests.reference.creators import check_one_wins
 from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ async def test_it_is_fit_for_everything(azurite: Azurite) -> None:
 async def test_one_of_many_creators_wins(azurite: Azurite) -> None:
     store, folder = opened(azurite)
     for number in range(30):
-        path = f"{folder}/{number}"
-        calls = [store.put(path, b"%d" % one, if_absent=True) for one in range(8)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        (winner,) = [one for one, error in enumerate(found) if error is None]
-        assert sum(isinstance(one, AlreadyExistsError) for one in found) == 7
-        assert await store.get(path) == b"%d" % winner
+        await check_one_wins(store, f"{folder}/{number}", 8)
 
 
 async def test_uploads_go_in_blocks(azurite: Azurite) -> None:

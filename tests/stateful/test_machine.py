@@ -96,8 +96,18 @@ class TableMachine(RuleBasedStateMachine):
         columns: Columns | None = None,
     ) -> None:
         """Let one of the two change the table, to these rows."""
-        work(self.ours if is_ours else self.theirs)
-        self.rows, self.columns = rows, columns or self.columns
+        columns = columns or self.columns
+        if is_ours:
+            if not self.by_us(work, rows, columns):
+                return
+        else:
+            work(self.theirs)
+        self.rows, self.columns = rows, columns
+
+    def by_us(self, work: Callable[[Writer], None], rows: list[Row], columns: Columns) -> bool:
+        """Let alance change the table; whether it did."""
+        work(self.ours)
+        return True
 
     def table(self, rows: list[Row], columns: Columns | None = None) -> pa.Table:
         return pa.Table.from_pylist(rows, pa.schema(list((columns or self.columns).items())))
@@ -297,26 +307,16 @@ class FailingMachine(TableMachine):
         FailingMachine.number += 1
         return f"s3://lab/machine-{self.number}", self.lab.lance_options()
 
-    def change(
-        self,
-        is_ours: bool,
-        work: Callable[[Writer], None],
-        rows: list[Row],
-        columns: Columns | None = None,
-    ) -> None:
-        if not is_ours:
-            super().change(is_ours, work, rows, columns)
-            return
+    def by_us(self, work: Callable[[Writer], None], rows: list[Row], columns: Columns) -> bool:
         self.lab.config(faults=FAULTS, seed=len(self.past))
         try:
             work(self.ours)
         except AlanceError:
             self.lab.calm()
-            if not self._has(rows, columns or self.columns):
-                return
+            return self._has(rows, columns)
         finally:
             self.lab.calm()
-        self.rows, self.columns = rows, columns or self.columns
+        return True
 
     def _has(self, rows: list[Row], columns: Columns) -> bool:
         """Whether the table has these rows; the invariant tells whether it has the others."""
@@ -330,29 +330,27 @@ class FailingMachine(TableMachine):
         )
 
 
-def test_random_changes() -> None:
+def run(machine: type[TableMachine], runs: int, steps: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        TableMachine, settings=settings(max_examples=50, stateful_step_count=40, deadline=None)
+        machine, settings=settings(max_examples=runs, stateful_step_count=steps, deadline=None)
     )
+
+
+def test_random_changes() -> None:
+    run(TableMachine, runs=50, steps=40)
 
 
 def test_random_changes_under_faults(lab: Lab) -> None:
     FailingMachine.lab = lab
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        FailingMachine, settings=settings(max_examples=12, stateful_step_count=25, deadline=None)
-    )
+    run(FailingMachine, runs=12, steps=25)
 
 
 @pytest.mark.soak
 def test_many_random_changes() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        TableMachine, settings=settings(max_examples=1000, stateful_step_count=50, deadline=None)
-    )
+    run(TableMachine, runs=1000, steps=50)
 
 
 @pytest.mark.soak
 def test_many_random_changes_under_faults(lab: Lab) -> None:
     FailingMachine.lab = lab
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        FailingMachine, settings=settings(max_examples=300, stateful_step_count=50, deadline=None)
-    )
+    run(FailingMachine, runs=300, steps=50)

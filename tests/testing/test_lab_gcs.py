@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from alance.errors import AlreadyExistsError
 from alance.io.conformance import examine
 from alance.io.registry import StoreRegistry
+from tests.reference.creators import check_one_wins
 
 if TYPE_CHECKING:
     from alance.io.store import Store
@@ -115,8 +115,4 @@ async def test_a_put_if_absent_beside_an_upload(client: Client) -> None:
 async def test_one_of_many_creators_wins(client: Client) -> None:
     store, folder = gcs(client)
     for number in range(10):
-        path = f"{folder}/race-{number}"
-        calls = [store.put(path, b"%d" % one, if_absent=True) for one in range(12)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        (winner,) = [one for one, error in enumerate(found) if error is None]
-        assert await store.get(path) == b"%d" % winner
+        await check_one_wins(store, f"{folder}/race-{number}", 12)
