@@ -29,3 +29,13 @@ def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     columns = [column for batch in batches for column in batch.columns]
     schema = pa.schema([field for batch in batches for field in batch.schema])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def fixed_bytes(arrow: pa.DataType) -> float:
+    """Bytes of a value of a fixed-width type; 0 for others."""
+    if pa.types.is_fixed_size_list(arrow):
+        return float(arrow.list_size * fixed_bytes(arrow.value_type))
+    try:
+        return float(arrow.bit_width) / 8
+    except ValueError:
+        return 0.0

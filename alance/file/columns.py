@@ -111,7 +111,7 @@ class OpenColumn:
                     version=self.container.version,
                 )
             except AlanceError as error:
-                self._add_place(error, number)
+                self.add_place(error, number)
                 raise
             self.layouts[number] = layout
         return layout
@@ -127,12 +127,12 @@ class OpenColumn:
             rows: sorted and unique, shape (n,), all below `num_rows`.
             guess: where the rows of an unknown page lie, and read more for it, to save a round.
         """
-        plans = [self._take_page(number, mine, states, guess) for number, mine in self._hit(rows)]
+        plans = [self._take_page(number, mine, states, guess) for number, mine in self.hit(rows)]
         return (yield from together(plans))
 
     def load_rows(self, rows: npt.NDArray[np.int64], states: States) -> Plan[None]:
         """Plan the states of the pages that hold single rows: one round, none if all are known."""
-        missing = [number for number, _ in self._hit(rows) if self._known(number, states) is None]
+        missing = [number for number, _ in self.hit(rows) if self.known(number, states) is None]
         if missing:
             yield from together([self._state(number, states) for number in missing])
 
@@ -144,21 +144,21 @@ class OpenColumn:
         None where the state of a page is not known, or its kind not taken in one call.
         """
         found = []
-        for number, mine in self._hit(rows):
-            state = self._known(number, states)
+        for number, mine in self.hit(rows):
+            state = self.known(number, states)
             if state is None:
                 return None
             try:
                 page = self.layout(number).row_page(state)
             except AlanceError as error:
-                self._add_place(error, number)
+                self.add_place(error, number)
                 raise
             if page is None:
                 return None
             found.append((page, mine))
         return found
 
-    def _hit(self, rows: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    def hit(self, rows: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """The pages that hold ascending rows, and the rows counted from the first of each page."""
         first_rows = self.column.first_rows
         if len(first_rows) == 2:
@@ -212,11 +212,11 @@ class OpenColumn:
     def _key(self, number: int) -> tuple[str, str, int, int]:
         return ("page", self.container.path, self.column.index, number)
 
-    def _known(self, number: int, states: States) -> PageState | None:
+    def known(self, number: int, states: States) -> PageState | None:
         """The state of a page, where the cache, the file's end or the disk has it."""
         key = self._key(number)
         state: PageState | None = states.peek(key)
-        if state is None and not self.container.is_whole:
+        if state is None and self.container.search is not None and not self.container.is_whole:
             state = held(self.layout(number).load(), self.container)
             if state is not None:
                 states.put(key, state, state.num_bytes)
@@ -231,20 +231,20 @@ class OpenColumn:
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
-        state = self._known(number, states)
+        state = self.known(number, states)
         if state is None:
             try:
                 state = yield from noted(self.layout(number).load(), self._kept(states))
             except AlanceError as error:
-                self._add_place(error, number)
+                self.add_place(error, number)
                 raise
-            states.put(self._key(number), state, state.num_bytes)
+            self.learned(number, state, states)
         return state
 
     def _take_page(
         self, number: int, rows: npt.NDArray[np.int64], states: States, guess: bool
     ) -> Plan[DecodeTask]:
-        state = self._known(number, states)
+        state = self.known(number, states)
         layout = self.layout(number)
         try:
             if state is None and not guess:
@@ -258,7 +258,7 @@ class OpenColumn:
                 return task
             return (yield from layout.take(state, rows))
         except AlanceError as error:
-            self._add_place(error, number)
+            self.add_place(error, number)
             raise
 
     def _is_read_whole(self, number: int, start: int, stop: int) -> bool:
@@ -280,8 +280,13 @@ class OpenColumn:
                 return (yield from self.layout(number).read_page())
             return (yield from self.layout(number).read(state, start, stop))
         except AlanceError as error:
-            self._add_place(error, number)
+            self.add_place(error, number)
             raise
 
-    def _add_place(self, error: AlanceError, number: int) -> None:
+    def learned(self, number: int, state: PageState, states: States) -> None:
+        """Keep the state of a page."""
+        states.put(self._key(number), state, state.num_bytes)
+
+    def add_place(self, error: AlanceError, number: int) -> None:
+        """Tell in which page an error is."""
         error.add_note(f"in page {number} of column {self.column.index} of {self.container.path}")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import empty_columns
+from alance.file.batches import empty_columns, fixed_bytes
+from alance.file.known import learn_pages
 from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.open import from_content, open_columns, open_file
 from alance.file.v0_1 import open_batch_fields
@@ -112,16 +113,6 @@ def encoded_bytes(found: Found) -> int:
     return found.num_bytes
 
 
-def fixed_bytes(arrow: pa.DataType) -> float:
-    """Bytes of a value of a fixed-width type; 0 for others."""
-    if pa.types.is_fixed_size_list(arrow):
-        return float(arrow.list_size * fixed_bytes(arrow.value_type))
-    try:
-        return float(arrow.bit_width) / 8
-    except ValueError:
-        return 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class OpenFragment:
     """A fragment with the columns of a projection open."""
@@ -167,6 +158,11 @@ class OpenFragment:
             guess: as of `OpenColumn.take`.
             files: open local files by location: rows are read from them when they are decoded.
         """
+        if not guess:
+            yield from learn_pages(self.leaves, rows, states)
+            taken = self.take_now(rows, states, files)
+            if taken is not None:
+                return taken
         plans: list[Plan[Found]] = [
             self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves
         ]

@@ -4,7 +4,7 @@
 namespace alance {
 namespace {
 
-constexpr int64_t MAX_CHUNK_VALUES = 32768;
+constexpr uint64_t MAX_CHUNK_VALUES = 32768;
 
 struct Table {
   Owned<int64_t> first_bytes, first_values;
@@ -15,40 +15,41 @@ std::string text(int64_t value) { return std::to_string(value); }
 
 // Word: (bytes / 8 - 1) << 4 | log2(values); the last chunk has what is left.
 template <typename T>
-void parse(const uint8_t* words, int64_t count, int64_t num_items, int64_t chunk_bytes, Table& to) {
-  int64_t bytes = 0, values = 0, unsaid = -1, low = 0;
+void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chunk_bytes,
+           Table& to) {
+  int64_t bytes = 0, unsaid = -1, low = 0;
+  uint64_t values = 0;
   for (int64_t i = 0; i < count; ++i) {
     T word;
     std::memcpy(&word, words + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
     low = word & 15;
     to.first_bytes[i] = bytes;
-    to.first_values[i] = values;
+    to.first_values[i] = static_cast<int64_t>(values);
     bytes += ((int64_t{word} >> 4) + 1) * 8;
     if (i + 1 < count) {
       if (low == 0 && unsaid < 0) unsaid = i;
-      values += int64_t{1} << low;
+      values += uint64_t{1} << low;
     }
   }
   if (bytes != chunk_bytes)
     corrupt("chunks of together " + text(bytes) + " bytes, their buffer has " + text(chunk_bytes));
-  if (count == 0 && num_items != 0) corrupt("no chunks for " + text(num_items) + " values");
+  if (count == 0 && num_items != 0) corrupt("no chunks for " + std::to_string(num_items) + " values");
   if (unsaid >= 0)
     corrupt("chunk " + text(unsaid) + " of " + text(count) + " does not say how many values it has");
-  const int64_t last = num_items - values;
-  if (count != 0 && (last < 0 || last > MAX_CHUNK_VALUES))
-    corrupt(text(values) + " values before the last of " + text(count) + " chunks, " +
-            text(num_items) + " in all");
-  if (low != 0 && int64_t{1} << low != last)
-    corrupt("the last chunk has " + text(int64_t{1} << low) + " values, " + text(last) +
-            " are left for it");
+  if (count != 0 && (num_items < values || num_items - values > MAX_CHUNK_VALUES))
+    corrupt(std::to_string(values) + " values before the last of " + text(count) + " chunks, " +
+            std::to_string(num_items) + " in all");
+  if (low != 0 && uint64_t{1} << low != num_items - values)
+    corrupt("the last chunk has " + text(int64_t{1} << low) + " values, " +
+            std::to_string(num_items - values) + " are left for it");
   to.first_bytes[count] = bytes;
-  to.first_values[count] = num_items;
+  to.first_values[count] = static_cast<int64_t>(num_items);
 }
 
 }  // namespace
 
 // The first byte and the first value of each chunk, and the end; shape (chunks + 1,) each.
-nb::tuple chunk_words(Bytes words, bool large, int64_t num_items, int64_t chunk_bytes) {
+nb::tuple chunk_words(Bytes words, bool large, uint64_t num_items, int64_t chunk_bytes) {
   const int64_t width = large ? 4 : 2, size = static_cast<int64_t>(words.size());
   if (size % width)
     corrupt(text(size) + " bytes of chunk words of " + text(width) + " bytes");

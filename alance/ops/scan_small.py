@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance.file.fragment import fixed_bytes, open_fragment
+from alance.file.batches import fixed_bytes
+from alance.file.fragment import open_fragment
 from alance.file.grouped import group_key, read_together
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns

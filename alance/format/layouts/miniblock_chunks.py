@@ -189,47 +189,20 @@ def parse_chunks(
     Raises:
         CorruptFileError: words or index do not fit each other or the page.
     """
-    width = 4 if is_large else 2
-    if len(words) % width:
-        raise CorruptFileError(f"{len(words)} bytes of chunk words of {width} bytes")
-    numbers = np.frombuffer(words, f"<u{width}").astype(np.int64)
-    first_bytes = _sums(((numbers >> 4) + 1) * 8)
-    if first_bytes[-1] != chunk_bytes:
-        raise CorruptFileError(
-            f"chunks of together {first_bytes[-1]} bytes, their buffer has {chunk_bytes}"
-        )
-    first_values = _sums(_value_counts(numbers & 15, num_items))
+    try:
+        first_bytes, first_values = _kernels.chunk_words(words, is_large, num_items, chunk_bytes)
+    except ValueError as error:
+        raise CorruptFileError(str(error)) from None
     if index is None:
         if num_items != num_rows:
             raise CorruptFileError(f"{num_items} values in {num_rows} rows without lists")
         return Chunks(first_bytes, first_values, first_values, None, None)
-    starts, carries, partial = _parse_index(index, len(numbers), num_rows)
+    starts, carries, partial = _parse_index(index, len(first_bytes) - 1, num_rows)
     ends_here = ~(partial & (starts == 0))
     closing = None
     if partial.any():
         closing = np.flatnonzero(ends_here)
     return Chunks(first_bytes, first_values, _sums(starts), carries, closing)
-
-
-def _value_counts(logs: Int64s, num_items: int) -> Int64s:
-    """Values of each chunk from the low bits of the chunk words."""
-    if len(logs) == 0:
-        if num_items:
-            raise CorruptFileError(f"no chunks for {num_items} values")
-        return logs
-    if not logs[:-1].all():
-        number = int(np.argmin(logs[:-1]))
-        raise CorruptFileError(f"chunk {number} of {len(logs)} does not say how many values it has")
-    counts = np.left_shift(1, logs)
-    last = num_items - int(counts[:-1].sum())
-    if not 0 <= last <= MAX_CHUNK_VALUES:
-        raise CorruptFileError(
-            f"{num_items - last} values before the last of {len(logs)} chunks, {num_items} in all"
-        )
-    if logs[-1] and counts[-1] != last:
-        raise CorruptFileError(f"the last chunk has {counts[-1]} values, {last} are left for it")
-    counts[-1] = last
-    return counts
 
 
 def _parse_index(
