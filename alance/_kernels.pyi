@@ -586,7 +586,7 @@ class Keys:
     @overload
     def __init__(
         self,
-        offsets: npt.NDArray[np.int64] | npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.signedinteger[Any]],  # of 32 or 64 bits
         data: npt.NDArray[np.uint8],
     ) -> None: ...
     @staticmethod

@@ -1,88 +1,15 @@
 // Keys of rows, numbered in a table that finds them again: the inner loops of a hash join.
 #include <algorithm>
 #include <bit>
-#include <vector>
 
-#include "owned.hpp"
+#include "keys.hpp"
 
 namespace alance {
 namespace {
 
-constexpr uint64_t MIX = 0x9E3779B97F4A7C15;
-constexpr int64_t WORD = 8;
 constexpr int64_t BLOCK = 64;      // keys whose slots are fetched before they are looked at
 constexpr uint64_t FILTER = 8;     // bits of the filter a key: most that are not there end in it
 constexpr int64_t MOST = UINT32_MAX - 1;
-
-inline uint64_t load_word(const uint8_t* at) {
-  uint64_t word;
-  std::memcpy(&word, at, sizeof(word));
-  return word;
-}
-
-inline uint64_t mixed(uint64_t hash, uint64_t word) {
-  const auto wide = static_cast<unsigned __int128>(hash ^ word ^ MIX) * 0xD6E8FEB86659FD93;
-  return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
-}
-
-// Keys of `width` bytes each, or from offset to offset where there are some.
-class Keys {
- public:
-  Keys(Bytes data, int64_t width) : data_(data), width_(width) {
-    if (width < 1) corrupt("keys of " + std::to_string(width) + " bytes");
-    count_ = static_cast<int64_t>(data.size()) / width;
-    if (count_ * width != static_cast<int64_t>(data.size()))
-      corrupt("keys: " + std::to_string(data.size()) + " bytes, not a multiple of " +
-              std::to_string(width));
-  }
-
-  Keys(In<int64_t> offsets, Bytes data) : data_(data), offsets_(offsets) {
-    if (offsets.size() == 0) corrupt("keys: no offsets");
-    count_ = static_cast<int64_t>(offsets.size()) - 1;
-    const int64_t* offset = offsets.data();
-    bool rising = offset[0] >= 0;
-    for (int64_t i = 0; i < count_; ++i) rising &= offset[i] <= offset[i + 1];
-    if (!rising || offset[count_] > static_cast<int64_t>(data.size()))
-      corrupt("keys: offsets decrease or leave the buffer");
-  }
-
-  int64_t count() const { return count_; }
-  int64_t width() const { return width_; }
-  bool is_word() const { return width_ == WORD; }
-  uint64_t word(int64_t i) const { return load_word(data_.data() + i * WORD); }
-
-  const uint8_t* at(int64_t i) const {
-    return data_.data() + (width_ ? i * width_ : offsets_.data()[i]);
-  }
-  int64_t size(int64_t i) const {
-    return width_ ? width_ : offsets_.data()[i + 1] - offsets_.data()[i];
-  }
-
-  uint64_t hash(int64_t i, uint64_t seed) const {
-    const uint8_t* at = this->at(i);
-    int64_t left = size(i);
-    uint64_t hash = mixed(seed, static_cast<uint64_t>(left));
-    for (; left >= WORD; left -= WORD, at += WORD) hash = mixed(hash, load_word(at));
-    if (left) {
-      uint64_t word = 0;
-      std::memcpy(&word, at, static_cast<size_t>(left));
-      hash = mixed(hash, word);
-    }
-    return hash;
-  }
-
-  bool equal(int64_t i, const Keys& other, int64_t j) const {
-    const int64_t length = size(i);
-    return length == other.size(j) &&
-           std::memcmp(at(i), other.at(j), static_cast<size_t>(length)) == 0;
-  }
-
- private:
-  Bytes data_;
-  In<int64_t> offsets_;
-  int64_t width_ = 0;
-  int64_t count_ = 0;
-};
 
 // Keys, each with a number: 0 for the first one, the same for all that are equal.
 class KeyTable {
@@ -115,9 +42,11 @@ class KeyTable {
 
   // Which of other keys of the same form are in the table, ascending, and their numbers.
   nb::object find(const Keys& others) const {
-    if (others.width() != keys_.width())
-      corrupt("keys of " + std::to_string(others.width()) + " bytes, the table has " +
-              std::to_string(keys_.width()));
+    if (!others.alike(keys_)) {
+      const auto width = [](const Keys& keys) { return std::to_string(keys.parts()[0].width); };
+      corrupt("keys of " + width(others) + " bytes, the table has " + width(keys_) +
+              ", or of other columns");
+    }
     auto run = [&] {
       nb::gil_scoped_release release;
       std::vector<Hit> hits;
@@ -139,7 +68,7 @@ class KeyTable {
 
  private:
   struct Slot {
-    uint64_t key = 0;     // the key where it is a word, else its hash
+    uint64_t key = 0;     // the key where it is a number, else its hash
     uint32_t number = 0;  // from 1 on
     uint32_t first = 0;   // where the key stands first
   };
@@ -149,10 +78,6 @@ class KeyTable {
     uint32_t number;
   };
 
-  template <bool Word>
-  uint64_t key_of(const Keys& keys, int64_t i) const {
-    return Word ? keys.word(i) : keys.hash(i, seed_);
-  }
   // Of a key that is mixed: where its slot is looked for, and its bit in the filter.
   size_t slot_of(uint64_t mix) const { return static_cast<size_t>(mix >> shift_); }
   bool may_have(uint64_t mix) const {
@@ -169,13 +94,14 @@ class KeyTable {
   template <bool Word, typename Each>
   void blocks(const Keys& keys, Each each) const {
     uint64_t key[BLOCK], mix[BLOCK];
+    const KeyPart& number = keys.parts()[0];
     for (int64_t start = 0; start < keys.count(); start += BLOCK) {
       const int64_t count = std::min(BLOCK, keys.count() - start);
-      for (int64_t i = 0; i < count; ++i) {
-        key[i] = key_of<Word>(keys, start + i);
-        mix[i] = mixed(key[i], seed_);
-      }
-      each(start, count, key, mix);
+      std::fill(mix, mix + count, seed_);
+      for (const KeyPart& part : keys.parts()) part.fold(start, count, mix);
+      if constexpr (Word)
+        for (int64_t i = 0; i < count; ++i) key[i] = number.word(start + i);
+      each(start, count, Word ? key : mix, mix);
     }
   }
 
@@ -235,47 +161,17 @@ Numpy<uint64_t> key_hashes(const Keys& keys, uint64_t seed) {
   auto run = [&] {
     nb::gil_scoped_release release;
     Owned<uint64_t> found(keys.count());
-    for (int64_t i = 0; i < keys.count(); ++i) found[i] = keys.hash(i, seed);
+    for (int64_t i = 0; i < keys.count(); ++i) {
+      uint64_t hash = seed;
+      for (const KeyPart& one : keys.parts()) {
+        const int64_t size = one.size(i);
+        hash = KeyPart::hash(mixed(hash, static_cast<uint64_t>(size)), one.at(i), size);
+      }
+      found[i] = hash;
+    }
     return found;
   };
   return run().numpy();
-}
-
-// Keys of several columns as one: their bytes in a row, those of a varying number behind their
-// number, so that none runs over into the next. Offsets and bytes.
-nb::object joined_keys(const nb::list& columns) {
-  std::vector<Keys> keys;
-  for (nb::handle one : columns) keys.push_back(nb::cast<const Keys&>(one));
-  if (keys.empty()) corrupt("keys: no columns");
-  const int64_t count = keys[0].count();
-  for (const Keys& one : keys)
-    if (one.count() != count) corrupt("keys: columns of different lengths");
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    Owned<int64_t> ends(count + 1);
-    ends[0] = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t size = 0;
-      for (const Keys& one : keys) size += one.size(i) + (one.width() ? 0 : WORD);
-      ends[i + 1] = ends[i] + size;
-    }
-    Owned<uint8_t> bytes(ends[count]);
-    uint8_t* out = bytes.data();
-    for (int64_t i = 0; i < count; ++i) {
-      for (const Keys& one : keys) {
-        const int64_t size = one.size(i);
-        if (!one.width()) {
-          std::memcpy(out, &size, WORD);
-          out += WORD;
-        }
-        if (size) std::memcpy(out, one.at(i), static_cast<size_t>(size));
-        out += size;
-      }
-    }
-    return std::make_pair(std::move(ends), std::move(bytes));
-  };
-  auto [ends, bytes] = run();
-  return nb::make_tuple(ends.numpy(), bytes.numpy());
 }
 
 }  // namespace
@@ -286,8 +182,10 @@ void register_keys(nanobind::module_& m) {
   nb::class_<Keys>(m, "Keys")
       .def(nb::init<Bytes, int64_t>(), nb::arg("data"), nb::arg("width"))
       .def(nb::init<In<int64_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
+      .def(nb::init<In<int32_t>, Bytes>(), nb::arg("offsets").noconvert(), nb::arg("data"))
+      .def_static("beside", &Keys::beside, nb::arg("columns"))
+      .def("split", &Keys::split, nb::arg("widths").noconvert())
       .def("hashes", &key_hashes, nb::arg("seed"));
-  m.def("joined_keys", &joined_keys, nb::arg("columns"));
   nb::class_<KeyTable>(m, "KeyTable")
       .def(nb::init<Keys, uint64_t>(), nb::arg("keys"), nb::arg("seed"))
       .def("__len__", &KeyTable::size)

@@ -21,6 +21,7 @@ from alance.ops.spool import Spool
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.ops.merge_keys import KeyColumns
     from alance.ops.spool import Scratch
 
     Rows = npt.NDArray[np.int64]
@@ -61,8 +62,18 @@ class KeyIndex:
     _starts: Rows  # of each key in the order, and the end; shape (keys + 1,)
 
     @classmethod
-    def of(cls, batches: list[pa.RecordBatch], schema: pa.Schema) -> KeyIndex:
-        """The index of batches that have a column `KEY`. CPU."""
+    def of(
+        cls,
+        batches: list[pa.RecordBatch],
+        schema: pa.Schema,
+        widths: npt.NDArray[np.int64] | None = None,
+    ) -> KeyIndex:
+        """The index of batches that have a column `KEY`. CPU.
+
+        Args:
+            widths: of the columns of the keys, as of `KeyColumns`: rows are then looked up by
+                `find_columns`; without them by `find`.
+        """
         rows = pa.Table.from_batches(batches, schema)
         if rows.column(KEY).null_count:
             rows = rows.filter(rows.column(KEY).is_valid())
@@ -70,7 +81,10 @@ class KeyIndex:
         keys = rows.column(KEY).combine_chunks()
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.chunk(0) if keys.num_chunks else pa.nulls(0, keys.type)
-        table = _kernels.KeyTable(Keys(keys).plain(), secrets.randbits(64))
+        plain = Keys(keys).plain()
+        if widths is not None and widths.tolist() != [0]:  # one column of strings is as it was
+            plain = plain.split(widths)
+        table = _kernels.KeyTable(plain, secrets.randbits(64))
         if len(table) == rows.num_rows:
             return cls(rows, table, None, np.arange(1))
         numbers = table.numbers()
@@ -85,10 +99,18 @@ class KeyIndex:
         Args:
             keys: of the target's rows; null where there is none.
         """
-        hits, numbers = self._table.find(Keys(keys).plain())
-        if keys.null_count:
-            valid = as_mask(keys.is_valid())[hits]
-            hits, numbers = hits[valid], numbers[valid]
+        valid = as_mask(keys.is_valid()) if keys.null_count else None
+        return self._pairs(Keys(keys).plain(), valid)
+
+    def find_columns(self, keys: KeyColumns) -> Pairs:
+        """All pairs of rows that have the same key, of which no copy is made. CPU."""
+        return self._pairs(keys.plain(), keys.valid)
+
+    def _pairs(self, keys: _kernels.Keys, valid: npt.NDArray[np.bool_] | None) -> Pairs:
+        hits, numbers = self._table.find(keys)
+        if valid is not None:
+            is_key = valid[hits]
+            hits, numbers = hits[is_key], numbers[is_key]
         if self._order is None:
             return Pairs(numbers, hits)
         first = self._starts[numbers]

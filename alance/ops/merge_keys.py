@@ -7,11 +7,10 @@ A row with a null in a key column has no key, and equals none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
 from alance.errors import UnsupportedError
@@ -24,8 +23,52 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
     Bytes = npt.NDArray[np.uint8]
+    Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 
 WORD: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The keys of some rows, column by column, where they stand.
+
+    Attributes:
+        valid: the rows that have a key, shape (n,); None: all.
+    """
+
+    parts: Sequence[_Part]
+    count: int
+    valid: Mask | None
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> KeyColumns:
+        """
+        Args:
+            columns: at least one, all of the same length.
+
+        Raises:
+            UnsupportedError: a type that makes no key.
+        """
+        count = len(columns[0])
+        valid: Mask | None = None
+        parts: list[_Part] = []
+        for one in columns:
+            if one.null_count:
+                mine = as_mask(one.is_valid())
+                valid = mine if valid is None else valid & mine
+            parts += _parts(one)
+        if not any(part.width != 0 for part in parts):
+            raise UnsupportedError(f"key columns of type {columns[0].type}: they have no values")
+        return cls([part for part in parts if part.width != 0], count, valid)
+
+    def plain(self) -> _kernels.Keys:
+        """The keys as kernels take them; some value where there is none."""
+        return _kernels.Keys.beside([part.plain() for part in self.parts])
+
+    @property
+    def widths(self) -> npt.NDArray[np.int64]:
+        """Bytes of each part; 0 where they vary."""
+        return np.array([max(part.width, 0) for part in self.parts], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +83,9 @@ class Keys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """The keys that columns make together. CPU.
-
-        Args:
-            columns: at least one, all of the same length.
-
-        Raises:
-            UnsupportedError: a type that makes no key.
-        """
-        count = len(columns[0])
-        valid = np.ones(count, np.bool_)
-        parts: list[_Part] = []
-        for one in columns:
-            if one.null_count:
-                valid &= as_mask(one.is_valid())
-            parts += _parts(one)
-        if not any(one.offsets is not None or one.content.shape[1] for one in parts):
-            raise UnsupportedError(f"key columns of type {columns[0].type}: they have no values")
-        return cls(_joined(parts, count, None if valid.all() else valid))
+        """The keys that columns make together. CPU. Args and errors as of `KeyColumns.of`."""
+        found = KeyColumns.of(columns)
+        return cls(_joined(found.parts, found.count, found.valid))
 
     def plain(self) -> _kernels.Keys:
         """The keys as kernels take them; some value where there is none. CPU."""
@@ -79,7 +107,12 @@ class _Part:
     """What a column adds to the bytes of a key: so many for each row, or as offsets tell."""
 
     content: Bytes  # shape (rows, width), or (bytes,) where there are offsets
-    offsets: npt.NDArray[np.int64] | None = None
+    offsets: Offsets | None = None  # shape (rows + 1,)
+
+    @property
+    def width(self) -> int:
+        """Bytes of each value; -1: they vary."""
+        return -1 if self.offsets is not None else self.content.shape[1]
 
     def plain(self) -> _kernels.Keys:
         """As kernels take them."""
@@ -115,19 +148,10 @@ def _parts(array: pa.Array) -> list[_Part]:
         if width:
             values = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
             return [_Part(_fixed(values, width).reshape(len(array), kind.list_size * width))]
-    if any(
-        check(kind)
-        for check in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    ):
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            array = array.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
-        offsets, content = _variable(array.cast(pa.large_binary()))
-        return [_Part(content, offsets)]
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return [_variable(array, "<i4")]
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return [_variable(array, "<i8")]
     width = _width(kind)
     if not width:
         raise UnsupportedError(f"key column of type {kind}: keys of this type are not compared")
@@ -153,25 +177,29 @@ def _fixed(array: pa.Array, width: int) -> Bytes:
     return found.reshape(-1, width)
 
 
-def _variable(array: pa.Array) -> tuple[npt.NDArray[np.int64], Bytes]:
-    """Offsets from 0, shape (n + 1,), and content of a large_binary array; nulls are empty."""
-    if array.null_count:
-        array = pc.fill_null(array, b"")
+def _variable(array: pa.Array, dtype: str) -> _Part:
+    """Offsets and bytes of strings; what stands in the place of nulls is theirs, too."""
     _, offsets, content = array.buffers()
     if not len(array) or offsets is None:
-        return np.zeros(len(array) + 1, np.int64), np.empty(0, np.uint8)
-    found = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * WORD)
-    first, last = int(found[0]), int(found[-1])
-    if content is None or first == last:
-        return found - first, np.empty(0, np.uint8)
-    return found - first, np.frombuffer(content, np.uint8, last - first, first)
+        return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
+    first = array.offset * np.dtype(dtype).itemsize
+    ends = np.frombuffer(offsets, dtype, len(array) + 1, first)
+    if content is None or ends[0] == ends[-1]:
+        return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
+    return _Part(np.frombuffer(content, np.uint8), ends)
 
 
 def _cleared(part: _Part, valid: Mask) -> _Part:
     """The part with nothing where it is not valid."""
     if part.offsets is None:
         return _Part(part.content * valid.view(np.uint8)[:, None])
-    return part  # nulls are empty already
+    sizes = np.diff(part.offsets)
+    if not sizes[~valid].any():
+        return part
+    kept = np.where(valid, sizes, 0)
+    content = part.content[part.offsets[0] : part.offsets[-1]][np.repeat(valid, sizes)]
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+    return _Part(content, ends)
 
 
 def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
@@ -186,8 +214,11 @@ def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
         _, content = _kernels.joined_keys([one.plain() for one in fixed])
         return _array(pa.binary(width), count, [content], valid)
     if len(parts) == 1:
-        assert parts[0].offsets is not None
-        return _array(pa.large_binary(), count, [parts[0].offsets, parts[0].content], valid)
+        ends = parts[0].offsets
+        assert ends is not None
+        first = int(ends[0])
+        content = parts[0].content[first : int(ends[-1])]
+        return _array(pa.large_binary(), count, [ends.astype(np.int64) - first, content], valid)
     offsets, content = _kernels.joined_keys([one.plain() for one in parts])
     return _array(pa.large_binary(), count, [offsets, content], valid)
 

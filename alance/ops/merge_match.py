@@ -17,11 +17,13 @@ from alance.ops.merge_join import (
     KEY,
     ROW,
     KeyIndex,
+    Pairs,
     Partitions,
     partitions_for,
 )
-from alance.ops.merge_keys import Keys
+from alance.ops.merge_keys import KeyColumns, Keys
 from alance.ops.merge_plan import SOURCE, TARGET
+from alance.ops.merge_source import key_widths
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
@@ -120,7 +122,8 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
 async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     run = matcher.base.engine.pool.run
     held = [batch async for batch in source.keys.batches()]
-    index = await run(partial(KeyIndex.of, held, source.keys.schema))
+    widths = key_widths(matcher.merge)
+    index = await run(partial(KeyIndex.of, held, source.keys.schema, widths))
     held.clear()
     async with aclosing(matcher.scanned()) as scanned:
         async for batch in scanned:
@@ -173,19 +176,19 @@ class _Matcher:
             async for batch in batches:
                 yield batch
 
-    def prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER`, and what the
-        condition needs. CPU.
+    def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
+        """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER` where others are
+        deleted, and what the condition needs. CPU.
         """
         address = batch.column(ROW_ADDRESS)
         row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
-        arrays = [
-            Keys.of([batch.column(name) for name in self.merge.on]).values,
-            address,
-            row_ids,
-            to_arrow(self._others(batch)),
-        ]
-        names = [KEY, ROW, ROW_ID, OTHER]
+        arrays, names = [address, row_ids], [ROW, ROW_ID]
+        if with_key:
+            arrays.append(Keys.of([batch.column(name) for name in self.merge.on]).values)
+            names.append(KEY)
+        if self.merge.plan.deletes_others:
+            arrays.append(to_arrow(self._others(batch)))
+            names.append(OTHER)
         for name in self.merge.condition_columns[1]:
             arrays.append(batch.column(name))
             names.append(f"{TARGET}.{name}")
@@ -193,30 +196,31 @@ class _Matcher:
 
     def _others(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """The rows that are deleted unless they match."""
-        merge = self.merge
-        if merge.others is None:
-            return np.full(batch.num_rows, merge.plan.deletes_others)
-        return as_mask(merge.others.mask(batch))
+        others = self.merge.others
+        return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
 
     def without_key(self, batch: pa.RecordBatch) -> None:
         """Count what has a null in its key as not matched."""
         keys = batch.column(KEY)
-        if keys.null_count:
+        if keys.null_count and self.merge.plan.deletes_others:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
             self.found.gone.add(as_numbers(batch.column(ROW))[lost])
 
     def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
         """Join rows of the target as they were scanned. Errors as of `look_up`."""
-        self.look_up(index, self.prepared(batch))
+        keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
+        self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
 
     def look_up(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
-        """Join rows of the target.
+        """Join rows of the target that were prepared.
 
         Raises:
             Refused: as of `match`.
         """
+        self._join(index, batch, index.find(batch.column(KEY)))
+
+    def _join(self, index: KeyIndex, batch: pa.RecordBatch, pairs: Pairs) -> None:
         plan, found = self.merge.plan, self.found
-        pairs = index.find(batch.column(KEY))
         addresses = as_numbers(batch.column(ROW))
         if plan.deletes_others:
             lost = as_mask(batch.column(OTHER))

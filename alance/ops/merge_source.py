@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from alance.format.numbers import to_arrow
 from alance.ops.merge_join import KEY, ROW
-from alance.ops.merge_keys import Keys
+from alance.ops.merge_keys import KeyColumns, Keys
 from alance.ops.merge_plan import SOURCE
 from alance.ops.sources import conform
 from alance.ops.spool import Spool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
+
+    import numpy.typing as npt
 
     from alance.ops.merge_plan import Merge
     from alance.ops.sources import Source
@@ -115,6 +117,11 @@ def key_schema(merge: Merge) -> pa.Schema:
     names = merge.condition_columns[0]
     fields += [merge.given.field(name).with_name(f"{SOURCE}.{name}") for name in names]
     return pa.schema(fields)
+
+
+def key_widths(merge: Merge) -> npt.NDArray[np.int64]:
+    """Bytes of the parts of keys, as of `KeyColumns.widths`."""
+    return KeyColumns.of([pa.nulls(0, merge.given.field(name).type) for name in merge.on]).widths
 
 
 async def pieces(spool: Spool, num_rows: int) -> AsyncGenerator[pa.RecordBatch, None]:

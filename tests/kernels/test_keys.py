@@ -105,3 +105,72 @@ def test_joined_columns_of_one_length() -> None:
         _kernels.joined_keys([fixed([b"a"], 1), fixed([], 1)])
     with pytest.raises(ValueError, match="no columns"):
         _kernels.joined_keys([])
+
+
+ROWS = st.lists(st.tuples(st.binary(min_size=3, max_size=3), st.binary(max_size=12), st.booleans()))
+
+
+def columns(rows: list[tuple[bytes, bytes, bool]], dtype: type) -> list[_kernels.Keys]:
+    """Three columns: of three bytes, of any length, of one byte."""
+    ends = np.cumsum([0, *(len(one) for _, one, _ in rows)], dtype=dtype)
+    text = np.frombuffer(b"".join(one for _, one, _ in rows), np.uint8)
+    flags = np.array([one for *_, one in rows], np.bool_).view(np.uint8)
+    return [fixed([one for one, *_ in rows], 3), _kernels.Keys(ends, text), _kernels.Keys(flags, 1)]
+
+
+@given(ROWS, ROWS, st.integers(0, 2**64 - 1), st.sampled_from([np.int32, np.int64]))
+def test_columns_side_by_side(
+    rows: list[tuple[bytes, bytes, bool]],
+    others: list[tuple[bytes, bytes, bool]],
+    seed: int,
+    dtype: type,
+) -> None:
+    distinct = list(dict.fromkeys(rows))
+    wanted = [*rows, *others]
+    expected = [distinct.index(one) if one in distinct else -1 for one in wanted]
+    keys = _kernels.Keys.beside(columns(rows, np.int64))
+    joined = _kernels.Keys(*_kernels.joined_keys(columns(rows, dtype)))
+    widths = np.array([3, 0, 1], np.int64)
+    for made in (keys, joined.split(widths)):
+        table = _kernels.KeyTable(made, seed)
+        assert table.numbers().tolist() == expected[: len(rows)]
+        looked_up = _kernels.Keys.beside(columns(wanted, dtype))
+        assert found_by(table, looked_up, len(wanted)) == expected
+    hashes = keys.hashes(seed).tolist()
+    assert hashes == joined.split(widths).hashes(seed).tolist()
+    assert len(set(hashes)) == len(distinct)
+
+
+@pytest.mark.parametrize("widths", [[4, 8], [2, 6], [1], [8]])
+def test_fixed_columns_taken_apart(widths: list[int]) -> None:
+    rng = np.random.default_rng(3)
+    parts = [rng.integers(0, 3, (300, width), np.uint8) for width in widths]
+    total = sum(widths)
+    columns = [_kernels.Keys(part.reshape(-1), part.shape[1]) for part in parts]
+    _, content = _kernels.joined_keys(columns)
+    split = _kernels.Keys(content, total).split(np.array(widths, np.int64))
+    whole, apart = _kernels.Keys(content, total), _kernels.Keys.beside(columns)
+    numbers = _kernels.KeyTable(whole, 1).numbers().tolist()
+    for table in (_kernels.KeyTable(split, 2), _kernels.KeyTable(apart, 3)):
+        assert found_by(table, apart, 300) == found_by(table, split, 300) == numbers
+
+
+def test_columns_that_do_not_fit() -> None:
+    one, two = fixed([b"abcd"], 4), fixed([b"abcd"], 2)
+    with pytest.raises(ValueError, match="different lengths"):
+        _kernels.Keys.beside([one, two])
+    with pytest.raises(ValueError, match="no columns"):
+        _kernels.Keys.beside([])
+    with pytest.raises(ValueError, match="other columns"):
+        _kernels.KeyTable(one, 1).find(_kernels.Keys.beside([one, one]))
+    with pytest.raises(ValueError, match="only one column"):
+        _kernels.Keys.beside([one, one]).split(np.array([4, 4], np.int64))
+    with pytest.raises(ValueError, match="only one column"):
+        one.split(np.array([], np.int64))
+    with pytest.raises(ValueError, match="no width"):
+        one.split(np.array([-1], np.int64))
+    with pytest.raises(ValueError, match="wider"):
+        one.split(np.array([2, 3], np.int64))
+    for key in (b"\1" + bytes(7) + b"ab", b"\3" + bytes(7) + b"ab", b"short", b"\xff" * 9):
+        with pytest.raises(ValueError, match="key 0 is of other columns"):
+            plain([key]).split(np.array([0], np.int64))
