@@ -17,7 +17,7 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
 from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_join import decode_together
+from alance.format.layouts.miniblock_join import AlikePages, decode_together
 from alance.format.plans import ByteRange, cut
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class GroupedPages:
             joined = None
             if kind and len(pages) > 1 and merges:
                 layouts: list[MiniBlockPage] = [page.layout() for page in pages]  # type: ignore[misc]
-                joined = decode_together(layouts, [page.buffers() for page in pages])
+                joined = decode_together(AlikePages.of(layouts, [page.buffers() for page in pages]))
             found += [_decoded(page) for page in pages] if joined is None else [joined]
         return found
 

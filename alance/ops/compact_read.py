@@ -12,14 +12,17 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import AlanceError
-from alance.file.fragment import open_fragment
+from alance.file.fragment import FragmentTask, open_fragment
 from alance.file.grouped import group_key, read_together
+from alance.file.older import holds_packed_lists
+from alance.file.states import OwnStates
+from alance.file.whole import leaves_of, pages_of
 from alance.format.plans import ByteRange, cut
 from alance.io.readahead import Job, readahead
 from alance.ops.rows import select
@@ -34,12 +37,11 @@ from alance.ops.scan_small import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
-    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.fragment import Found, OpenFragment
     from alance.format.plans import Plan, T
+    from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
     from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import Snapshot
@@ -140,33 +142,78 @@ def _decode(plan: ScanPlan, group: _Group) -> pa.RecordBatch | None:
 
     Pages of one field are decoded one after the other, and assembled once for all fragments.
     """
-    tasks: list[FragmentTask] = []
-    masks: list[npt.NDArray[np.bool_] | None] = []
-    opened: list[OpenFragment] = []
-    for handle in group.handles:
-        rows = handle.num_physical_rows
-        try:
-            opening = open_fragment(plan.first_schema, handle.sources, rows, _Own())
-            opened.append(_run(opening, group.contents))
-        except AlanceError as error:
-            error.add_note(f"in fragment {handle.id}")
-            raise
-        masks.append(handle.live_mask(0, rows))
-    for key, run in groupby(opened, group_key):
-        if key is not None:
-            tasks.append(_run(read_together(list(run)), group.contents))
-        else:
-            tasks += [_run(one.read(0, one.num_rows, _Own()), group.contents) for one in run]
-    batches = [task.decode() for task in tasks]
+    batches = [
+        task.decode()
+        for handles in _alike(group.handles)
+        for task in _together(plan.first_schema, handles, group) or _each(plan, handles, group)
+    ]
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    handles = group.handles
+    masks = [handle.live_mask(0, handle.num_physical_rows) for handle in handles]
     if any(mask is not None for mask in masks):
         live = [
-            np.ones(one.num_rows, np.bool_) if mask is None else mask
-            for one, mask in zip(opened, masks, strict=True)
+            np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask
+            for handle, mask in zip(handles, masks, strict=True)
         ]
         mask = np.concatenate(live)
         batch = select(batch, mask, np.flatnonzero(mask))
     return plan.projection.apply(batch) if batch.num_rows else None
+
+
+def _alike(handles: Sequence[FragmentHandle]) -> Iterator[list[FragmentHandle]]:
+    """Runs of fragments whose files have the same columns."""
+    run: list[FragmentHandle] = []
+    columns: list[dict[int, int]] = []
+    for handle in handles:
+        mine = [source.columns for source in handle.sources]
+        if run and mine != columns:
+            yield run
+            run = []
+        run.append(handle)
+        columns = mine
+    yield run
+
+
+def _together(
+    schema: Schema, handles: Sequence[FragmentHandle], group: _Group
+) -> list[FragmentTask] | None:
+    """The rows of fragments whose files have the same columns, as one; None: one by one."""
+    rows = np.array([handle.num_physical_rows for handle in handles], np.int64)
+    leaves: dict[int, Found] = {}
+    for number, first in enumerate(handles[0].sources):
+        mine = leaves_of(schema, first.columns)
+        if holds_packed_lists(schema.fields, first.columns):
+            return None
+        if not mine:
+            continue
+        sources = [handle.sources[number] for handle in handles]
+        contents = [group.contents[source.location] for source in sources]
+        found = pages_of(mine, sources, contents, rows)
+        if found is None or not leaves.keys().isdisjoint(found):
+            return None
+        leaves |= found
+    return [FragmentTask(schema, int(rows.sum()), leaves)]
+
+
+def _each(
+    plan: ScanPlan, handles: Sequence[FragmentHandle], group: _Group
+) -> Iterator[FragmentTask]:
+    """The rows of fragments of any kind, opened one by one."""
+    opened: list[OpenFragment] = []
+    for handle in handles:
+        rows = handle.num_physical_rows
+        try:
+            opening = open_fragment(plan.first_schema, handle.sources, rows, OwnStates())
+            opened.append(_run(opening, group.contents))
+        except AlanceError as error:
+            error.add_note(f"in fragment {handle.id}")
+            raise
+    for key, run in groupby(opened, group_key):
+        if key is not None:
+            yield _run(read_together(list(run)), group.contents)
+        else:
+            for one in run:
+                yield _run(one.read(0, one.num_rows, OwnStates()), group.contents)
 
 
 def _run(plan: Plan[T], contents: Mapping[str, memoryview]) -> T:
@@ -180,16 +227,3 @@ def _run(plan: Plan[T], contents: Mapping[str, memoryview]) -> T:
         return result
     finally:
         plan.close()
-
-
-class _Own:
-    """What a plan learns of the files of one fragment; the caches are left alone."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
-
-    def peek(self, key: Hashable) -> Any | None:
-        return self._known.get(key)
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self._known[key] = value

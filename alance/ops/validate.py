@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, StoreError, UnsupportedError
 from alance.file.open import from_tail, open_columns, open_file
+from alance.file.states import OwnStates
+from alance.file.v2_0_open import open_fields
+from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.table.deletions import parse_arrow, parse_bitmap
@@ -19,8 +22,6 @@ from alance.ops.handle import READABLE
 from alance.ops.lineage import load_lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from alance.format.plans import Plan
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import DataFile
@@ -68,19 +69,6 @@ async def findings(snapshot: Snapshot) -> list[str]:
         found += await _row_ids(snapshot, vectors)
     found += [text for texts in await all_of(_index_files(snapshot, limit)) for text in texts]
     return found
-
-
-class _Fresh:
-    """What plans learn of one file; nothing is taken from the caches."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
-
-    def peek(self, key: Hashable) -> Any | None:
-        return self._known.get(key)
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self._known[key] = value
 
 
 async def _fragment(
@@ -145,7 +133,7 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
     }
 
     def read() -> Plan[dict[int, int]]:
-        states = _Fresh()
+        states = OwnStates()
         container = yield from open_file(location, size, states)
         if container.version is not file.version:
             raise CorruptFileError(
@@ -156,6 +144,10 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
         for column in file.columns.values():
             if column >= container.num_columns:
                 raise CorruptFileError(f"no column {column}, it has {container.num_columns}")
+        if container.version is FileVersion.V2_0:  # columns of lists have rows of their own
+            fields = snapshot.schema.fields
+            opened = yield from open_fields(fields, file.columns, container, states)
+            return {one.column.index: one.num_rows for one in opened}
         columns = yield from open_columns(container, list(wanted), states)
         return {
             number: column.num_rows // multiplier

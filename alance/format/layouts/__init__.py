@@ -13,8 +13,7 @@ from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.constant import ConstantPage
 from alance.format.layouts.fullzip import FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.place import PagePlace
-from alance.format.layouts.planar import PLANAR_LAYOUT, planar_page
+from alance.format.layouts.place import PLANAR_LAYOUT, PagePlace
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,12 +54,14 @@ def page_layout(
     try:
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
-        if len(encoding) <= MAX_SHARED_BYTES and (known := _mini_block(encoding)) is not None:
+        if len(encoding) <= MAX_SHARED_BYTES and (known := mini_block(encoding)) is not None:
             return known.at(place)
         message = AnyMessage.FromString(encoding)
         if message.type_url.endswith(PAGE_LAYOUT):
             return _layout(pb.PageLayout.FromString(message.value), place)
         if message.type_url.endswith(PLANAR_LAYOUT):
+            from alance.format.layouts.planar import planar_page
+
             return planar_page(message.value, place)
         raise UnsupportedError(
             f"page encoding {message.type_url!r} in a file of version {version.value}"
@@ -80,8 +81,8 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
 
 
 @lru_cache(maxsize=4096)
-def _mini_block(encoding: bytes) -> MiniBlockPage | None:
-    """What a description says: small tables have many pages and few descriptions.
+def mini_block(encoding: bytes) -> MiniBlockPage | None:
+    """What a description says, wherever the page is: small tables have few of them.
 
     None where it is of another layout, or wrong.
     """

@@ -6,8 +6,8 @@ is unusual, wrong bytes too, is left to the decoding of single pages, which says
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,61 +15,91 @@ from alance.errors import AlanceError
 from alance.format.blocks import DictionaryBlock, FixedWidth
 from alance.format.codecs import block_codec
 from alance.format.codecs.base import ChunkBuffers
-from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.miniblock import CHUNKS
 from alance.format.layouts.miniblock_chunks import MAX_CHUNK_VALUES, Chunks
 from alance.format.layouts.miniblock_task import MiniBlockTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from alance.format.blocks import Block
     from alance.format.layouts.base import PageValues
+    from alance.format.layouts.miniblock import MiniBlockPage
 
     Int64s = npt.NDArray[np.int64]
 
+TOO_MANY: Final = 1 << 40  # items of a page: more are not decoded together
 
-def decode_together(
-    pages: Sequence[MiniBlockPage], buffers: Sequence[Sequence[memoryview]]
-) -> PageValues | None:
-    """The rows of pages of one kind, end to end; None where they must be decoded one by one.
 
-    Args:
-        pages: at least one, all of the same `kind`.
-        buffers: all buffers of each page.
-    """
-    first = pages[0]
+class Joined(NamedTuple):
+    """One buffer of many pages, end to end."""
+
+    data: npt.NDArray[np.uint8]
+    sizes: Int64s  # bytes of each page
+
+    @classmethod
+    def of(cls, buffers: Sequence[memoryview]) -> Joined:
+        """Copies of buffers, one behind the other."""
+        sizes = np.array([len(one) for one in buffers], np.int64)
+        return cls(np.frombuffer(b"".join(buffers), np.uint8), sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class AlikePages:
+    """At least one page, all of the same `kind`; arrays have one value a page."""
+
+    first: MiniBlockPage  # what all of them are, but for numbers of items
+    num_rows: Int64s
+    num_items: Int64s
+    num_dictionary_items: Int64s
+    buffer: Callable[[int], Joined]  # the buffer of a number, of all pages
+
+    @classmethod
+    def of(
+        cls, pages: Sequence[MiniBlockPage], buffers: Sequence[Sequence[memoryview]]
+    ) -> AlikePages:
+        """Pages by their layouts, and all buffers of each."""
+        return cls(
+            pages[0],
+            np.array([page.num_rows for page in pages], np.int64),
+            np.array([min(page.num_items, TOO_MANY) for page in pages], np.int64),
+            np.array([min(page.num_dictionary_items, TOO_MANY) for page in pages], np.int64),
+            lambda number: Joined.of([page[number] for page in buffers]),
+        )
+
+
+def decode_together(pages: AlikePages) -> PageValues | None:
+    """The rows of pages of one kind, end to end; None where they must be decoded one by one."""
+    first = pages.first
     try:
-        num_rows = np.array([page.num_rows for page in pages], np.int64)
-        num_items = np.array([page.num_items for page in pages], np.int64)
-        chunks = _chunks(first, num_rows, num_items, buffers)
+        content = pages.buffer(CHUNKS)
+        chunks = _chunks(pages, content.sizes)
         if chunks is None:
             return None
-        pieces = tuple(page[CHUNKS] for page in buffers)
         rows = range(int(chunks.first_rows[-1]))
-        found = MiniBlockTask(first.form, None, pieces, chunks.all(), rows).decode()
+        found = MiniBlockTask(first.form, None, (content.data.data,), chunks.all(), rows).decode()
         if first.dictionary is None:
             return found
-        values = _with_items(first, pages, num_items, buffers, found.values)
+        values = _with_items(pages, found.values)
     except (AlanceError, ValueError, OverflowError):
         return None
     return None if values is None else replace(found, values=values)
 
 
-def _chunks(
-    page: MiniBlockPage,
-    num_rows: Int64s,
-    num_items: Int64s,
-    buffers: Sequence[Sequence[memoryview]],
-) -> Chunks | None:
-    """The chunks of all pages; None: something does not fit."""
+def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
+    """The chunks of all pages; None: something does not fit.
+
+    Args:
+        contents: bytes of the chunks of each page.
+    """
+    page, num_rows, num_items = pages.first, pages.num_rows, pages.num_items
     width = 4 if page.form.is_large else 2
-    sizes = np.array([len(one[0]) for one in buffers], np.int64)
-    contents = np.array([len(one[CHUNKS]) for one in buffers], np.int64)
+    data, sizes = pages.buffer(0)
     if not sizes.all() or (sizes % width).any():
         return None
-    words = np.frombuffer(b"".join([one[0] for one in buffers]), f"<u{width}").astype(np.int64)
+    words = data.view(f"<u{width}").astype(np.int64)
     ends = np.cumsum(sizes // width)
     begins, lasts = ends - sizes // width, ends - 1
     first_bytes = _sums(((words >> 4) + 1) * 8)
@@ -94,10 +124,10 @@ def _chunks(
         if not np.array_equal(num_items, num_rows):
             return None
         return Chunks(first_bytes, first_values, first_values, None, None)
-    number = 2 + (page.dictionary is not None)
-    if any(len(one[number]) != 16 * (len(one[0]) // width) for one in buffers):
+    entries, entry_sizes = pages.buffer(2 + (page.dictionary is not None))
+    if not np.array_equal(entry_sizes, 16 * (sizes // width)):
         return None
-    index = np.frombuffer(b"".join([one[number] for one in buffers]), "<u8").reshape(-1, 2)
+    index = entries.view("<u8").reshape(-1, 2)
     if index.max() > 0xFFFF:
         return None
     rows, is_open = index[:, 0].astype(np.int64), index[:, 1] > 0
@@ -111,32 +141,23 @@ def _chunks(
     return Chunks(first_bytes, first_values, _sums(starts), carries, None)
 
 
-def _with_items(
-    first: MiniBlockPage,
-    pages: Sequence[MiniBlockPage],
-    num_items: Int64s,
-    buffers: Sequence[Sequence[memoryview]],
-    stored: Block,
-) -> DictionaryBlock | None:
+def _with_items(pages: AlikePages, stored: Block) -> DictionaryBlock | None:
     """Indices into the dictionaries of all pages end to end; None: one is outside of its own."""
-    assert first.dictionary is not None
+    codec, counts = pages.first.dictionary, pages.num_dictionary_items
+    assert codec is not None
     if not isinstance(stored, FixedWidth) or stored.bits_per_value not in (8, 16, 32, 64):
         return None
-    sizes = np.array([len(one[2]) for one in buffers], np.int64)
-    counts = np.array([page.num_dictionary_items for page in pages], np.int64)
     if counts.max() > 0xFFFF_FFFF:
         return None
-    data = np.frombuffer(b"".join([one[2] for one in buffers]), np.uint8)
+    data, sizes = pages.buffer(2)
     starts = np.cumsum(sizes) - sizes
-    items = block_codec(first.dictionary).decode_blocks(
-        ChunkBuffers(data, starts[None], sizes[None], counts)
-    )
+    items = block_codec(codec).decode_blocks(ChunkBuffers(data, starts[None], sizes[None], counts))
     if items.num_values != counts.sum() or items.num_values > 0xFFFF_FFFF:
         return None
     raw = stored.data.view(f"<u{stored.bits_per_value // 8}")
-    if (raw >= np.repeat(counts, num_items)).any():
+    if (raw >= np.repeat(counts, pages.num_items)).any():
         return None
-    indices = np.repeat((np.cumsum(counts) - counts).astype(np.uint32), num_items)
+    indices = np.repeat((np.cumsum(counts) - counts).astype(np.uint32), pages.num_items)
     indices += raw.astype(np.uint32)
     return DictionaryBlock(FixedWidth(32, len(indices), indices.view(np.uint8)), items)
 

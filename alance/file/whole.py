@@ -1,0 +1,221 @@
+"""Whole small files, many at once: tables parsed in one call, pages of one field joined.
+
+Files of one table that have the same columns differ in places and numbers only. Here none of them
+has an object of its own: pages are rows of arrays, and neighbouring pages of one kind are decoded
+as one. Whatever is unusual, wrong bytes too, is left to the opening of single fragments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import AlanceError
+from alance.file_version import FileVersion
+from alance.format.container_columns import COLUMN_ENCODING, any_url
+from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
+from alance.format.layouts.fields import leaf_columns
+from alance.format.layouts.miniblock_join import AlikePages, Joined, decode_together
+from alance.format.plans import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from alance.file.fragment import FileSource
+    from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.fields import LeafColumn
+    from alance.format.layouts.miniblock import MiniBlockPage
+    from alance.format.schema import Schema
+
+    Int64s: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFiles:
+    """Files of one version, in memory, and the pages of some of their columns."""
+
+    paths: Sequence[str]
+    contents: list[memoryview]
+    version: FileVersion
+    rows: Int64s  # of each page
+    kinds: Int64s  # of each page: which of the descriptions is its
+    ends: Int64s  # shape (pages + 1,): buffers before each page, and all
+    starts: Int64s  # of each buffer: byte offset in its file
+    sizes: Int64s
+    encodings: list[bytes]  # descriptions of pages
+
+    def decode(self, page: int, file: int) -> PageValues:
+        """The rows of a page by itself; errors as of its layout."""
+        path, content = self.paths[file], self.contents[file]
+        buffers = slice(self.ends[page], self.ends[page + 1])
+        places = zip(self.starts[buffers].tolist(), self.sizes[buffers].tolist(), strict=True)
+        layout = page_layout(
+            self.encodings[self.kinds[page]],
+            path=path,
+            buffers=list(places),
+            num_rows=int(self.rows[page]),
+            version=self.version,
+        )
+        plan = layout.read_page()
+        try:
+            wanted = next(plan)
+            while True:
+                wanted = plan.send([cut(one, content) for one in wanted])
+        except StopIteration as done:
+            values: PageValues = done.value.decode()
+            return values
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPages:
+    """All pages of a field in some files, in row order."""
+
+    field: Field
+    column: int
+    whole: WholeFiles
+    first: int  # the first of its pages
+    files: Int64s  # of each page: the number of its file
+
+    is_array = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Encoded bytes to decode."""
+        ends = self.whole.ends
+        return int(self.whole.sizes[ends[self.first] : ends[self.first + len(self.files)]].sum())
+
+    def decode_pages(self) -> list[PageValues]:
+        """The rows of all pages; some stand together in one.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
+        kinds = self.whole.kinds[self.first : self.first + len(self.files)]
+        known = {
+            number: _described(self.whole.encodings[number]) for number in np.unique(kinds).tolist()
+        }
+        names = [None if one is None else one.kind for one in known.values()]
+        numbers = {kind: number for number, kind in enumerate(names)}
+        alike = dict(zip(known, (numbers[kind] for kind in names), strict=True))
+        kind_of_page = np.array([alike[one] for one in kinds.tolist()], np.int64)
+        changes = np.flatnonzero(kind_of_page[1:] != kind_of_page[:-1]) + 1
+        found: list[PageValues] = []
+        for start, stop in pairwise([0, *changes.tolist(), len(kinds)]):
+            joined = self._joined(start, stop, known)
+            found += self._one_by_one(start, stop) if joined is None else [joined]
+        return found
+
+    def _joined(
+        self, start: int, stop: int, known: dict[int, MiniBlockPage | None]
+    ) -> PageValues | None:
+        """Neighbouring pages of one kind decoded as one; None: they must be decoded one by one."""
+        whole, pages = self.whole, slice(self.first + start, self.first + stop)
+        kinds = whole.kinds[pages]
+        first = known[int(kinds[0])]
+        if first is None or stop - start < 2 or pa.types.is_dictionary(self.field.arrow_type):
+            return None
+        firsts = whole.ends[pages]
+        counts = whole.ends[self.first + start + 1 : self.first + stop + 1] - firsts
+        if counts.min() < first.num_buffers:
+            return None
+        files = self.files[start:stop]
+
+        def buffer(number: int) -> Joined:
+            starts, sizes = whole.starts[firsts + number], whole.sizes[firsts + number]
+            return Joined(_kernels.gather_spans(whole.contents, files, starts, sizes), sizes)
+
+        def numbers(name: str) -> Int64s:
+            values = np.zeros(len(whole.encodings), np.int64)
+            for kind, page in known.items():
+                if page is not None:
+                    values[kind] = min(getattr(page, name), 1 << 40)
+            return values[kinds]
+
+        items, dictionary_items = numbers("num_items"), numbers("num_dictionary_items")
+        return decode_together(
+            AlikePages(first, whole.rows[pages], items, dictionary_items, buffer)
+        )
+
+    def _one_by_one(self, start: int, stop: int) -> list[PageValues]:
+        found = []
+        for number in range(start, stop):
+            file = int(self.files[number])
+            try:
+                found.append(self.whole.decode(self.first + number, file))
+            except AlanceError as error:
+                place = int((self.files[:number] == file).sum())
+                path = self.whole.paths[file]
+                error.add_note(f"in page {place} of column {self.column} of {path}")
+                raise
+        return found
+
+
+def _described(encoding: bytes) -> MiniBlockPage | None:
+    return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else None
+
+
+def leaves_of(schema: Schema, columns: dict[int, int]) -> list[LeafColumn]:
+    """The leaves of a schema that a file with such columns has."""
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    return [leaf for leaf in leaves if leaf.field.id in columns]
+
+
+def pages_of(
+    leaves: Sequence[LeafColumn],
+    sources: Sequence[FileSource],
+    contents: list[memoryview],
+    num_rows: Int64s,
+) -> dict[int, LeafPages] | None:
+    """The pages of leaves in files that have the same columns, by field id; CPU work.
+
+    None where anything is unusual: then open them one by one.
+
+    Args:
+        leaves: those that the files have; at least one.
+        sources: the files; at least one.
+        contents: all bytes of each.
+        num_rows: of the fragment that each is of.
+    """
+    columns = [sources[0].columns[leaf.field.id] for leaf in leaves]
+    parsed = _kernels.file_pages(contents, np.array(columns, np.int64))
+    if parsed is None:
+        return None
+    numbers, counts, rows, kinds, ends, starts, sizes, encodings, columns_are = parsed
+    try:
+        version = FileVersion.from_footer(numbers >> 16, numbers & 0xFFFF)
+        if version <= FileVersion.V2_0:
+            return None
+        if not all(any_url(one, "").endswith(COLUMN_ENCODING) for one in columns_are):
+            return None
+    except AlanceError:
+        return None
+    paths = [source.location for source in sources]
+    whole = WholeFiles(paths, contents, version, rows, kinds, ends, starts, sizes, encodings)
+    by_leaf = counts.reshape(len(leaves), len(sources))
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    before = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(rows, out=before[1:])
+    stored = np.diff(before[bounds]).reshape(by_leaf.shape)
+    wanted = np.array([leaf.multiplier for leaf in leaves], np.int64)[:, None] * num_rows
+    if not np.array_equal(stored, wanted):
+        return None
+    files = np.arange(len(sources), dtype=np.int64)
+    return {
+        leaf.field.id: LeafPages(
+            leaf.field,
+            columns[number],
+            whole,
+            int(bounds[number * len(sources)]),
+            np.repeat(files, by_leaf[number]),
+        )
+        for number, leaf in enumerate(leaves)
+    }

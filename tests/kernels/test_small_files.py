@@ -1,0 +1,128 @@
+"""Tables of many whole files in one call, and spans of many buffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.format.container import open_container
+from alance.format.plans import run
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def rows(count: int) -> pa.Table:
+    ids = range(count)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "text": pa.array([None if i % 5 == 3 else f"text {i}" for i in ids]),
+            "words": pa.array([["a", "bc"][: i % 3] for i in ids], pa.list_(pa.string())),
+            "same": pa.array([7] * count),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    path = tmp_path_factory.mktemp("files") / "t.lance"
+    for count in (1, 300, 20):
+        lance.write_dataset(rows(count), path, mode="append", data_storage_version="2.1")
+    places = [one.data_files()[0].path for one in lance.dataset(path).get_fragments()]
+    return [Path(path, "data", place).read_bytes() for place in places]
+
+
+def columns(*numbers: int) -> npt.NDArray[np.int64]:
+    return np.array(numbers, np.int64)
+
+
+def views(contents: list[bytes]) -> list[memoryview]:
+    return [memoryview(one) for one in contents]
+
+
+def test_the_same_as_one_by_one(files: list[bytes]) -> None:
+    wanted = columns(3, 0, 2)
+    found = _kernels.file_pages(views(files), wanted)
+    assert found is not None
+    version, counts, num_rows, kinds, ends, starts, sizes, encodings, of_columns = found
+    assert version == 2 << 16 | 1
+    assert len(of_columns) == 1
+    page = number = 0
+    for column in wanted.tolist():
+        for content in files:
+            container, _ = run(open_container("f", len(content)), content)
+            (one,), _ = run(container.read_columns([column]), content)
+            assert counts[number] == len(one.pages)
+            number += 1
+            for each in one.pages:
+                span = slice(ends[page], ends[page + 1])
+                assert list(each.buffers) == list(zip(starts[span], sizes[span], strict=True))
+                assert each.num_rows == num_rows[page]
+                assert each.encoding == encodings[kinds[page]]
+                page += 1
+    assert page == len(num_rows) == len(kinds) == len(ends) - 1
+
+
+def test_what_is_left_to_others(files: list[bytes]) -> None:
+    assert _kernels.file_pages([], columns(0)) is None
+    assert _kernels.file_pages(views(files), columns(4)) is None
+    assert _kernels.file_pages(views(files), columns(-1)) is None
+    assert _kernels.file_pages(views([files[0], files[1][:39]]), columns(0)) is None
+    assert _kernels.file_pages(views([files[0], b""]), columns(0)) is None
+    other = files[0][:-6] + b"\x02\x00LANC"  # of another version
+    assert _kernels.file_pages(views([files[0], other]), columns(0)) is None
+    assert _kernels.file_pages(views([other]), columns(0)) is not None
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=300)
+@given(data=st.data())
+def test_wrong_bytes(files: list[bytes], data: st.DataObject) -> None:
+    content = bytearray(files[2])
+    first = len(content) - data.draw(st.sampled_from([40, 200, 2000]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(max(0, first), len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    found = _kernels.file_pages(views([bytes(content)]), columns(0, 1, 2, 3))
+    if found is not None:
+        _, counts, num_rows, kinds, ends, starts, sizes, encodings, _ = found
+        assert counts.sum() == len(num_rows) == len(kinds) == len(ends) - 1
+        assert ends[-1] == len(starts) == len(sizes)
+        assert (starts >= 0).all()
+        assert (sizes >= 0).all()
+        assert (starts + sizes <= len(content)).all()
+        assert not len(kinds) or 0 <= kinds.min() <= kinds.max() < len(encodings)
+
+
+def test_spans() -> None:
+    contents = views([b"abcdef", b"", b"0123"])
+    found = _kernels.gather_spans(
+        contents, columns(2, 0, 1, 0), columns(1, 0, 0, 5), columns(3, 2, 0, 1)
+    )
+    assert bytes(found) == b"123abf"
+    assert len(_kernels.gather_spans([], columns(), columns(), columns())) == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "starts", "sizes"),
+    [
+        ([3], [0], [1]),
+        ([-1], [0], [1]),
+        ([0], [-1], [1]),
+        ([0], [0], [7]),
+        ([0], [0], []),
+        ([2], [2], [3]),
+    ],
+)
+def test_spans_outside(numbers: list[int], starts: list[int], sizes: list[int]) -> None:
+    contents = views([b"abcdef", b"", b"0123"])
+    with pytest.raises(ValueError, match="spans"):
+        _kernels.gather_spans(contents, columns(*numbers), columns(*starts), columns(*sizes))
