@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from alance.fragment import DatasetFragment
 from alance.ops import count, opening
-from alance.ops.options import BUFFER_BYTES, ScanOptions
+from alance.ops.defaults import BLOB_BYTES
+from alance.ops.options import ScanOptions
 from alance.ops.take import take, take_addresses, take_rows
 from alance.scanner import Scanner
 from alance.verbs import Verbs
@@ -213,7 +214,7 @@ class Dataset(Verbs):
         indices: Sequence[int] | None = None,
         row_ids: Sequence[int] | None = None,
         addresses: Sequence[int] | None = None,
-        buffer_size: int = BUFFER_BYTES,
+        buffer_size: int = BLOB_BYTES,
     ) -> list[BlobFile | None]:
         """The blobs of a blob column as file-like objects, in the order asked for; None for nulls.
 

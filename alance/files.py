@@ -10,10 +10,12 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
+from alance.file.older import holds_older
 from alance.file.open import from_tail, open_file
 from alance.file.plain import columns_of
 from alance.format.container import TAIL_BYTES
 from alance.format.schema import Schema
+from alance.ops.first_use import OLDER_FILES
 from alance.ops.take import as_positions, in_order
 from alance.session import Session
 
@@ -73,6 +75,9 @@ class FileReader:
         tail, file_bytes = await engine.scheduler.read_tail(
             location, TAIL_BYTES, reason="open file"
         )
+
+        if holds_older(tail):
+            await engine.pool.load(*OLDER_FILES)
 
         def plan() -> Plan[tuple[Container, Schema, int, dict[int, int]]]:
             container = yield from open_file(location, file_bytes, engine.cache)

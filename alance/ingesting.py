@@ -11,6 +11,7 @@ from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blob_files import BlobOptions
+from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.ops.ingest_options import (
     BUFFER_BYTES,
     COMMIT_INTERVAL,
@@ -18,7 +19,7 @@ from alance.ops.ingest_options import (
     IngestMetrics,
     IngestOptions,
 )
-from alance.ops.write_options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits
+from alance.ops.write_options import Limits
 from alance.session import Session
 from alance.versioning.table import open_table
 

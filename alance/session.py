@@ -9,8 +9,6 @@ from weakref import WeakKeyDictionary
 
 from alance.errors import InvalidInputError
 from alance.io.cache import SearchCache
-from alance.io.disk_cache import DiskCache
-from alance.io.disk_store import DiskStore
 from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from alance.io.cache import CacheStats
+    from alance.io.disk_store import DiskStore
     from alance.versioning.commit_queue import CommitQueue
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
@@ -81,7 +80,11 @@ class Session:
         self._cache_bytes = cache_bytes
         self._block_cache_bytes = block_cache_bytes
         self._max_requests = max_requests
-        self._disk = None if cache_dir is None else DiskStore(cache_dir, cache_dir_bytes)
+        self._disk: DiskStore | None = None
+        if cache_dir is not None:
+            from alance.io.disk_store import DiskStore
+
+            self._disk = DiskStore(cache_dir, cache_dir_bytes)
         self._trust_versions = trust_versions
         self._decode_threads = decode_threads or min(8, os.cpu_count() or 1)
         self._engine: Engine | None = None
@@ -110,6 +113,8 @@ class Session:
             )
             kept = None
             if self._disk is not None:
+                from alance.io.disk_cache import DiskCache
+
                 kept = DiskCache(self._disk, registry, trusts_versions=self._trust_versions)
             cache = SearchCache(self._cache_bytes, kept)
             self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))

@@ -9,7 +9,8 @@ from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blob_files import BlobOptions
 from alance.ops.commit_options import CommitOptions
-from alance.ops.write_options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, Limits, WriteOptions
+from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.write_options import Limits, WriteOptions
 from alance.session import Session
 from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.table import open_table

@@ -16,15 +16,11 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns, fixed_bytes
 from alance.file.known import learn_pages
 from alance.file.leaves import OpenLeaf, fetched, in_file
+from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import from_content, open_columns, open_file
-from alance.file.v0_1 import open_batch_fields
-from alance.file.v2_0 import FieldRows
-from alance.file.v2_0_open import holds_packed_lists, merged, open_fields, refuse_mixed
-from alance.file_version import FileVersion
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows, takes_rows
 from alance.format.plans import T, together
-from alance.format.v0_1.metadata import BatchContainer
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -34,13 +30,15 @@ if TYPE_CHECKING:
 
     from alance.file.columns import States
     from alance.file.grouped import GroupedPages
+    from alance.file.v2_0 import FieldRows
+    from alance.file.whole import LeafPages
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages
+    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages | LeafPages
     PagesAndRows: TypeAlias = Sequence[tuple[RowPage, npt.NDArray[np.int64]]]
 
 NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
@@ -84,8 +82,8 @@ class FragmentTask:
         """The values of one field of the schema; errors as of `decode`."""
         try:
             found = self.leaves.get(field.id)
-            if isinstance(found, PagedRows | FieldRows) and found.is_array:
-                return found.decode()
+            if found is not None and not isinstance(found, list) and found.is_array:
+                return found.decode()  # type: ignore[union-attr]  # not of pages
             pages = {
                 leaf.field.id: _pages(self.leaves[leaf.field.id])
                 for leaf in leaf_columns(field)
@@ -100,7 +98,6 @@ class FragmentTask:
 def _pages(found: Found) -> list[PageValues]:
     if isinstance(found, list):
         return [task.decode() for task in found]
-    assert not isinstance(found, FieldRows)
     pages = found.decode_pages()
     assert pages is not None
     return pages
@@ -280,12 +277,8 @@ def _open_leaves(
     states: States,
 ) -> Plan[list[OpenLeaf]]:
     container = yield from open_file(source.location, source.file_bytes, states)
-    if isinstance(container, BatchContainer):
-        found = yield from open_batch_fields(schema.fields, source.columns, container, states)
-        return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in found]
-    if container.version is FileVersion.V2_0:
-        fields = yield from open_fields(schema.fields, source.columns, container, states)
-        return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in fields]
+    if is_older(container):
+        return (yield from open_older(schema.fields, source.columns, container, states))
     indices = [source.columns[leaf.field.id] for leaf in leaves]
     columns = yield from open_columns(container, indices, states)
     return [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from alance.errors import CorruptFileError
 from alance.file.fragment import FileSource
 from alance.file.open import open_file
-from alance.file.v2_0_open import number_columns
 from alance.file_version import FileVersion
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
@@ -57,6 +56,8 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
     if isinstance(container, BatchContainer):
         return {field: number for number, field in enumerate(container.field_ids())}
     if container.version is FileVersion.V2_0:
+        from alance.file.v2_0_open import number_columns
+
         return (yield from number_columns(schema.fields, container, states))
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     if len(leaves) != container.num_columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alance.file.v0_1 import BatchedColumn
+from alance.file_version import FileVersion
 from alance.format.layouts.paged_rows import PagedRows
 from alance.io import trace
 
@@ -61,6 +61,9 @@ def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:
 
 
 def _spans(column: OpenColumn | FieldColumn) -> list[tuple[int, int]]:
-    if isinstance(column, BatchedColumn):
-        return column.spans()
+    if column.container.version is FileVersion.V0_1:
+        from alance.file.v0_1 import BatchedColumn
+
+        if isinstance(column, BatchedColumn):
+            return column.spans()
     return [(start, start + size) for page in column.column.pages for start, size in page.buffers]

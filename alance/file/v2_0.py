@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.container_columns import Column
     from alance.format.field import Field
+    from alance.format.layouts.base import PageValues
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import Rows
@@ -93,6 +94,10 @@ class FieldRows:
             UnsupportedError: more strings or lists than the type's offsets can say.
         """
         return self.rows.decode(self.field.to_arrow().type)
+
+    def decode_pages(self) -> list[PageValues] | None:
+        """None: there are no pages with levels, as of `PagedRows`."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

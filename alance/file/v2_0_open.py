@@ -118,20 +118,6 @@ def _node(
     return ListNode(field, column, _node(field.children[0], columns, opened, used))
 
 
-def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
-    """Whether a file has a column of fixed-size lists of structs, as only files of 2.0 do.
-
-    Later files have columns of their members alone.
-    """
-    return any(
-        one.id in columns
-        for field in fields
-        if not field.is_leaf
-        for one in field.walk()
-        if one.logical_type.startswith("fixed_size_list:struct:")
-    )
-
-
 def refuse_mixed(fields: Sequence[Field], found: Mapping[int, OpenLeaf]) -> None:
     """Refuse structs with members in files of 2.0 and in later ones: no writer makes them.
 

@@ -20,7 +20,7 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
 from alance.ops.blob_places import places_of
-from alance.ops.options import BUFFER_BYTES
+from alance.ops.defaults import BLOB_BYTES
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.take import take, take_addresses, take_rows
 
@@ -45,9 +45,7 @@ class BlobFile:
 
     __slots__ = ("_ahead", "_buffer_size", "_closed", "_place", "_position", "_snapshot")
 
-    def __init__(
-        self, snapshot: Snapshot, place: BlobPlace, buffer_size: int = BUFFER_BYTES
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, place: BlobPlace, buffer_size: int = BLOB_BYTES) -> None:
         self._snapshot = snapshot
         self._place = place
         self._buffer_size = buffer_size
@@ -197,7 +195,7 @@ async def take_blobs(
     indices: Sequence[int] | None = None,
     row_ids: Sequence[int] | None = None,
     addresses: Sequence[int] | None = None,
-    buffer_size: int = BUFFER_BYTES,
+    buffer_size: int = BLOB_BYTES,
 ) -> list[BlobFile | None]:
     """The blobs of rows, in the order asked for; None for a null.
 

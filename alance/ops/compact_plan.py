@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
-from alance.ops.write_options import MAX_BYTES_PER_FILE
+from alance.ops.defaults import MAX_BYTES_PER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from alance.io import trace
 from alance.ops.dry import dry_run
+from alance.ops.first_use import load_readers
 from alance.ops.index_lookup import look_up
 from alance.ops.index_scan import may_ask, picking
-from alance.ops.parsers import load_parsers
 from alance.ops.planning import chosen, parse_predicate, plan_scan
 from alance.ops.scan import scan
 from alance.ops.take import as_positions, take
@@ -164,7 +164,7 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 
 async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | None:
-    await load_parsers(snapshot, None, options.filter)
+    await load_readers(snapshot, None, options.filter)
     predicate = parse_predicate(snapshot.schema, options.filter)
     if predicate is None or not may_ask(snapshot, options):
         return None
@@ -180,7 +180,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
         InvalidInputError: as of `take`.
     """
     wanted = as_positions(indices, "indices")
-    await load_parsers(snapshot, columns)
+    await load_readers(snapshot, columns)
     choice = snapshot.wanted(columns)
     if choice.projection.meta:
         await snapshot.load_row_ids(snapshot.handles, choice.projection.meta)

@@ -1,4 +1,4 @@
-"""What a scan with a filter needs beyond one without: see `load_parsers`."""
+"""What a scan with a filter needs beyond one without: see `load_readers`."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
 from alance.ops.commit_options import CommitOptions
+from alance.ops.defaults import MERGE_BYTES
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion
@@ -16,7 +17,6 @@ WriteMode: TypeAlias = Literal["auto", "rewrite_rows", "rewrite_columns"]
 
 CONFLICT_RETRIES: Final = 10
 RETRY_SECONDS: Final = 30.0
-MEMORY_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
@@ -42,7 +42,7 @@ class MergePlan:
     others: str | None = None
     conflict_retries: int = CONFLICT_RETRIES
     retry_seconds: float = RETRY_SECONDS
-    memory_bytes: int = MEMORY_BYTES
+    memory_bytes: int = MERGE_BYTES
     write_mode: WriteMode = "auto"
     data_storage_version: FileVersion | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-BUFFER_BYTES: Final = 512 << 10  # that a read of a blob fetches at least
 BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 

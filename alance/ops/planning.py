@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.ops.first_use import load_readers
 from alance.ops.index_scan import with_indices
-from alance.ops.parsers import load_parsers
 from alance.ops.projection import META, project
 from alance.ops.rows import ScanPlan
 
@@ -55,7 +55,7 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
-    await load_parsers(snapshot, columns, options.filter)
+    await load_readers(snapshot, columns, options.filter)
     projection = project(
         snapshot.schema,
         columns,

@@ -18,8 +18,8 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.plans import together
 from alance.io import trace
 from alance.io.tasks import all_of
+from alance.ops.first_use import load_readers
 from alance.ops.handle import local_files
-from alance.ops.parsers import load_parsers
 from alance.ops.rows import with_meta
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ async def take_located(
     Args:
         live: `offsets` count live rows only; else they are physical, and must not be deleted.
     """
-    await load_parsers(snapshot, columns)
+    await load_readers(snapshot, columns)
     wanted = snapshot.wanted(columns)
     projection, schema = wanted.projection, wanted.schema
     # Sorted by fragment and row, each row once; `places` are those of the asked rows among them.

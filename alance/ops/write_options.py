@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blob_files import BlobOptions
 from alance.ops.commit_options import CommitOptions
+from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
-MAX_ROWS_PER_FILE: Final = 1 << 20
-MAX_BYTES_PER_FILE: Final = 90 << 30
 
 
 @dataclass(frozen=True, slots=True)

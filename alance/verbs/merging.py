@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.commit_options import CommitOptions
-from alance.ops.merge_options import MEMORY_BYTES, MergePlan
+from alance.ops.defaults import MERGE_BYTES
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.datasets import Dataset
+    from alance.ops.merge_options import MergePlan
     from alance.ops.sources import Data
 
 
@@ -188,6 +189,8 @@ class MergeVerbs(Handle):
         Args:
             on: key columns; None: the table's primary key.
         """
+        from alance.ops.merge_options import MergePlan
+
         keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
         return MergeInsert(self, MergePlan(keys))
 
@@ -199,7 +202,7 @@ class MergeVerbs(Handle):
         schema: pa.Schema | None = None,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int = MERGE_BYTES,
     ) -> Self:
         """Update the rows that have the same key, and insert the others.
 

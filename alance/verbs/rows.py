@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.ops.blob_files import BlobOptions
 from alance.ops.commit_options import CommitOptions
-from alance.ops.write_options import (
-    MAX_BYTES_PER_FILE,
-    MAX_ROWS_PER_FILE,
-    Limits,
-    WriteOptions,
-    checked_mode,
-)
+from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -23,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.ops.assign import Updates
+    from alance.ops.blob_files import BlobOptions
     from alance.ops.sources import Data
     from alance.ops.write_options import Progress
 
@@ -54,6 +48,8 @@ class RowVerbs(Handle):
         """
         await self._load("alance.ops.write")
         from alance.ops import write
+        from alance.ops.blob_files import BlobOptions
+        from alance.ops.write_options import Limits, WriteOptions, checked_mode
 
         options = WriteOptions(
             limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),

@@ -27,14 +27,13 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.versioning.external_store import Entry
+from alance.versioning.keepers import ENDPOINT, SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEME: Final = "s3+ddb://"
 COMMITTER: Final = "lancedb"
 _PARAMETER: Final = "ddbTableName"
-ENDPOINT: Final = "dynamodb_endpoint"
 _KEYS: Final = [("base_uri", "HASH", "S"), ("version", "RANGE", "N")]
 _NEW: Final = "attribute_not_exists(base_uri) AND attribute_not_exists(version)"
 _OLD: Final = "attribute_exists(base_uri) AND attribute_exists(version)"

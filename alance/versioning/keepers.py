@@ -11,9 +11,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.versioning.dynamodb_store import ENDPOINT, SCHEME, parse_dynamodb_uri
-from alance.versioning.external_store import ExternalManifests
-from alance.versioning.lock import LockedManifests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
     from alance.versioning.manifest_store import ManifestStore
     from alance.versioning.table import Table
 
+SCHEME: Final = "s3+ddb://"
+ENDPOINT: Final = "dynamodb_endpoint"  # an option of storage
 _METHODS: Final = ("get", "get_latest", "put_if_not_exists", "put_if_exists")
 
 
@@ -83,6 +82,8 @@ class ExternalKeeper:
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
         """See `Keeper`."""
+        from alance.versioning.external_store import ExternalManifests
+
         return ExternalManifests(engine, table, self.store, scheme=scheme)
 
     def check_forgets(self) -> None:
@@ -123,6 +124,8 @@ class LockKeeper:
         self, engine: Engine, table: Table, scheme: NamingScheme | None = None
     ) -> ManifestStore:
         """See `Keeper`."""
+        from alance.versioning.lock import LockedManifests
+
         return LockedManifests(engine, table, self.lock, scheme=scheme)
 
     def check_forgets(self) -> None:
@@ -183,5 +186,7 @@ def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, objec
 
 @lru_cache(maxsize=64)  # making a client takes 0.1 s, and its first call looks at the table's keys
 def _dynamodb(uri: str, given: tuple[tuple[str, str], ...]) -> tuple[str, Keeper]:
+    from alance.versioning.dynamodb_store import parse_dynamodb_uri
+
     plain, _, store = parse_dynamodb_uri(uri, dict(given))
     return plain, ExternalKeeper(store)

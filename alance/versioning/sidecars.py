@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from alance.errors import AlanceError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.deletions import DeletionVector, parse_arrow, parse_bitmap
-from alance.format.table.transaction import Transaction, parse_transaction
 from alance.versioning.kept import keep_object, recall_object
 from alance.versioning.load import read_object
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.versioning.table import Table
 
@@ -61,6 +61,9 @@ async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> 
 
     Cost: none where the manifest's file holds it, else one GET.
     """
+    await engine.pool.load("alance.format.table.transaction")
+    from alance.format.table.transaction import Transaction, parse_transaction
+
     if manifest.transaction is not None:
         return Transaction.from_protobuf(manifest.transaction)
     name = manifest.message.transaction_file

@@ -14,7 +14,7 @@ from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.layouts import page_layout
 from alance.format.layouts.fields import assemble, leaf_columns
-from alance.format.layouts.planar import PLANAR_LAYOUT
+from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.plans import run
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3

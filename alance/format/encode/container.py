@@ -25,7 +25,7 @@ from alance.format.encode.search import SEARCH_BYTES, SearchEntries
 from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
-from alance.format.layouts.planar import PLANAR_LAYOUT
+from alance.format.layouts.place import PLANAR_LAYOUT
 from alance.format.proto import encodings_v2_0_pb2, file2_pb2, file_pb2
 from alance.format.types import logical_type
 

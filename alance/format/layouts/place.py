@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
+PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"  # of 2.3, see `planar`
 
 
 @dataclass(frozen=True, slots=True)

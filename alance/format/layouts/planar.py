@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Layers = list[pb.RepDefLayer]
 
-PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"
-
 
 def planar_page(content: bytes, place: PagePlace) -> PageLayout:
     """The layout of a page from a serialized PlanarLayout.
