@@ -107,8 +107,12 @@ def build_index(
 def _execute(version: Version, item: bytes) -> bytes:
     """One task, on an executor, which reads no manifest."""
     task: IndexTask = pickle.loads(item)
-    snapshot = version.snapshot([one.SerializeToString() for one in task.fragments])
-    return pickle.dumps(run(steps.execute(snapshot, task)))
+
+    async def sort() -> IndexPart:
+        snapshot = version.snapshot([one.SerializeToString() for one in task.fragments])
+        return await steps.execute(snapshot, task)
+
+    return pickle.dumps(run(sort()))
 
 
 async def _finish(
