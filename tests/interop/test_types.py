@@ -11,20 +11,12 @@ import pytest
 
 import alance
 from tests.reference.compare import assert_same
-from tests.reference.types import ONLY_2_2, TYPES, column
+from tests.reference.types import CASES, NOT_BESIDE_OTHERS, column
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS = 240
-# Their own columns are longer than those beside them, which pylance takes for an error.
-PYLANCE_CANNOT_READ = ("vector of structs", "struct with vector of structs")
-CASES = [
-    (name, version)
-    for name in TYPES
-    for version in ("2.1", "2.2")
-    if version == "2.2" or name not in ONLY_2_2
-]
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
@@ -45,7 +37,7 @@ async def test_a_type_reads_as_pylance_reads_it(tmp_path: Path, name: str, versi
     theirs = lance.dataset(uri)
     theirs.delete("n % 7 = 3 AND n > 110")
     ours = await alance.dataset(uri)
-    if name in PYLANCE_CANNOT_READ:
+    if name in NOT_BESIDE_OTHERS:
         left = [row for row in range(ROWS) if not (row % 7 == 3 and row > 110)]
         assert (await ours.to_table()).to_pylist() == table.take(pa.array(left)).to_pylist()
         assert (await ours.take([9, 150, 2])).to_pylist() == [

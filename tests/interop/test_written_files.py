@@ -12,63 +12,19 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
-from tests.reference.types import ONLY_2_2, TYPES, column
+from tests.reference.both_readers import check_columns, check_written
+from tests.reference.nested import around, in_pieces
+from tests.reference.types import CASES, NOT_BESIDE_OTHERS, ONLY_2_2, TYPES, column
 from tests.reference.written import file_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Their columns are longer than those beside them, which pylance takes for an error.
-NOT_BESIDE_OTHERS = ("vector of structs", "struct with vector of structs")
-CASES = [
-    (name, version)
-    for name in TYPES
-    for version in ("2.1", "2.2")
-    if version == "2.2" or name not in ONLY_2_2
-]
-
-
-def write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
-async def check(
-    path: Path, table: pa.Table, version: str, *, alone: bool = False, **options: object
-) -> None:
-    write(path, file_bytes(table, version, **options))
-    expected = table.to_pylist()
-    session = alance.Session()
-    reader = await alance.files.FileReader.open(str(path), session=session)
-    assert reader.num_rows == table.num_rows
-    found = await reader.to_table()
-    found.validate(full=True)
-    assert repr(found.to_pylist()) == repr(expected)
-    rows = [row * 7919 % table.num_rows for row in range(min(table.num_rows, 9))]
-    assert repr((await reader.take(rows)).to_pylist()) == repr([expected[row] for row in rows])
-    start, stop = table.num_rows // 3, table.num_rows * 2 // 3
-    part = await reader.to_table(start=start, stop=stop)
-    assert repr(part.to_pylist()) == repr(expected[start:stop])
-    await session.aclose()
-    if alone:
-        return
-    theirs = LanceFileReader(str(path))
-    assert theirs.metadata().num_rows == table.num_rows
-    found = theirs.read_all().to_table()
-    assert repr(found.to_pylist()) == repr(expected)
-    if rows:
-        found = theirs.take_rows(sorted(set(rows))).to_table()
-        assert repr(found.to_pylist()) == repr([expected[row] for row in sorted(set(rows))])
-
 
 @pytest.mark.parametrize(("name", "version"), CASES)
 async def test_types(tmp_path: Path, name: str, version: str) -> None:
     columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 1.0)}
-    if name in NOT_BESIDE_OTHERS:
-        for nulls, array in columns.items():
-            path = tmp_path / f"{nulls}.lance"
-            await check(path, pa.table({"c": array}), version, alone=name.startswith("struct"))
-        return
-    await check(tmp_path / "file.lance", pa.table(columns), version)
+    await check_columns(tmp_path, name, columns, version)
 
 
 def shaped(num_rows: int, nulls: float) -> pa.Table:
@@ -99,15 +55,15 @@ def shaped(num_rows: int, nulls: float) -> pa.Table:
 @pytest.mark.parametrize("nulls", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("num_rows", [0, 1, 1025, 20_000])
 async def test_rows(tmp_path: Path, num_rows: int, nulls: float, version: str) -> None:
-    await check(tmp_path / "file.lance", shaped(num_rows, nulls), version)
+    await check_written(tmp_path / "file.lance", shaped(num_rows, nulls), version)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 async def test_rows_over_many_pages(tmp_path: Path, version: str) -> None:
     parts = [shaped(700, 0.0), shaped(800, 0.2), shaped(3, 1.0), shaped(900, 0.0)]
     table = pa.concat_tables(parts)
-    await check(tmp_path / "file.lance", table, version, join_batches=False)
-    await check(tmp_path / "file.lance", table, version, page_bytes=5000)
+    await check_written(tmp_path / "file.lance", table, version, join_batches=False)
+    await check_written(tmp_path / "file.lance", table, version, page_bytes=5000)
 
 
 INT_LISTS = pa.list_(pa.int32())
@@ -127,7 +83,7 @@ SPARSE: dict[str, tuple[list[object], pa.DataType]] = {
 @pytest.mark.parametrize("name", list(SPARSE))
 async def test_lists_that_do_not_fit_chunks(tmp_path: Path, name: str, version: str) -> None:
     rows, arrow = SPARSE[name]
-    await check(tmp_path / "file.lance", pa.table({"c": pa.array(rows, arrow)}), version)
+    await check_written(tmp_path / "file.lance", pa.table({"c": pa.array(rows, arrow)}), version)
 
 
 ASKED = {
@@ -148,7 +104,7 @@ async def test_what_is_asked(tmp_path: Path, name: str, version: str) -> None:
     metadata = {f"lance-encoding:{key}": value for key, value in ASKED[name].items()}
     table = pa.concat_tables([shaped(900, 0.1), shaped(300, 0.0)])
     schema = pa.schema([field.with_metadata(metadata) for field in table.schema])
-    await check(tmp_path / "file.lance", table.cast(schema), version)
+    await check_written(tmp_path / "file.lance", table.cast(schema), version)
 
 
 PACKED = {
@@ -181,7 +137,7 @@ async def test_packed_structs(tmp_path: Path, name: str) -> None:
             table = pa.table([some], schema=pa.schema([("l", pa.list_(field))]))
         else:
             table = pa.table([some], schema=pa.schema([field]))
-        await check(tmp_path / "file.lance", table, version)
+        await check_written(tmp_path / "file.lance", table, version)
 
 
 async def test_structs_of_strings_are_not_packed_in_2_1() -> None:
@@ -197,10 +153,10 @@ async def test_json_and_other_extensions(tmp_path: Path, version: str) -> None:
     json = pa.ExtensionArray.from_storage(pa.json_(), pa.array([*texts, None, "1.5", "[]"]))
     ids = pa.array([bytes([row % 256]) * 16 for row in range(303)], pa.binary(16))
     table = pa.table({"json": json, "id": pa.ExtensionArray.from_storage(pa.uuid(), ids)})
-    await check(tmp_path / "ids.lance", table.select(["id"]), version)
+    await check_written(tmp_path / "ids.lance", table.select(["id"]), version)
     path = tmp_path / "ours.lance"
-    write(path, file_bytes(table, version))
-    reader = await alance.files.FileReader.open(str(path))
+    path.write_bytes(file_bytes(table, version))
+    reader = await alance.FileReader.open(str(path))
     found = (await reader.to_table()).column("json").to_pylist()
     assert found[:2] == ['{"a":-100,"b":[true,null,"x"]}', '{"a":-99,"b":[true,null,"x"]}']
     assert found[300:] == [None, "1.5", "[]"]
@@ -214,8 +170,8 @@ async def test_json_and_other_extensions(tmp_path: Path, version: str) -> None:
 async def test_no_columns(tmp_path: Path) -> None:
     content = file_bytes(pa.table({}), "2.2")
     path = tmp_path / "file.lance"
-    write(path, content)
-    reader = await alance.files.FileReader.open(str(path))
+    path.write_bytes(content)
+    reader = await alance.FileReader.open(str(path))
     assert reader.num_rows == 0
     assert reader.schema == pa.schema([])
 
@@ -247,30 +203,16 @@ async def test_any_table(tmp_path: Path, seed: int) -> None:
     array = array.slice(rng.randrange(2))
     if len(array) == 0:
         return
-    step = -(-len(array) // rng.choice([1, 2, 3]))
-    parts = [array.slice(start, step) for start in range(0, len(array), step)]
+    parts = in_pieces(rng, array)
     asked = rng.choice([{}, {}, *ASKED.values()])
     field = pa.field(
         "c", array.type, metadata={f"lance-encoding:{key}": one for key, one in asked.items()}
     )
     table = pa.table([pa.chunked_array(parts)], schema=pa.schema([field]))
-    await check(
+    await check_written(
         tmp_path / "file.lance",
         table,
         version,
         page_bytes=rng.choice([8 << 20, 3000]),
         join_batches=rng.random() < 0.5,
     )
-
-
-def around(rng: random.Random, array: pa.Array) -> pa.Array:
-    share = rng.choice([0, 0.2])
-    if rng.random() < 0.5:
-        mask = pa.array([rng.random() < share for _ in range(len(array))], pa.bool_())
-        return pa.StructArray.from_arrays([array, array], ["a", "b"], mask=mask)
-    sizes = rng.choice([[0, 0, 1, 2, 9], [1], [1, 2, 3], [*[0] * 30, 1, 50]])
-    offsets = [0]
-    while offsets[-1] < len(array) and len(offsets) < 2000:
-        offsets.append(min(len(array), offsets[-1] + rng.choice(sizes)))
-    mask = pa.array([rng.random() < share for _ in offsets[1:]], pa.bool_())
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array, mask=mask)

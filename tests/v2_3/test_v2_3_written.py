@@ -8,70 +8,25 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from lance.file import LanceFileReader
 
 import alance
 from alance.errors import InvalidInputError
-from tests.reference.types import TYPES, column
+from tests.reference.both_readers import check_columns, check_written
+from tests.reference.nested import around, in_pieces
+from tests.reference.types import NOT_BESIDE_OTHERS, TYPES, column
 from tests.reference.written import file_bytes
 from tests.v2_3.planar import planes, planes_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Their columns are longer than those beside them, which pylance takes for an error.
-NOT_BESIDE_OTHERS = ("vector of structs", "struct with vector of structs")
 WARNS = pytest.warns(UserWarning, match=r"2\.3 is unstable")
-
-
-def write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
-async def check(path: Path, table: pa.Table, *, alone: bool = False, **options: object) -> None:
-    write(path, file_bytes(table, "2.3", **options))
-    expected = table.to_pylist()
-    session = alance.Session()
-    reader = await alance.files.FileReader.open(str(path), session=session)
-    found = await reader.to_table()
-    found.validate(full=True)
-    assert repr(found.to_pylist()) == repr(expected)
-    rows = [row * 7919 % table.num_rows for row in range(min(table.num_rows, 9))]
-    assert repr((await reader.take(rows)).to_pylist()) == repr([expected[row] for row in rows])
-    start, stop = table.num_rows // 3, table.num_rows * 2 // 3
-    part = await reader.to_table(start=start, stop=stop)
-    assert repr(part.to_pylist()) == repr(expected[start:stop])
-    await session.aclose()
-    if alone:
-        return
-    theirs = LanceFileReader(str(path))
-    assert repr(theirs.read_all().to_table().to_pylist()) == repr(expected)
-    taken = theirs.take_rows(sorted(set(rows))).to_table().to_pylist()
-    assert repr(taken) == repr([expected[row] for row in sorted(set(rows))])
 
 
 @pytest.mark.parametrize("name", TYPES)
 async def test_types(tmp_path: Path, name: str) -> None:
     columns = {f"c{nulls * 10:g}": column(name, 300, nulls) for nulls in (0.0, 0.3, 0.9, 1.0)}
-    if name in NOT_BESIDE_OTHERS:
-        for nulls, array in columns.items():
-            path = tmp_path / f"{nulls}.lance"
-            await check(path, pa.table({"c": array}), alone=name.startswith("struct"))
-        return
-    await check(tmp_path / "file.lance", pa.table(columns))
-
-
-def around(rng: random.Random, array: pa.Array) -> pa.Array:
-    share = rng.choice([0, 0.2])
-    if rng.random() < 0.5:
-        mask = pa.array([rng.random() < share for _ in range(len(array))], pa.bool_())
-        return pa.StructArray.from_arrays([array, array], ["a", "b"], mask=mask)
-    sizes = rng.choice([[0, 0, 1, 2, 9], [1], [1, 2, 3], [*[0] * 30, 1, 50]])
-    offsets = [0]
-    while offsets[-1] < len(array) and len(offsets) < 2000:
-        offsets.append(min(len(array), offsets[-1] + rng.choice(sizes)))
-    mask = pa.array([rng.random() < share for _ in offsets[1:]], pa.bool_())
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array, mask=mask)
+    await check_columns(tmp_path, name, columns, "2.3")
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -84,12 +39,12 @@ async def test_any_table(tmp_path: Path, seed: int) -> None:
     array = column(name, rng.choice([2, 40, 400]), rng.choice([0, 0.2, 0.95, 1]), seed)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         array = around(rng, array)
-    step = -(-len(array) // rng.choice([1, 2, 3]))
-    parts = [array.slice(start, step) for start in range(0, len(array), step)]
+    parts = in_pieces(rng, array)
     table = pa.table({"c": pa.chunked_array(parts)})
-    await check(
+    await check_written(
         tmp_path / "file.lance",
         table,
+        "2.3",
         page_bytes=rng.choice([8 << 20, 200]),
         join_batches=rng.random() < 0.5,
     )
@@ -110,7 +65,7 @@ async def test_kinds_of_pages(tmp_path: Path) -> None:
             array = array.cast(pa.list_(pa.int32()))
         content = file_bytes(pa.table({"c": array}), "2.3")
         assert planes(content) == {kind: 1}
-        await check(tmp_path / "file.lance", pa.table({"c": array}))
+        await check_written(tmp_path / "file.lance", pa.table({"c": array}), "2.3")
 
 
 async def test_a_table(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 from alance.errors import UnsupportedError
-from tests.reference.types import TYPES, column
+from tests.reference.both_readers import check_written
+from tests.reference.types import NOT_BESIDE_OTHERS, TYPES, column
 from tests.reference.written import file_bytes
 from tests.v2_3.planar import SPARSE, planes
-from tests.v2_3.test_v2_3_written import NOT_BESIDE_OTHERS, check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ async def test_types(tmp_path: Path, name: str) -> None:
         if nulls == "c3" and name != "null":
             assert any(structure == "sparse" for structure, _ in planes(content))
         alone = name in NOT_BESIDE_OTHERS and name.startswith("struct")
-        await check(tmp_path / "file.lance", table, alone=alone)
+        await check_written(tmp_path / "file.lance", table, "2.3", alone=alone)
 
 
 def lists(rng: random.Random, array: pa.Array) -> pa.Array:
@@ -68,7 +68,7 @@ async def test_lists_and_fixed_size_lists(tmp_path: Path, seed: int) -> None:
     table = pa.table({"c": pa.chunked_array(parts)})
     alone = not reads_its_own(tmp_path / "theirs.lance", table)
     page_bytes = rng.choice([8 << 20, 500])
-    await check(tmp_path / "file.lance", table, page_bytes=page_bytes, alone=alone)
+    await check_written(tmp_path / "file.lance", table, "2.3", page_bytes=page_bytes, alone=alone)
 
 
 def reads_its_own(path: Path, table: pa.Table) -> bool:

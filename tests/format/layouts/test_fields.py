@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +17,12 @@ from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import assemble, leaf_columns
 from alance.format.layouts.repdef import Lists, unravel
-from alance.format.plans import cut
 from alance.format.schema import Schema
-from tests.reference.types import ONLY_2_2, TYPES, column
+from tests.reference.driven import Nothing, run
+from tests.reference.types import CASES, column
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
     from pathlib import Path
-
-    from alance.format.plans import Plan
-
-
-class Nothing:
-    """No cache."""
-
-    def peek(self, key: Hashable) -> None:
-        return None
-
-    def put(self, key: Hashable, value: object, num_bytes: int) -> None:
-        pass
-
-
-def run(plan: Plan[Any], content: bytes) -> Any:
-    view = memoryview(content)
-    try:
-        wanted = next(plan)
-        while True:
-            wanted = plan.send([cut(one, view) for one in wanted])
-    except StopIteration as done:
-        return done.value
 
 
 def write(path: Path, table: pa.Table, version: str) -> bytes:
@@ -91,14 +68,6 @@ def check(written: Written, table: pa.Table, rng: random.Random) -> None:
     taken = written.take(rows)
     taken.validate(full=True)
     assert taken.to_pylist() == table.take(pa.array(rows, pa.int64())).to_pylist()
-
-
-CASES = [
-    (name, version)
-    for name in TYPES
-    for version in ("2.1", "2.2")
-    if version == "2.2" or name not in ONLY_2_2
-]
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
