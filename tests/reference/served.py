@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,10 +57,28 @@ def num_requests(seen: Recording) -> int:
     return len([one for one in seen.records if "op" in one])
 
 
+def some_rows(column: str, num_rows: int) -> list[int]:
+    """30 rows, others for each column."""
+    return sorted(random.Random(column).sample(range(num_rows), 30))
+
+
 async def check_take(
-    lab: Lab, dataset: alance.Dataset, theirs: lance.LanceDataset, rows: Sequence[int], column: str
+    lab: Lab,
+    dataset: alance.Dataset,
+    uri: str,
+    rows: Sequence[int],
+    column: str,
+    *,
+    warm: Sequence[int],
 ) -> int:
-    """Pylance's rows, by no more requests than its own; gives the rounds."""
+    """Pylance's rows, by no more requests than its own; gives the rounds.
+
+    Args:
+        warm: rows that both take before.
+    """
+    theirs = by_pylance(lab, uri)
+    await dataset.take(list(warm), [column])
+    theirs.take(list(warm), columns=[column])
     with lab.recording() as seen, alance.trace() as recorder:
         ours = await dataset.take(rows, [column])
     with lab.recording() as their_seen:

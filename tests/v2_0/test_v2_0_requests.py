@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 import lance
 import pytest
 
 import alance
-from tests.reference.served import by_pylance, check_scan, check_take, served
+from tests.reference.served import check_scan, check_take, served, some_rows
 from tests.reference.shapes import table_of_all_shapes
 
 if TYPE_CHECKING:
@@ -49,11 +48,8 @@ async def opened(lab: Lab, _big_table: Path) -> AsyncIterator[alance.Dataset]:
 )
 async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int) -> None:
     """One round, one more for strings and for a level of lists; no more requests than pylance's."""
-    rows = sorted(random.Random(column).sample(range(ROWS), 30))
-    theirs = by_pylance(lab, URI)
-    await opened.take([1], [column])
-    theirs.take([1], columns=[column])
-    assert await check_take(lab, opened, theirs, rows, column) <= rounds
+    rows = some_rows(column, ROWS)
+    assert await check_take(lab, opened, URI, rows, column, warm=[1]) <= rounds
 
 
 async def test_a_cold_take_costs_one_round_more(opened: alance.Dataset) -> None:

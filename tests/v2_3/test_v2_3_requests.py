@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 import lance
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.reference.served import by_pylance, check_scan, check_take, served
+from tests.reference.served import check_scan, check_take, served, some_rows
 from tests.v2_3.planar import planes_of
 
 if TYPE_CHECKING:
@@ -87,13 +86,10 @@ def test_the_table_has_all_kinds_of_pages(big_table_path: Path) -> None:
 )
 async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int) -> None:
     """One round where the state is known; no more requests than pylance's."""
-    rows = sorted(random.Random(column).sample(range(ROWS), 30))
-    theirs = by_pylance(lab, URI)
+    rows = some_rows(column, ROWS)
     await opened.take(rows[:1], [column])
     warm = range(0, ROWS, 997)
-    await opened.take(list(warm), [column])
-    theirs.take(list(warm), columns=[column])
-    assert await check_take(lab, opened, theirs, rows, column) <= rounds
+    assert await check_take(lab, opened, URI, rows, column, warm=warm) <= rounds
 
 
 async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> None:
