@@ -11,6 +11,29 @@ constexpr int64_t BLOCK = 64;      // keys whose slots are fetched before they a
 constexpr uint64_t FILTER = 8;     // bits of the filter a key: most that are not there end in it
 constexpr int64_t MOST = UINT32_MAX - 1;
 
+// A few bits a hash: says of most that were not added that they were not.
+class Filter {
+ public:
+  void resize(int64_t count) {
+    const uint64_t bits = std::max(uint64_t{64}, std::bit_ceil(FILTER * static_cast<uint64_t>(count)));
+    mask_ = bits - 1;
+    words_.assign(bits / 64, 0);
+  }
+  void add(uint64_t hash) { words_[(hash & mask_) >> 6] |= uint64_t{1} << (hash & 63); }
+  bool may_have(uint64_t hash) const { return words_[(hash & mask_) >> 6] >> (hash & 63) & 1; }
+
+  // Bits that are set: about as many as hashes differ.
+  int64_t num_set() const {
+    int64_t found = 0;
+    for (const uint64_t word : words_) found += std::popcount(word);
+    return found;
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  uint64_t mask_ = 0;
+};
+
 // Keys, each with a number: 0 for the first one, the same for all that are equal.
 class KeyTable {
  public:
@@ -21,14 +44,13 @@ class KeyTable {
     const uint64_t places = std::bit_ceil(static_cast<uint64_t>(count) * 2 + 2);
     shift_ = 64 - std::countr_zero(places);
     slots_.resize(places);
-    const uint64_t bits = std::max(uint64_t{64}, std::bit_ceil(FILTER * static_cast<uint64_t>(count)));
-    filter_mask_ = bits - 1;
-    filter_.resize(bits / 64);
+    filter_.resize(count);
     numbers_ = Owned<uint32_t>(count);
     if (keys_.is_word())
       build<true>();
     else
       build<false>();
+    screen();
   }
 
   int64_t size() const { return size_; }
@@ -78,71 +100,102 @@ class KeyTable {
     uint32_t number;
   };
 
-  // Of a key that is mixed: where its slot is looked for, and its bit in the filter.
   size_t slot_of(uint64_t mix) const { return static_cast<size_t>(mix >> shift_); }
-  bool may_have(uint64_t mix) const {
-    const uint64_t bit = mix & filter_mask_;
-    return filter_[bit >> 6] >> (bit & 63) & 1;
-  }
 
   template <bool Word>
   bool same(const Slot& slot, uint64_t key, const Keys& keys, int64_t i) const {
     return slot.key == key && (Word || keys_.equal(slot.first, keys, i));
   }
 
-  // Mixes the keys of a block, so that what is looked at next is on its way.
-  template <bool Word, typename Each>
-  void blocks(const Keys& keys, Each each) const {
-    uint64_t key[BLOCK], mix[BLOCK];
-    const KeyPart& number = keys.parts()[0];
-    for (int64_t start = 0; start < keys.count(); start += BLOCK) {
-      const int64_t count = std::min(BLOCK, keys.count() - start);
-      std::fill(mix, mix + count, seed_);
-      for (const KeyPart& part : keys.parts()) part.fold(start, count, mix);
-      if constexpr (Word)
-        for (int64_t i = 0; i < count; ++i) key[i] = number.word(start + i);
-      each(start, count, Word ? key : mix, mix);
-    }
+  // The hashes of a block of keys.
+  void mix(const Keys& keys, int64_t start, int64_t count, uint64_t* hashes) const {
+    std::fill(hashes, hashes + count, seed_);
+    for (const KeyPart& part : keys.parts()) part.fold(start, count, hashes);
+  }
+
+  // Where a key stands, or the free slot where it would.
+  template <bool Word>
+  size_t find_slot(uint64_t mix, uint64_t key, const Keys& keys, int64_t i) const {
+    const size_t mask = slots_.size() - 1;
+    size_t at = slot_of(mix);
+    while (slots_[at].number && !same<Word>(slots_[at], key, keys, i)) at = (at + 1) & mask;
+    return at;
   }
 
   template <bool Word>
   void build() {
-    const size_t mask = slots_.size() - 1;
-    blocks<Word>(keys_, [&](int64_t start, int64_t count, const uint64_t* key, const uint64_t* mix) {
-      for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[slot_of(mix[i])]);
+    uint64_t hashes[BLOCK];
+    for (int64_t start = 0; start < keys_.count(); start += BLOCK) {
+      const int64_t count = std::min(BLOCK, keys_.count() - start);
+      mix(keys_, start, count, hashes);
+      for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[slot_of(hashes[i])]);
       for (int64_t i = 0; i < count; ++i) {
-        size_t at = slot_of(mix[i]);
-        while (slots_[at].number && !same<Word>(slots_[at], key[i], keys_, start + i))
-          at = (at + 1) & mask;
-        if (!slots_[at].number) {
-          slots_[at] = {key[i], ++size_, static_cast<uint32_t>(start + i)};
-          const uint64_t bit = mix[i] & filter_mask_;
-          filter_[bit >> 6] |= uint64_t{1} << (bit & 63);
+        const uint64_t key = Word ? keys_.parts()[0].word(start + i) : hashes[i];
+        Slot& slot = slots_[find_slot<Word>(hashes[i], key, keys_, start + i)];
+        if (!slot.number) {
+          slot = {key, ++size_, static_cast<uint32_t>(start + i)};
+          filter_.add(hashes[i]);
         }
-        numbers_[start + i] = slots_[at].number - 1;
+        numbers_[start + i] = slot.number - 1;
       }
-    });
+    }
+  }
+
+  // Of keys of several columns one may tell as much as all do: then it is looked at alone first.
+  void screen() {
+    if (keys_.parts().size() < 2) return;
+    int64_t most = filter_.num_set() / 2;
+    for (size_t p = 0; p < keys_.parts().size(); ++p) {
+      const KeyPart& part = keys_.parts()[p];
+      if (!part.width) continue;
+      Filter filter;
+      filter.resize(keys_.count());
+      uint64_t hashes[BLOCK];
+      for (int64_t start = 0; start < keys_.count(); start += BLOCK) {
+        const int64_t count = std::min(BLOCK, keys_.count() - start);
+        std::fill(hashes, hashes + count, seed_);
+        part.fold(start, count, hashes);
+        for (int64_t i = 0; i < count; ++i) filter.add(hashes[i]);
+      }
+      if (filter.num_set() <= most) continue;
+      most = filter.num_set();
+      screen_ = static_cast<int64_t>(p);
+      screen_filter_ = std::move(filter);
+    }
+    if (screen_ >= 0) filter_ = std::move(screen_filter_);
   }
 
   template <bool Word>
   void find_all(const Keys& others, std::vector<Hit>& hits) const {
-    const size_t mask = slots_.size() - 1;
-    blocks<Word>(others, [&](int64_t start, int64_t count, const uint64_t* key, const uint64_t* mix) {
-      int64_t left[BLOCK];
+    const KeyPart* one = screen_ < 0 ? nullptr : &others.parts()[static_cast<size_t>(screen_)];
+    uint64_t hashes[BLOCK];
+    int64_t left[BLOCK];
+    for (int64_t start = 0; start < others.count(); start += BLOCK) {
+      const int64_t count = std::min(BLOCK, others.count() - start);
+      if (one) {
+        std::fill(hashes, hashes + count, seed_);
+        one->fold(start, count, hashes);
+      } else {
+        mix(others, start, count, hashes);
+      }
       int64_t num_left = 0;
       for (int64_t i = 0; i < count; ++i) {
         left[num_left] = i;
-        num_left += may_have(mix[i]);
+        num_left += filter_.may_have(hashes[i]);
       }
-      for (int64_t i = 0; i < num_left; ++i) __builtin_prefetch(&slots_[slot_of(mix[left[i]])]);
       for (int64_t j = 0; j < num_left; ++j) {
-        const int64_t i = left[j];
-        size_t at = slot_of(mix[i]);
-        while (slots_[at].number && !same<Word>(slots_[at], key[i], others, start + i))
-          at = (at + 1) & mask;
-        if (slots_[at].number) hits.push_back({start + i, slots_[at].number - 1});
+        uint64_t& hash = hashes[left[j]];
+        if (one) mix(others, start + left[j], 1, &hash);
+        __builtin_prefetch(&slots_[slot_of(hash)]);
       }
-    });
+      for (int64_t j = 0; j < num_left; ++j) {
+        const int64_t i = start + left[j];
+        const uint64_t hash = hashes[left[j]];
+        const uint64_t key = Word ? others.parts()[0].word(i) : hash;
+        const Slot& slot = slots_[find_slot<Word>(hash, key, others, i)];
+        if (slot.number) hits.push_back({i, slot.number - 1});
+      }
+    }
   }
 
   Keys keys_;
@@ -151,8 +204,9 @@ class KeyTable {
   uint32_t size_ = 0;
   bool given_ = false;
   std::vector<Slot> slots_;
-  std::vector<uint64_t> filter_;
-  uint64_t filter_mask_ = 0;
+  Filter filter_;          // of all keys, or of those of the column that is looked at first
+  int64_t screen_ = -1;    // that column
+  Filter screen_filter_;
   Owned<uint32_t> numbers_;
 };
 

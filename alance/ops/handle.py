@@ -177,7 +177,7 @@ class FragmentHandle:
             CorruptFileError: a sequence in the manifest that contradicts the format.
         """
         if name == ROW_ADDRESS or (name == ROW_ID and not self._snapshot.has_stable_row_ids):
-            values = np.uint64(self.id << 32) | rows.astype(np.uint64)
+            values = rows.view(np.uint64) | np.uint64(self.id << 32)
         else:
             values = self.row_values(name).at(rows)
         if name == ROW_ID and self.deleted is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.merge_keys import Keys
 from alance.ops.spool import Spool
 
@@ -54,9 +54,11 @@ class KeyIndex:
 
     Attributes:
         rows: the rows that have a key, with all that was given; in the order given.
+        numbers: their numbers in the source, `ROW`; shape (n,).
     """
 
     rows: pa.Table
+    numbers: Rows
     _table: _kernels.KeyTable
     _order: Rows | None  # rows by key; None: each key is there once, and rows are in this order
     _starts: Rows  # of each key in the order, and the end; shape (keys + 1,)
@@ -85,13 +87,14 @@ class KeyIndex:
         if widths is not None and widths.tolist() != [0]:  # one column of strings is as it was
             plain = plain.split(widths)
         table = _kernels.KeyTable(plain, secrets.randbits(64))
+        own = as_numbers(rows.column(ROW))
         if len(table) == rows.num_rows:
-            return cls(rows, table, None, np.arange(1))
+            return cls(rows, own, table, None, np.arange(1))
         numbers = table.numbers()
         counts = np.bincount(numbers, minlength=len(table))
         order = np.argsort(numbers, kind="stable")
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        return cls(rows, table, order, starts)
+        return cls(rows, own, table, order, starts)
 
     def find(self, keys: pa.Array) -> Pairs:
         """All pairs of rows that have the same key. CPU.

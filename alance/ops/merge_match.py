@@ -228,7 +228,7 @@ class _Matcher:
             found.gone.add(addresses[lost])
         if not len(pairs.source):
             return
-        rows = as_numbers(index.rows.column(ROW))[pairs.source]
+        rows = index.numbers[pairs.source]
         if plan.when_matched == "fail":
             raise Refused(int(rows[0]))
         found.matched[rows] = True
