@@ -47,9 +47,8 @@ def spans(asked: Asked) -> set[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
-async def test_a_cold_take_guesses_nothing(lineitem_lab: Lab, version: str) -> None:
+async def test_a_cold_take_guesses_nothing(lab: Lab, version: str) -> None:
     """LIST, manifest, file ends, and then the very ranges that a warm take asks for."""
-    lab = lineitem_lab
     lab.config(latency_ms=40)
     table, uri = rows(), f"s3://lab/searched-{version}"
     options = lab.lance_options()

@@ -158,8 +158,7 @@ def test_not_faster_than_asked() -> None:
     assert deleted == [f"t/data/{n}.lance" for n in range(25)] * 2
 
 
-async def test_a_store_that_refuses(lineitem_lab: Lab) -> None:
-    lab = lineitem_lab
+async def test_a_store_that_refuses(lab: Lab) -> None:
     options = lab.lance_options() | {"client_max_retries": "0"}
     async with alance.Session() as session:
         dataset = await alance.write_dataset(

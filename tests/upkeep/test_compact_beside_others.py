@@ -166,8 +166,7 @@ async def test_cancelled_at_any_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("op", ["GET", "PUT", "LIST", "DELETE"])
-async def test_a_store_in_trouble(lineitem_lab: Lab, tmp_path: Path, op: str) -> None:
-    lab = lineitem_lab
+async def test_a_store_in_trouble(lab: Lab, tmp_path: Path, op: str) -> None:
     uri, options = f"s3://lab/compact-{op}.lance", lab.lance_options()
     async with alance.Session() as session:
         made = await alance.write_dataset(
