@@ -366,6 +366,12 @@ def zip_variable(
 
 # --- take.cpp ---
 
+# --- items.cpp ---
+
+def decode_items(
+    content: bytes | memoryview, compressed: bool, strings: bool, bits: int, count: int
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64] | None, npt.NDArray[np.uint8]] | None: ...
+
 # --- column_metadata.cpp ---
 
 class ColumnPages:

@@ -30,6 +30,7 @@ void register_pages_chunks(nb::module_& m);
 void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
+void register_items(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
@@ -60,6 +61,7 @@ NB_MODULE(_kernels, m) {
   register_pages_zip(m);
   register_encode(m);
   register_encode_jsonb(m);
+  register_items(m);
   register_keys(m);
   register_keys_joined(m);
   register_v2_0(m);

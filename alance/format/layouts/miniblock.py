@@ -15,15 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
+from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
-from alance.format.layouts.miniblock_task import ChunkForm, Dictionary, MiniBlockTask
+from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
-from alance.format.layouts.row_pages import chunk_rows
+from alance.format.layouts.row_pages import chunk_rows, row_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns, Chunks
+    from alance.format.layouts.row_pages import RowForm
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -66,6 +69,8 @@ class MiniBlockPage:
     num_dictionary_items: int
     num_buffers: int  # that it needs
     kind: bytes  # equal for pages whose descriptions differ in numbers of items only
+    rows: RowForm | None  # None: single rows are taken chunk by chunk
+    items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
 
     @classmethod
     def from_proto(cls, message: pb.MiniBlockLayout, place: PagePlace) -> MiniBlockPage:
@@ -116,6 +121,8 @@ class MiniBlockPage:
             num_dictionary_items=message.num_dictionary_items,
             num_buffers=2 + has_dictionary + (message.repetition_index_depth > 0),
             kind=kind.SerializeToString(deterministic=True),
+            rows=row_form(form, has_items=has_dictionary),
+            items=_codec_of(message.dictionary) if has_dictionary else None,
         )
 
     def at(self, place: PagePlace) -> MiniBlockPage:
@@ -134,6 +141,8 @@ class MiniBlockPage:
             self.num_dictionary_items,
             self.num_buffers,
             self.kind,
+            self.rows,
+            self.items,
         )
 
     @property
@@ -171,9 +180,11 @@ class MiniBlockPage:
         """
         assert isinstance(state, MiniBlockState)
         if state.rows is None and state.takes_rows:
-            with self.place.checking():
-                items = None if state.dictionary is None else state.dictionary.items()
-                kernel = chunk_rows(self.form, CHUNKS, state.chunks, items)
+            kernel = None
+            if self.rows is not None:
+                with self.place.checking():
+                    items = None if state.dictionary is None else state.dictionary.items()
+                    kernel = chunk_rows(self.rows, self.place, CHUNKS, state.chunks, items)
             state.takes_rows = kernel is not None
             state.rows = None if kernel is None else RowPage(kernel, self.place, self.form.shape)
         return state.rows
@@ -224,9 +235,8 @@ class MiniBlockPage:
             raise self.place.corrupt(str(error)) from None
         dictionary = None
         if self.dictionary is not None:
-            dictionary = Dictionary(
-                block_codec(self.dictionary), bytes(buffers[1]), self.num_dictionary_items
-            )
+            codec = self.items or block_codec(self.dictionary)
+            dictionary = Dictionary(codec, bytes(buffers[1]), self.num_dictionary_items)
         return MiniBlockState(chunks, dictionary)
 
     def _task(
@@ -237,3 +247,11 @@ class MiniBlockPage:
         rows: npt.NDArray[np.int64] | range,
     ) -> MiniBlockTask:
         return MiniBlockTask(self.form, state.dictionary, tuple(pieces), runs, rows)
+
+
+def _codec_of(message: pb.CompressiveEncoding) -> BlockCodec | None:
+    """The codec of a dictionary; None where it is wrong, which is said when it is needed."""
+    try:
+        return block_codec(message)
+    except AlanceError:
+        return None

@@ -11,7 +11,7 @@ Source: encoding spec, "Mini Block Page Layout".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,52 +24,16 @@ from alance.format.layouts.base import PageValues
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.miniblock_chunks import ChunkRuns, Points
 from alance.format.layouts.place import joined, levels_view
-from alance.format.layouts.selection import block_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.blocks import Block, Bytes
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.layouts.dictionary import Dictionary
     from alance.format.layouts.place import PagePlace
 
     Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Dictionary:
-    """The distinct values of a page, decoded when first used and then kept.
-
-    Two threads may decode at the same time; both get the same values.
-    """
-
-    codec: BlockCodec
-    content: bytes  # the encoded items; empty once they are decoded
-    num_items: int
-    _items: Block | None = field(default=None, repr=False)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory that the items hold, estimated before they are decoded."""
-        if self._items is not None:
-            return block_bytes(self._items)
-        # Dictionaries are stored raw, bit-packed or lz4-compressed.
-        return 4 * len(self.content)
-
-    def items(self) -> Block:
-        """The distinct values.
-
-        Raises:
-            CorruptFileError, ValueError: their encoding.
-        """
-        # In this order: once another thread has dropped the content, its items are there.
-        content = self.content
-        items = self._items
-        if items is None:
-            data = np.frombuffer(content, np.uint8)
-            items = self._items = decode_block(self.codec, data, self.num_items)
-            self.content = b""
-        return items
 
 
 @dataclass(frozen=True, slots=True)

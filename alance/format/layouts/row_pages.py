@@ -7,6 +7,7 @@ chunk by chunk (see `miniblock_task`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
+    from alance.format.codecs.fsst import SymbolTable
     from alance.format.layouts.fullzip_form import ZipForm
     from alance.format.layouts.miniblock_chunks import Chunks
     from alance.format.layouts.miniblock_task import ChunkForm
@@ -56,14 +58,20 @@ class Levels(IntEnum):
     BLOCKS = 4
 
 
-def chunk_rows(
-    form: ChunkForm, buffer: int, chunks: Chunks, items: Block | None
-) -> _kernels.RowPage | None:
-    """A mini-block page for the taking of rows; None where its kind is not known there.
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """How the chunks of pages of one description lie, as the kernel wants to be told."""
+
+    kind: tuple[int, int, int, int, int, bool]  # values, their bits, levels, theirs, most, large
+    lists: tuple[int, int, int, int] | None  # repetition levels, their bits, most, most visible
+    symbols: SymbolTable | None
+
+
+def row_form(form: ChunkForm, *, has_items: bool) -> RowForm | None:
+    """The form of a mini-block page for the taking of rows; None where its kind is not known.
 
     Args:
-        buffer: number of the page's buffer that holds the chunks.
-        items: the distinct values, where the page has a dictionary.
+        has_items: the page has a dictionary.
     """
     shape = form.shape
     values, nulls, reps = _values(form.values), _levels(form.definition), _levels(form.rep)
@@ -72,29 +80,32 @@ def chunk_rows(
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
         return None
     kind, bits = values
-    if items is not None and (kind not in (Values.FLAT, Values.PACKED, Values.RUNS) or bits < 8):
+    if has_items and (kind not in (Values.FLAT, Values.PACKED, Values.RUNS) or bits < 8):
         return None
-    start, size = form.place.buffers[buffer]
+    lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
+    symbols = form.values.table if isinstance(form.values, Fsst) else None
+    return RowForm((kind, bits, *nulls, shape.max_def, form.is_large), lists, symbols)
+
+
+def chunk_rows(
+    form: RowForm, place: PagePlace, buffer: int, chunks: Chunks, items: Block | None
+) -> _kernels.RowPage | None:
+    """A mini-block page for the taking of rows; None where its dictionary is of another kind.
+
+    Args:
+        buffer: number of the page's buffer that holds the chunks.
+        items: the distinct values, where the page has a dictionary.
+    """
+    start, size = place.buffers[buffer]
     page = _kernels.RowPage(
-        chunks.first_rows,
-        chunks.first_bytes,
-        start,
-        size,
-        form.place.num_rows,
-        kind,
-        bits,
-        *nulls,
-        shape.max_def,
-        form.is_large,
+        chunks.first_rows, chunks.first_bytes, start, size, place.num_rows, *form.kind
     )
-    if isinstance(form.values, Fsst) and form.values.table is not None:
-        page.set_symbols(form.values.table.symbols, form.values.table.lengths)
-    if shape.has_lists:
+    if form.symbols is not None:
+        page.set_symbols(form.symbols.symbols, form.symbols.lengths)
+    if form.lists is not None:
         carries = chunks.carries
         assert carries is not None
-        page.set_lists(
-            chunks.first_values, carries.view(np.uint8), *reps, shape.max_rep, shape.max_visible
-        )
+        page.set_lists(chunks.first_values, carries.view(np.uint8), *form.lists)
     return page if items is None or _has_items(page, items) else None
 
 

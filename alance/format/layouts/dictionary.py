@@ -1,0 +1,84 @@
+"""The distinct values of a mini-block page, which its chunks have indices into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance import _kernels
+from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.codecs.compression import Scheme
+from alance.format.codecs.flat import Flat
+from alance.format.codecs.general import GeneralBlock
+from alance.format.codecs.variable import Variable
+from alance.format.layouts.miniblock_task import decode_block
+from alance.format.layouts.selection import block_bytes
+
+if TYPE_CHECKING:
+    from alance.format.blocks import Block
+    from alance.format.codecs.base import BlockCodec
+
+
+@dataclass(slots=True)
+class Dictionary:
+    """The distinct values of a page, decoded when first used and then kept.
+
+    Two threads may decode at the same time; both get the same values.
+    """
+
+    codec: BlockCodec
+    content: bytes  # the encoded items; empty once they are decoded
+    num_items: int
+    _items: Block | None = field(default=None, repr=False)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the items hold, estimated before they are decoded."""
+        if self._items is not None:
+            return block_bytes(self._items)
+        # Dictionaries are stored raw, bit-packed or lz4-compressed.
+        return 4 * len(self.content)
+
+    def items(self) -> Block:
+        """The distinct values.
+
+        Raises:
+            CorruptFileError, ValueError: their encoding.
+        """
+        # In this order: once another thread has dropped the content, its items are there.
+        content = self.content
+        items = self._items
+        if items is None:
+            items = _in_one_call(self.codec, content, self.num_items)
+            if items is None:
+                data = np.frombuffer(content, np.uint8)
+                items = decode_block(self.codec, data, self.num_items)
+            self._items = items
+            self.content = b""
+        return items
+
+
+def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | None:
+    """Items of the usual kinds; None for others, and for bytes that are wrong."""
+    is_compressed = isinstance(codec, GeneralBlock)
+    if isinstance(codec, GeneralBlock):
+        if codec.scheme is not Scheme.LZ4:
+            return None
+        codec = codec.inner
+    if isinstance(codec, Flat):
+        bits, are_strings = codec.bits_per_value, False
+    elif isinstance(codec, Variable):
+        bits, are_strings = codec.bits_per_offset, True
+    else:
+        return None
+    if num_items >> 62:
+        return None
+    found = _kernels.decode_items(content, is_compressed, are_strings, bits, num_items)
+    if found is None:
+        return None
+    offsets, data = found
+    if offsets is None:
+        return FixedWidth(bits, num_items, data)
+    return VariableWidth(offsets, data)
