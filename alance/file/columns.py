@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
+COLD_PARTS: Final = 3  # that a scan finds before it leaves the page cache alone
 SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 
@@ -46,15 +47,20 @@ class ScanStates:
     Attributes:
         own: the states of pages that were asked for or learned, by key.
         shared_bytes: the search cache gets so many of what is learned, too.
-        is_cold: the page cache was found not to have all of the file.
+        num_cold: parts of the file that the page cache was found not to have.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
         self._cache = cache
         self.kept = kept_by(cache)
         self.own: dict[Hashable, Any] = {}
-        self.is_cold = False
+        self.num_cold = 0
         self._left = shared_bytes
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether the page cache is not worth another try."""
+        return self.num_cold >= COLD_PARTS
 
     def peek(self, key: Hashable) -> Any | None:
         found = self.own.get(key)

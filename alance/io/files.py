@@ -181,6 +181,14 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
     return [buffer.toreadonly() for buffer in buffers]
 
 
+def read_held(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
+    """As of `read_now`, for ranges of any size; None as well where the file ends before them."""
+    size = os.fstat(file.fd).st_size
+    if any(stop > size for _, stop in ranges):  # before memory is allocated for what is not there
+        return None
+    return read_now(file, ranges)
+
+
 def read_pieces(
     file: OpenFile,
     where: str,

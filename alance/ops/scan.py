@@ -19,8 +19,8 @@ from alance.file.tracing import describe
 from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.ops.index_scan import read_picked
-from alance.ops.rows import RowFilter, finish
 from alance.ops.scan_late import LateScan
+from alance.ops.scan_parts import fetch
 from alance.ops.scan_small import group_jobs, grouping
 from alance.ops.window import RowWindow
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.fragment import OpenFragment
     from alance.format.plans import Plan
     from alance.io.engine import Engine
     from alance.ops.pruning import FragmentZones
@@ -42,7 +42,7 @@ SPAN_BYTES_REMOTE: Final = 16 << 20  # about 1 MiB a column of 16: bandwidth ove
 SPAN_BYTES_LOCAL: Final = 8 << 20  # latency is microseconds; a part is a span
 AHEAD_REMOTE: Final = 128 << 20  # 100 ms at 1.3 GB/s, the most that was seen of a store
 AHEAD_LOCAL: Final = 32 << 20  # a disk is never far: more would only hold memory
-PART_BYTES: Final = 8 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
+PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
@@ -76,7 +76,7 @@ class OpenSource:
             )
         )
         if batch_size is None or batch_size > rows:
-            return max(batch_size or 0, rows // least * least)
+            return max(batch_size or 0, 1 << max(0, rows.bit_length() - 1))
         return rows // batch_size * batch_size
 
     def span_parts(self, part_rows: int, *, remote: bool) -> int:
@@ -84,25 +84,6 @@ class OpenSource:
         per_row = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
         span_bytes = SPAN_BYTES_REMOTE if remote else SPAN_BYTES_LOCAL
         return int(min(64, max(1, span_bytes // max(1.0, per_row * part_rows))))
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Fetched rows `start` to `stop` of a fragment, to be decoded."""
-
-    source: OpenSource
-    start: int
-    task: FragmentTask
-
-    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
-        """One pool job: decode, drop deleted rows, filter; then what late columns need."""
-        handle = self.source.handle
-        first = RowFilter(plan, handle, self.start)
-        batch, rows = await snapshot.engine.pool.run(lambda: first.run(self.task.decode()))
-        if batch is None or plan.late_schema is None:
-            return batch
-        span = (self.start, self.start + self.task.num_rows)
-        return await finish(snapshot, plan, handle, batch, rows, span)
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -288,7 +269,7 @@ def _part_jobs(
                 continue
             yield Job(
                 int(per_row * num_rows),
-                lambda source=source, parts=parts: _fetch(snapshot, source, parts),  # type: ignore[misc]
+                lambda source=source, parts=parts: fetch(snapshot, source, parts),  # type: ignore[misc]
             )
 
 
@@ -308,12 +289,3 @@ def _groups(
             num_rows += stop - start
     if group:
         yield group
-
-
-async def _fetch(
-    snapshot: Snapshot, source: OpenSource, parts: Sequence[tuple[int, int]]
-) -> Sequence[AnyPart]:
-    """The bytes of some parts: one round, whose ranges merge over them."""
-    plans = [source.fragment.read(*part, source.states) for part in parts]
-    tasks = await snapshot.engine.drive(together(plans), "scan", bulk=True)
-    return [Part(source, start, task) for (start, _), task in zip(parts, tasks, strict=True)]

@@ -1,0 +1,71 @@
+"""Parts of a scan: rows of one fragment that one pool job decodes.
+
+Of a local file that the page cache holds they are read by the job itself; others are fetched
+ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alance.file.fragment import FragmentTask
+from alance.file.in_place import LocalRows
+from alance.format.plans import together
+from alance.io import trace
+from alance.ops.rows import RowFilter, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from alance.ops.rows import ScanPlan
+    from alance.ops.scan import OpenSource
+    from alance.ops.scan_small import AnyPart
+    from alance.ops.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Fetched rows `start` to `stop` of a fragment, to be decoded."""
+
+    source: OpenSource
+    start: int
+    task: FragmentTask | LocalRows
+
+    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
+        """One pool job: decode, drop deleted rows, filter; then what late columns need."""
+        handle, engine, task = self.source.handle, snapshot.engine, self.task
+        first, found = RowFilter(plan, handle, self.start), None
+        if isinstance(task, LocalRows):
+            local = task
+            if not self.source.states.is_cold:
+                found = await engine.pool.run(lambda: local.run(first.run))
+            if found is None:
+                task = await engine.drive(local.plan(), "scan", bulk=True)
+        if isinstance(task, FragmentTask):
+            read = task
+            found = await engine.pool.run(lambda: first.run(read.decode()))
+        assert found is not None
+        batch, rows = found
+        if batch is None or plan.late_schema is None:
+            return batch
+        span = (self.start, self.start + self.task.num_rows)
+        return await finish(snapshot, plan, handle, batch, rows, span)
+
+
+async def fetch(
+    snapshot: Snapshot, source: OpenSource, parts: Sequence[tuple[int, int]]
+) -> Sequence[AnyPart]:
+    """The bytes of some parts: one round, whose ranges merge over them; none of open files."""
+    engine = snapshot.engine
+    if not (snapshot.is_remote or trace.active or source.states.is_cold):
+        places = [one.location for one in source.handle.sources]
+        files = {place: file for place in places if (file := engine.local_file(place))}
+        if files:
+            local = [LocalRows(source.fragment, *part, source.states, files) for part in parts]
+            return [Part(source, one.start, one) for one in local]
+    plans = [source.fragment.read(*part, source.states) for part in parts]
+    tasks = await engine.drive(together(plans), "scan", bulk=True)
+    return [Part(source, start, task) for (start, _), task in zip(parts, tasks, strict=True)]
