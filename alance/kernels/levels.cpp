@@ -28,40 +28,69 @@ nb::tuple list_layer(const In<uint16_t>& rep, const In<uint16_t>& definition, in
   int64_t num_nulls = 0;
   {
     nb::gil_scoped_release release;
+    // No branches: where rows begin and which lists are null has no pattern to guess. What is
+    // written behind a slot that does not count is written again, or into the slack.
     for (int64_t i = 0; i < num_entries; ++i) {
       num_heads += reps[i] > 0;
-      num_slots += reps[i] > 0 && (!has_def || defs[i] <= slot_max);
+      num_slots += (reps[i] > 0) & (!has_def || defs[i] <= slot_max);
     }
     offsets = Owned<int64_t>(num_slots + 1);
-    valid = Owned<uint8_t>(num_slots);
-    rep_left = Owned<uint16_t>(num_heads);
-    def_left = Owned<uint16_t>(has_def ? num_heads : 0);
-    int64_t slot = 0, head = 0;
-    for (int64_t i = 0; i < num_entries; ++i) {
-      const uint16_t level = has_def ? defs[i] : 0;
-      if (reps[i] > 0) {
-        if (level <= slot_max) {
-          const bool present = level <= child_max || level == empty_level;
-          offsets[slot] = num_children;
-          valid[slot] = present;
-          num_nulls += !present;
-          ++slot;
-        }
-        rep_left[head] = static_cast<uint16_t>(reps[i] - 1);
-        if (has_def) def_left[head] = level;
-        ++head;
+    valid = Owned<uint8_t>(num_slots, 1);
+    rep_left = Owned<uint16_t>(num_heads, sizeof(uint16_t));
+    def_left = Owned<uint16_t>(has_def ? num_heads : 0, sizeof(uint16_t));
+    const auto run = [&](auto level_of) {
+      int64_t slot = 0, head = 0;
+      int64_t* const starts = offsets.data();
+      uint8_t* const present_at = valid.data();
+      uint16_t* const reps_out = rep_left.data();
+      uint16_t* const defs_out = def_left.data();
+      for (int64_t i = 0; i < num_entries; ++i) {
+        const uint16_t level = level_of(i);
+        const bool begins = reps[i] > 0, counts = begins & (level <= slot_max);
+        const bool present = (level <= child_max) | (level == empty_level);
+        starts[slot] = num_children;
+        present_at[slot] = present;
+        num_nulls += counts & !present;
+        slot += counts;
+        reps_out[head] = static_cast<uint16_t>(reps[i] - 1);
+        if (has_def) defs_out[head] = level;
+        head += begins;
+        num_children += level <= child_max;
       }
-      num_children += level <= child_max;
-    }
-    offsets[slot] = num_children;
+      starts[slot] = num_children;
+    };
+    if (has_def)
+      run([&](int64_t i) { return defs[i]; });
+    else
+      run([](int64_t) { return uint16_t{0}; });
   }
   return nb::make_tuple(offsets.numpy(), valid.numpy(), num_nulls, rep_left.numpy(),
                         def_left.numpy());
+}
+
+// The levels that are at most `highest`, in their order.
+Numpy<uint16_t> levels_up_to(const In<uint16_t>& levels, int64_t highest) {
+  const int64_t num_levels = static_cast<int64_t>(levels.size());
+  const auto run = [&] {
+    nb::gil_scoped_release release;
+    const uint16_t* from = levels.data();
+    int64_t count = 0;
+    for (int64_t i = 0; i < num_levels; ++i) count += from[i] <= highest;
+    Owned<uint16_t> kept(count, sizeof(uint16_t));
+    uint16_t* to = kept.data();
+    for (int64_t i = 0; i < num_levels; ++i) {
+      *to = from[i];
+      to += from[i] <= highest;
+    }
+    return kept;
+  };
+  return run().numpy();
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_levels(nanobind::module_& m) {
+  m.def("levels_up_to", &alance::levels_up_to);
   m.def("list_layer", &alance::list_layer);
 }

@@ -82,8 +82,10 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         if group:
             levels = None
             num_slots = len(rep)
-            if len(left):
-                levels = left[left <= slot_max] if int(left.max()) > slot_max else left
+            if len(left) and slot_max == base:  # all have the same level
+                num_slots = int(np.count_nonzero(left <= slot_max))
+            elif len(left):
+                levels = _kernels.levels_up_to(left, slot_max)
                 num_slots = len(levels)
             found += _items(group, num_slots, levels, base, own_nulls=own_nulls or bool(found))
         base = slot_max
