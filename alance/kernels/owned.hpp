@@ -26,7 +26,10 @@ class Owned {
   int64_t size() const { return static_cast<int64_t>(size_); }
   T& operator[](int64_t i) { return data_.get()[i]; }
 
-  nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy() {
+  nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy() { return numpy(size()); }
+
+  // The first `count` values, which are no more than there are.
+  nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy(int64_t count) {
     // The capsule has one pointer: the size goes along with the block in a small record.
     auto* block = new Block{data_.get(), data_.get_deleter().num_bytes};
     T* data = data_.release();
@@ -35,7 +38,7 @@ class Owned {
       Recycler::give(block->data, block->num_bytes);
       delete block;
     });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size_}, owner);
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(count)}, owner);
   }
 
  private:
