@@ -169,6 +169,16 @@ def row_spans(
     spans: npt.NDArray[np.int64],
 ) -> None: ...
 
+# --- joins.cpp ---
+
+def join_bytes(pieces: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]: ...
+def join_strings_32(
+    offsets: list[npt.NDArray[np.int32]], pieces: list[npt.NDArray[np.uint8]]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
+def join_strings_64(
+    offsets: list[npt.NDArray[np.int64]], pieces: list[npt.NDArray[np.uint8]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+
 # --- levels.cpp ---
 
 # --- fullzip.cpp ---
@@ -233,6 +243,7 @@ def unzip_variable_64(
 
 # --- levels.cpp ---
 
+def levels_up_to(levels: npt.NDArray[np.uint16], highest: int) -> npt.NDArray[np.uint16]: ...
 def list_layer(
     rep: npt.NDArray[np.uint16],
     definition: npt.NDArray[np.uint16],

@@ -16,6 +16,7 @@ void register_chunks(nb::module_& m);
 void register_chunk_words(nb::module_& m);
 void register_column_metadata(nb::module_& m);
 void register_levels(nb::module_& m);
+void register_joins(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
 void register_rows(nb::module_& m);
@@ -47,6 +48,7 @@ NB_MODULE(_kernels, m) {
   register_chunk_words(m);
   register_column_metadata(m);
   register_levels(m);
+  register_joins(m);
   register_memory(m);
   register_pieces(m);
   register_rows(m);

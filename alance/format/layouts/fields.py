@@ -19,6 +19,7 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock, VariableWidth
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
+from alance.format.layouts.joined import joined_values
 from alance.format.layouts.repdef import Items, Lists, joined, unravel
 
 if TYPE_CHECKING:
@@ -261,15 +262,19 @@ def _leaf_array(
             f"field {field.name!r}: {found.num_slots} slots in {len(leaf.structure)} layers, "
             f"expected {num_slots} in {depth + 1}"
         )
-    pieces = []
     for page, own in zip(leaf.pages, leaf.own, strict=True):
         if page.values.num_values != own.num_slots:
             raise CorruptFileError(
                 f"field {field.name!r}: {page.values.num_values} values for {own.num_slots} slots"
             )
-        pieces.append(values_array(field, arrow, page.values, own.valid))
-    if len(pieces) == 1:
-        return pieces[0]
+    blocks = [page.values for page in leaf.pages]
+    if len(blocks) == 1:
+        return values_array(field, arrow, blocks[0], leaf.own[0].valid)
+    together = joined_values(blocks)
+    if together is not None:
+        return values_array(field, arrow, together, found.valid)
+    valid = [own.valid for own in leaf.own]
+    pieces = [values_array(field, arrow, *one) for one in zip(blocks, valid, strict=True)]
     try:
         return pa.concat_arrays(pieces)
     except pa.ArrowException as error:
