@@ -1,0 +1,81 @@
+"""Values of neighbouring pages as one, levels that are kept, and long streams of FSST codes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import CorruptFileError
+from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.layouts.joined import joined_values
+from tests.reference import fsst
+from tests.reference.chunks import strings, variable
+
+SYMBOLS = [b"a", b"internat", b"longer b"]
+
+
+def decode(codes: list[bytes]) -> VariableWidth:
+    block = variable(codes, "i4")
+    table = np.array([int.from_bytes(s.ljust(8, b"?"), "little") for s in SYMBOLS], np.uint64)
+    lengths = np.array([len(s) for s in SYMBOLS], np.uint8)
+    return VariableWidth(*_kernels.decode_fsst(block.offsets, block.data, table, lengths))
+
+
+@given(st.lists(st.lists(st.binary(max_size=20), max_size=10), min_size=1, max_size=5))
+def test_strings_of_pages_are_joined(pages: list[list[bytes]]) -> None:
+    expected = [one for page in pages for one in page]
+    for kinds in (["i4"], ["i8"], ["i4", "i8"]):
+        blocks = [variable(page, kinds[n % len(kinds)]) for n, page in enumerate(pages)]
+        found = joined_values(blocks)
+        assert isinstance(found, VariableWidth)
+        assert strings(found) == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 1 << 30), max_size=9), min_size=1, max_size=5))
+def test_numbers_of_pages_are_joined(pages: list[list[int]]) -> None:
+    blocks = [FixedWidth(32, len(page), np.array(page, "<u4").view(np.uint8)) for page in pages]
+    found = joined_values(blocks)
+    assert isinstance(found, FixedWidth)
+    assert found.data.view("<u4").tolist() == [one for page in pages for one in page]
+
+
+def test_others_are_not_joined() -> None:
+    number = FixedWidth(32, 1, np.zeros(4, np.uint8))
+    assert joined_values([number, variable([b"x"], "i4")]) is None
+    assert joined_values([number, FixedWidth(8, 1, np.zeros(1, np.uint8))]) is None
+    assert joined_values([FixedWidth(1, 3, np.ones(1, np.uint8))] * 2) is None
+    assert joined_values([number, FixedWidth(32, 2, np.zeros(4, np.uint8))]) is None
+
+
+def test_offsets_beyond_the_bytes_are_refused() -> None:
+    bad = VariableWidth(np.array([0, 9], np.int32), np.zeros(3, np.uint8))
+    with pytest.raises(CorruptFileError, match="strings of a page"):
+        joined_values([variable([b"x"], "i4"), bad])
+
+
+@given(st.lists(st.integers(0, 5)), st.integers(0, 5))
+def test_levels_up_to_a_highest_one(levels: list[int], highest: int) -> None:
+    found = _kernels.levels_up_to(np.array(levels, np.uint16), highest)
+    assert found.tolist() == [level for level in levels if level <= highest]
+
+
+@pytest.mark.parametrize("length", [1, 7, 5000])
+@pytest.mark.parametrize("first", [b"\x00", b"\x01", b"\xff\x00"])
+def test_a_stream_that_goes_on_otherwise_than_it_begins(first: bytes, length: int) -> None:
+    codes = [first * length] * (100_000 // length + 1)
+    codes += [b"\x01\x02" * length, b"", b"\xff\xff" * length] * (60_000 // length)
+    found = decode(codes)
+    whole = b"".join(codes)
+    assert found.data.tobytes() == fsst.decode(whole, SYMBOLS)
+    sizes = {code: len(fsst.decode(code, SYMBOLS)) for code in set(codes)}
+    assert np.diff(found.offsets).tolist() == [sizes[code] for code in codes]
+
+
+@pytest.mark.parametrize("at", [100, 2047, 2048, 70_001])
+def test_what_makes_no_sense_is_refused_wherever_it_is(at: int) -> None:
+    for wrong, message in ((b"\x09", "without a symbol"), (b"\xff", "ends with an escape")):
+        with pytest.raises(ValueError, match=message):
+            decode([b"\x00" * at + wrong, b"\x01" * 90_000])
