@@ -16,7 +16,8 @@ from alance.file.plain import columns_of
 from alance.format.container import TAIL_BYTES
 from alance.format.schema import Schema
 from alance.ops.first_use import OLDER_FILES
-from alance.ops.take import as_positions, in_order
+from alance.ops.positions import as_positions
+from alance.ops.take import in_order
 from alance.session import Session
 
 if TYPE_CHECKING:

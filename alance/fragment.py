@@ -8,7 +8,8 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.ops.options import ScanOptions
-from alance.ops.take import as_positions, take_located
+from alance.ops.positions import as_positions
+from alance.ops.take import take_located
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:

@@ -66,14 +66,12 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = 
 
 
 def _not_kept(blocks: BlockCache, location: str, wanted: Wanteds) -> Wanteds:
-    """The ranges that the block cache cannot answer; it answers the others."""
+    """The ranges that the block cache cannot answer; it answers those that came in meanwhile."""
     left: Wanteds = []
     answered = set()
     for one in wanted:
         read, number, start, stop = one
         content = blocks.get(location, start, stop)
-        if read.recorder is not None and blocks.num_bytes:
-            trace.look("block cache", found=content is not None, recorder=read.recorder)
         if content is None:
             left.append(one)
         else:

@@ -1,22 +1,88 @@
-"""Reads that are answered at once from memory or the page cache, or by one job of a thread."""
+"""What is asked for, by object; what of it is answered at once, or by one job of a thread."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from alance.errors import CorruptFileError
+from alance.format.plans import Pieces
 from alance.io import trace
-from alance.io.coalesce import coalesce
+from alance.io.coalesce import coalesce, is_range
+from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.format.plans import Pieces
-    from alance.io.local import LocalStore
+    from alance.format.plans import Wanted
+    from alance.io.blocks import BlockCache
     from alance.io.reads import Read
+    from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
+Asked: TypeAlias = tuple[int, int, int]  # the number of a range in its read, its start and stop
 
-def answer_now(store: Store, path: str, wanted: Sequence[tuple[int, int, int]], read: Read) -> bool:
+
+def sort_out(
+    ranges: Iterable[Wanted], read: Read, registry: StoreRegistry, *, bulk: bool
+) -> dict[str, list[Asked]]:
+    """What a read asks for, by object; pieces of local files are read, each in one call.
+
+    Raises:
+        CorruptFileError: no range.
+        InvalidInputError: no store with this root was opened.
+    """
+    found: dict[str, list[Asked]] = {}
+    for number, one in enumerate(ranges):
+        if not isinstance(one, Pieces):
+            location, start, stop = one
+            if not is_range(start, stop):
+                raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
+            if start == stop:
+                read.buffers[number] = memoryview(b"")
+            else:
+                found.setdefault(location, []).append((number, start, stop))
+            continue
+        location = one.path
+        store, path = registry.resolve(location)
+        if isinstance(store, LocalStore):
+            pieces_from_disk(store, path, one, read, number, inline=not bulk)
+            continue
+        starts, stops = one.starts.tolist(), one.stops.tolist()
+        first = read.add_pieces(number, len(starts))
+        mine = found.setdefault(location, [])
+        for slot, start, stop in zip(range(first, first + len(starts)), starts, stops, strict=True):
+            if not is_range(start, stop):
+                raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
+            if start == stop:
+                read.buffers[slot] = memoryview(b"")
+            else:
+                mine.append((slot, start, stop))
+    return found
+
+
+def total(by_object: Mapping[str, Sequence[Asked]]) -> int:
+    """Bytes asked for."""
+    return sum([stop - start for asked in by_object.values() for _, start, stop in asked])
+
+
+def from_blocks(
+    blocks: BlockCache, location: str, wanted: Sequence[Asked], read: Read
+) -> list[Asked]:
+    """Answer what the block cache has of an object; gives what it has not."""
+    left = []
+    for one in wanted:
+        number, start, stop = one
+        content = blocks.get(location, start, stop)
+        if read.recorder is not None and blocks.num_bytes:
+            trace.look("block cache", found=content is not None, recorder=read.recorder)
+        if content is None:
+            left.append(one)
+        else:
+            read.buffers[number] = content
+    return left
+
+
+def answer_now(store: Store, path: str, wanted: Sequence[Asked], read: Read) -> bool:
     """Answer ranges of an object from memory or the page cache, if that has them all.
 
     Args:

@@ -72,7 +72,7 @@ _REMOTE_REQUEST: Final = 8 * MIB  # 8 to 16 MiB once the connections are busy; G
 _REMOTE_REQUESTS: Final = 128  # beyond it S3 gains little, and GCS and Azure lose
 _S3_REQUESTS: Final = 256  # 514 requests at 30 ms: 213 ms with 128 at once, 160 with 256
 _GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
-_GROUP_RANGE: Final = 32 * KIB  # a larger body costs more than the crossing that a group saves
+_GROUP_RANGE: Final = 64 * KIB  # a block; larger bodies cost more than the crossing saved
 
 S3: Final = StoreProfile(
     kind="s3",

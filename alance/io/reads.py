@@ -31,6 +31,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self.recorder = recorder
         self.caller = trace.caller() if recorder is not None else ""
         self.buffers: list[memoryview | None] = [None] * num_ranges
+        self._joins: list[tuple[int, int, int]] = []  # a range, and the slots of its pieces
         self.unplanned = 0  # ranges that no flight is expected to bring yet
         self._others: dict[asyncio.Future[Any], int] = {}  # what brings pieces, and which
         self._parts: list[tuple[int, Sequence[Part]]] = []
@@ -43,8 +44,15 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self._withdraw()
         return super().cancel(msg)
 
+    def add_pieces(self, number: int, count: int) -> int:
+        """Make range `number` of so many pieces; gives the number of the first of their slots."""
+        first = len(self.buffers)
+        self.buffers += [None] * count
+        self._joins.append((number, first, first + count))
+        return first
+
     def expect(self, number: int, parts: Sequence[Part]) -> None:
-        """Range `number` is the bytes of these parts, one after the other."""
+        """Range or piece `number` is the bytes of these parts, one after the other."""
         self.unplanned -= 1
         self._parts.append((number, parts))
         for flight, start, stop in parts:
@@ -96,7 +104,13 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
             pieces = [flight.slice(start, stop) for flight, start, stop in parts]
             self.buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
         self._parts.clear()
-        self.set_result(self.buffers)  # type: ignore[arg-type]  # none is missing
+        buffers: list[Any] = self.buffers  # none is missing
+        if self._joins:
+            for number, start, stop in self._joins:
+                pieces = buffers[start:stop]
+                buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+            del buffers[self._joins[0][1] :]
+        self.set_result(buffers)
 
     def _withdraw(self) -> None:
         missing, self._missing = self._missing, set()

@@ -12,15 +12,12 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.plans import Pieces
+from alance.errors import InvalidInputError
 from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import Wanted, book
-from alance.io.coalesce import is_range
 from alance.io.flights import Lane
-from alance.io.inline import answer_now, pieces_from_disk
-from alance.io.local import LocalStore
+from alance.io.inline import answer_now, from_blocks, sort_out, total
 from alance.io.reads import Read
 from alance.io.remote import RemoteStore
 from alance.io.store import ObjectMeta
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from alance.format.plans import Wanted as WantedRange
+    from alance.io.inline import Asked
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
@@ -104,35 +102,22 @@ class Scheduler:
     def _begin(self, ranges: Sequence[WantedRange], reason: str, *, bulk: bool) -> Read:
         """Answer what can be answered at once, and put the rest on the list of this turn."""
         read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
-        by_location: dict[str, list[tuple[int, int, int]]] = {}
-        for number, one in enumerate(ranges):
-            if isinstance(one, Pieces):
-                try:
-                    self._read_pieces(read, number, one, bulk=bulk)
-                except Exception as error:
-                    read.failed(error)
-                    return read
-                continue
-            location, start, stop = one
-            if not is_range(start, stop):
-                read.failed(CorruptFileError(f"{location}: bytes {start} to {stop} are no range"))
-                return read
-            if start == stop:
-                read.buffers[number] = memoryview(b"")
-            else:
-                by_location.setdefault(location, []).append((number, start, stop))
-        inline = not bulk and len(ranges) <= INLINE_RANGES
-        sizes = (stop - start for wanted in by_location.values() for _, start, stop in wanted)
-        inline = inline and sum(sizes) <= INLINE_BYTES
-        later = []
-        for location, wanted in by_location.items():
-            try:
-                found = inline and answer_now(*self._resolve(location), wanted, read)
-            except Exception as error:
-                read.failed(error)
-                return read
-            if not found:
-                later.append((location, wanted))
+        later: list[tuple[str, list[Asked]]] = []
+        try:
+            by_object = sort_out(ranges, read, self._registry, bulk=bulk)
+            inline = not bulk and len(ranges) <= INLINE_RANGES and total(by_object) <= INLINE_BYTES
+            for location, wanted in by_object.items():
+                store, path = self._resolve(location)
+                if isinstance(store, RemoteStore):
+                    if not bulk and self._blocks.is_on:
+                        wanted = from_blocks(self._blocks, location, wanted, read)
+                elif inline and answer_now(store, path, wanted, read):
+                    continue
+                if wanted:
+                    later.append((location, wanted))
+        except Exception as error:
+            read.failed(error)
+            return read
         if not later:
             read.finish_if_complete()
             if read.done():
@@ -146,18 +131,6 @@ class Scheduler:
         if self._planned is None and later:
             self._planned = read.get_loop().call_soon(self._plan)
         return read
-
-    def _read_pieces(self, read: Read, number: int, pieces: Pieces, *, bulk: bool) -> None:
-        """Pieces from a local file in one call; from another store range by range."""
-        store, path = self._registry.resolve(pieces.path)
-        if isinstance(store, LocalStore):
-            pieces_from_disk(store, path, pieces, read, number, inline=not bulk)
-            return
-        inner = self._begin(pieces.ranges(), read.reason, bulk=bulk)
-        if inner.done() and inner.exception() is None:
-            read.buffers[number] = memoryview(b"".join(inner.result()))
-        else:
-            read.wait_for(number, inner, lambda buffers: memoryview(b"".join(buffers)))
 
     async def read_tail(
         self, location: str, num_bytes: int, *, size: int | None = None, reason: str = ""

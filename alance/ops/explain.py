@@ -13,8 +13,9 @@ from alance.ops.first_use import load_readers
 from alance.ops.index_lookup import look_up
 from alance.ops.index_scan import may_ask, picking
 from alance.ops.planning import chosen, parse_predicate, plan_scan
+from alance.ops.positions import as_positions
 from alance.ops.scan import scan
-from alance.ops.take import as_positions, take
+from alance.ops.take import take
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -13,13 +13,15 @@ from alance.file.batches import empty_batch, empty_columns, side_by_side
 from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.taken import TakenRows
+from alance.file.taken_now import fetch_known, known_rows
 from alance.file.tracing import describe, note_rows
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import to_arrow
 from alance.format.plans import together
 from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.first_use import load_readers
 from alance.ops.handle import local_files
+from alance.ops.positions import as_positions
 from alance.ops.rows import with_meta
 
 if TYPE_CHECKING:
@@ -28,43 +30,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.taken_now import KnownRows
     from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
+    from alance.io.cache import SearchCache
     from alance.ops.projection import Columns, Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot, Wanted
 
 INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
 SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
-
-
-def as_positions(values: object, what: str) -> npt.NDArray[np.int64]:
-    """Non-negative integers from a list, numpy or Arrow array; shape (n,).
-
-    Raises:
-        InvalidInputError: anything else.
-    """
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        if values.null_count:
-            raise InvalidInputError(f"{what}: {values.null_count} of them are null")
-        if len(values) and not pa.types.is_integer(values.type):
-            raise InvalidInputError(f"{what}: expected integers, got {values.type}")
-        values = as_numbers(values) if len(values) else []
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{what}: {error}") from error
-    if array.size == 0 and array.ndim == 1:
-        return np.empty(0, np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"{what}: expected integers in one dimension, got {array.dtype} of shape {array.shape}"
-        )
-    if array.dtype.kind == "i" and array.min() < 0:
-        raise InvalidInputError(f"{what}: {array.min()} is negative")
-    if array.dtype.kind == "u" and array.max() > np.iinfo(np.int64).max:
-        raise InvalidInputError(f"{what}: {array.max()} is out of range")
-    return array.astype(np.int64, copy=False)
 
 
 async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> pa.Table:
@@ -149,12 +124,7 @@ async def take_located(
         else:
             _check_live(handle, mine)
         rows_of.append(mine)
-    files = local_files(handles)
-    plans = [
-        _take_fragment(snapshot, handle, mine, wanted, files)
-        for handle, mine in zip(handles, rows_of, strict=True)
-    ]
-    taken = TakenRows(schema, await snapshot.engine.drive(together(plans), "take"))
+    taken = TakenRows(schema, await _tasks(snapshot, handles, rows_of, wanted))
 
     def finish(batch: pa.RecordBatch) -> pa.Table:
         if projection.meta:
@@ -165,6 +135,44 @@ async def take_located(
     table = await _decode(snapshot, taken, finish)
     note_rows(taken, begun)
     return table
+
+
+async def _tasks(
+    snapshot: Snapshot,
+    handles: Sequence[FragmentHandle],
+    rows_of: Sequence[npt.NDArray[np.int64]],
+    wanted: Wanted,
+) -> list[FragmentTask]:
+    """The rows of each fragment, fetched."""
+    engine = snapshot.engine
+    if snapshot.is_remote:
+        known = _known(engine.cache, handles, rows_of, wanted)
+        if known is not None:
+            return await engine.drive(fetch_known(known), "take")
+    files = local_files(handles)
+    plans = [
+        _take_fragment(snapshot, handle, mine, wanted, files)
+        for handle, mine in zip(handles, rows_of, strict=True)
+    ]
+    return await engine.drive(together(plans), "take")
+
+
+def _known(
+    cache: SearchCache,
+    handles: Sequence[FragmentHandle],
+    rows_of: Sequence[npt.NDArray[np.int64]],
+    wanted: Wanted,
+) -> list[KnownRows] | None:
+    """Rows of fragments that are open, with all pages known; else None."""
+    found = []
+    for handle, rows in zip(handles, rows_of, strict=True):
+        opened: OpenFragment | None = cache.peek(("fragment", handle, wanted.key))
+        known = None if opened is None else known_rows(opened, rows, cache)
+        if opened is None or known is None:
+            return None
+        describe(opened)
+        found.append(known)
+    return found
 
 
 async def _decode(
