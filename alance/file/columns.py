@@ -289,6 +289,10 @@ class OpenColumn:
             self.add_place(error, number)
             raise
 
+    def learn(self, number: int, states: States) -> Plan[None]:
+        """Plan the state of a page: one round at most."""
+        yield from self._state(number, states)
+
     def learned(self, number: int, state: PageState, states: States) -> None:
         """Keep the state of a page."""
         states.put(self._key(number), state, state.num_bytes)

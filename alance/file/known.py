@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
 from alance.file.recall import kept_by
+from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.paged_rows import takes_rows
+from alance.format.plans import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 
     from alance.file.columns import States
     from alance.file.leaves import OpenLeaf
-    from alance.format.layouts.base import PageState
-    from alance.format.plans import Plan, Wanted
+    from alance.format.plans import ByteRange, Plan
 
 
 def learn_pages(
@@ -43,30 +44,37 @@ def learn_pages(
             columns.append((column, one.rows(rows)))
     if kept_by(states) is not None:
         return
-    missing = [
-        (column, number)
-        for column, rows in columns
-        for number, _ in column.hit(rows)
-        if column.known(number, states) is None
-    ]
-    waiting: list[tuple[OpenColumn, int, Plan[PageState], Sequence[Wanted]]] = []
-    for column, number in missing:
-        plan = column.layout(number).load()
+    # Most pages are of mini-blocks: theirs need no plans of their own.
+    found: list[tuple[OpenColumn, int, MiniBlockPage, list[ByteRange]]] = []
+    others: list[Plan[None]] = []
+    for column, mine in columns:
+        for number, _ in column.hit(mine):
+            if column.known(number, states) is not None:
+                continue
+            layout = column.layout(number)
+            ranges = layout.state_ranges() if isinstance(layout, MiniBlockPage) else []
+            if isinstance(layout, MiniBlockPage) and all(start < stop for _, start, stop in ranges):
+                found.append((column, number, layout, ranges))
+            else:
+                others.append(column.learn(number, states))
+    if found:
+        others.append(_learn_chunks(found, states))
+    if others:
+        yield from together(others)
+
+
+def _learn_chunks(
+    pages: Sequence[tuple[OpenColumn, int, MiniBlockPage, list[ByteRange]]], states: States
+) -> Plan[None]:
+    """Plan the states of pages, from the ranges that hold them."""
+    buffers = yield [one for *_, ranges in pages for one in ranges]
+    first = 0
+    for column, number, layout, ranges in pages:
+        mine = buffers[first : first + len(ranges)]
+        first += len(ranges)
         try:
-            waiting.append((column, number, plan, next(plan)))
-        except StopIteration as done:
-            column.learned(number, done.value, states)
-    while waiting:
-        buffers = yield [one for *_, wanted in waiting for one in wanted]
-        at, left = 0, []
-        for column, number, plan, wanted in waiting:
-            mine = buffers[at : at + len(wanted)]
-            at += len(wanted)
-            try:
-                left.append((column, number, plan, plan.send(mine)))
-            except StopIteration as done:
-                column.learned(number, done.value, states)
-            except AlanceError as error:
-                column.add_place(error, number)
-                raise
-        waiting = left
+            state = layout.state_of(mine)
+        except AlanceError as error:
+            column.add_place(error, number)
+            raise
+        column.learned(number, state, states)

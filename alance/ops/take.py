@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -189,8 +189,16 @@ async def _decode(
     if num_bytes <= SHARED_BYTES:
         return await pool.run(lambda: finish(_all_of(taken)))
     parts = taken.split(snapshot.session.decode_threads)
-    batches = await all_of(pool.run(partial(_all_of, part)) for part in parts)
-    return await pool.run(lambda: finish(side_by_side(batches)))
+    batches: list[pa.RecordBatch | None] = [None] * len(parts)
+    left = [*range(len(parts))]
+
+    def decode(number: int) -> pa.Table | None:
+        batches[number] = _all_of(parts[number])
+        is_last = left.pop() == 0  # each thread has another answer
+        return finish(side_by_side(cast("list[pa.RecordBatch]", batches))) if is_last else None
+
+    tables = await all_of(pool.run(partial(decode, number)) for number in range(len(parts)))
+    return next(table for table in tables if table is not None)
 
 
 def _all_of(taken: TakenRows) -> pa.RecordBatch:

@@ -151,8 +151,8 @@ class MiniBlockPage:
 
     def load(self) -> Plan[PageState]:
         """Plan chunk words, dictionary and repetition index: one round."""
-        buffers = yield from fetch(self._state_ranges())
-        return self._state(buffers)
+        buffers = yield from fetch(self.state_ranges())
+        return self.state_of(buffers)
 
     def take(self, state: PageState, rows: npt.NDArray[np.int64]) -> Plan[MiniBlockTask]:
         """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
@@ -195,10 +195,10 @@ class MiniBlockPage:
         spans = guess_spans(rows, self.num_rows, size)
         if self.place.num_bytes <= MAX_WHOLE_BYTES:
             spans = [(0, size)]
-        ranges = self._state_ranges()
+        ranges = self.state_ranges()
         guessed = [self.place.part(CHUNKS, *span) for span in spans]
         buffers = yield from fetch([*ranges, *guessed])
-        state = self._state(buffers[: len(ranges)])
+        state = self.state_of(buffers[: len(ranges)])
         runs = state.chunks.locate(rows)
         pieces = yield from fetch_missing(
             self.place, CHUNKS, runs.spans, spans, buffers[len(ranges) :]
@@ -207,13 +207,14 @@ class MiniBlockPage:
 
     def read_page(self) -> Plan[MiniBlockTask]:
         """Plan all buffers: one round."""
-        ranges = self._state_ranges()
+        ranges = self.state_ranges()
         buffers = yield from fetch([*ranges, self.place.whole(CHUNKS)])
-        state = self._state(buffers[: len(ranges)])
+        state = self.state_of(buffers[: len(ranges)])
         runs = state.chunks.all()
         return self._task(state, buffers[-1:], runs, range(self.num_rows))
 
-    def _state_ranges(self) -> list[ByteRange]:
+    def state_ranges(self) -> list[ByteRange]:
+        """Where chunk words, dictionary and repetition index lie."""
         buffers = [0]
         if self.dictionary is not None:
             buffers.append(2)
@@ -221,7 +222,12 @@ class MiniBlockPage:
             buffers.append(3 if self.dictionary is not None else 2)
         return [self.place.whole(buffer) for buffer in buffers]
 
-    def _state(self, buffers: Sequence[memoryview]) -> MiniBlockState:
+    def state_of(self, buffers: Sequence[memoryview]) -> MiniBlockState:
+        """The state from the bytes of `state_ranges`.
+
+        Raises:
+            CorruptFileError: they do not fit each other or the page.
+        """
         try:
             chunks = parse_chunks(
                 buffers[0],
