@@ -681,3 +681,21 @@ def gather_spans(
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.uint8]: ...
+
+# --- manifest_fragments.cpp ---
+
+# The message without its fragments; of each of these where its record starts and stops, its id,
+# its physical rows, and its deleted rows: 0 where that is not told, -1 without a deletion file.
+def manifest_fragments(
+    content: bytes,
+) -> (
+    tuple[
+        bytes,
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.uint64],
+        npt.NDArray[np.uint64],
+        npt.NDArray[np.int64],
+    ]
+    | None
+): ...

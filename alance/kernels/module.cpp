@@ -37,6 +37,7 @@ void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
+void register_manifest_fragments(nb::module_& m);
 
 NB_MODULE(_kernels, m) {
   register_bitpacking(m);
@@ -69,4 +70,5 @@ NB_MODULE(_kernels, m) {
   register_v2_0(m);
   register_sequences(m);
   register_small_files(m);
+  register_manifest_fragments(m);
 }

@@ -67,6 +67,15 @@ class ProtoWire {
   }
 
   bool done() const { return at_ == end_; }
+  const uint8_t* position() const { return at_; }
+
+  // Goes over the value of a field that does not matter.
+  void skip() {
+    if (wire == 0)
+      varint();
+    else
+      bytes();
+  }
 
  private:
   const uint8_t* at_;

@@ -64,8 +64,8 @@ def names_of(manifest: Manifest) -> Iterator[str]:
                 yield external.path
         if fragment.deletion_file is not None:
             yield f"{DELETIONS}/{fragment.deletion_file.name(fragment.id)}"
-    if manifest.message.transaction_file:
-        yield f"{TRANSACTIONS}/{manifest.message.transaction_file}"
+    if manifest.head.transaction_file:
+        yield f"{TRANSACTIONS}/{manifest.head.transaction_file}"
     for index in manifest.indices:
         yield index_folder(index.uuid.uuid)
 

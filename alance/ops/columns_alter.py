@@ -198,7 +198,7 @@ def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
         InvalidInputError: one would.
     """
     for path, field_id in cast:
-        touched = related(base.manifest.message.fields, [field_id])
+        touched = related(base.manifest.head.fields, [field_id])
         names = {one.name for one in base.manifest.indices if not touched.isdisjoint(one.fields)}
         if names:
             raise InvalidInputError(

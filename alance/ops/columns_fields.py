@@ -85,7 +85,7 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
         InvalidInputError: fields inside of lists have values, which could disagree on the lists.
         UnsupportedError: a table of files before 2.2.
     """
-    known = {one.id for one in manifest.message.fields}
+    known = {one.id for one in manifest.head.fields}
     for root in new.fields:
         if root.id not in known:
             continue

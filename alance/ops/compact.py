@@ -195,7 +195,7 @@ async def _reserved(
     next_id = 0
     if count:
         reserved = await commit_change(base, ReserveFragments(count), options)
-        next_id = reserved.manifest.message.max_fragment_id - count + 1
+        next_id = reserved.manifest.head.max_fragment_id - count + 1
     groups = []
     for result in results:
         new = []

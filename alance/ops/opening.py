@@ -211,7 +211,7 @@ async def _named(session: Session, table: Table, version: int | str) -> tuple[Ta
 def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapshot:
     if manifest is snapshot.manifest:
         return snapshot
-    if table.root == snapshot.table.root and manifest.message == snapshot.manifest.message:
+    if table.root == snapshot.table.root and manifest.same_as(snapshot.manifest):
         return snapshot
     return Snapshot(snapshot.session, table, manifest)
 

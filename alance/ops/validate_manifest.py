@@ -33,25 +33,25 @@ def findings(manifest: Manifest) -> Iterator[str]:
         yield from _of_fragment(manifest, fragment)
     yield from _of_indices(manifest)
     has_deletions = any(one.deletion_file is not None for one in manifest.fragments)
-    flags = manifest.message.reader_feature_flags & manifest.message.writer_feature_flags
+    flags = manifest.head.reader_feature_flags & manifest.head.writer_feature_flags
     if has_deletions and not flags & DELETIONS:
         yield "there are deletion files, and the flags do not say so"
 
 
 def _of_schema(manifest: Manifest) -> Iterator[str]:
-    ids = [one.id for one in manifest.message.fields]
+    ids = [one.id for one in manifest.head.fields]
     for field_id, count in Counter(ids).items():
         if count > 1:
             yield f"field id {field_id}: {count} fields have it"
-    for one in manifest.message.fields:
+    for one in manifest.head.fields:
         if one.parent_id >= 0 and one.parent_id not in ids:
             yield f"field {one.name!r}: its parent, field {one.parent_id}, is not there"
-    if manifest.message.HasField("max_allocated_field_id"):
+    if manifest.head.HasField("max_allocated_field_id"):
         highest = max(ids, default=-1)
-        if highest > manifest.message.max_allocated_field_id:
+        if highest > manifest.head.max_allocated_field_id:
             yield (
                 f"field id {highest}: beyond the highest ever given, "
-                f"{manifest.message.max_allocated_field_id}"
+                f"{manifest.head.max_allocated_field_id}"
             )
 
 
@@ -60,7 +60,7 @@ def _of_fragment_ids(manifest: Manifest) -> Iterator[str]:
     for before, one in itertools.pairwise(ids):
         if one <= before:
             yield f"fragment {one}: follows fragment {before}, expected ascending ids"
-    message = manifest.message
+    message = manifest.head
     # Writers of old versions did not keep the highest id.
     if ids and message.HasField("max_fragment_id") and max(ids) > message.max_fragment_id:
         yield f"fragment {max(ids)}: beyond the highest id ever given, {message.max_fragment_id}"
@@ -107,7 +107,7 @@ def _of_row_ids(manifest: Manifest, fragment: Fragment) -> Iterator[str]:
 def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterator[str]:
     """What contradicts the version in the row ids and versions of a fragment's rows."""
     what = f"fragment {fragment_id}"
-    next_row_id, version = manifest.message.next_row_id, manifest.version
+    next_row_id, version = manifest.head.next_row_id, manifest.version
     if len(lineage.row_ids) and int(lineage.row_ids.max()) >= next_row_id:
         yield f"{what}: row id {lineage.row_ids.max()}, the next unused one is {next_row_id}"
     for name, values in (
@@ -151,7 +151,7 @@ def of_shared_ids(
 
 
 def _of_indices(manifest: Manifest) -> Iterator[str]:
-    fields = {one.id for one in manifest.message.fields}
+    fields = {one.id for one in manifest.head.fields}
     seen: set[object] = set()
     for message in manifest.indices:
         what = f"index {message.name!r}"
@@ -163,9 +163,9 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
         if index.uuid in seen:
             yield f"{what}: two segments have UUID {index.uuid}"
         seen.add(index.uuid)
-        highest = manifest.message.max_fragment_id
+        highest = manifest.head.max_fragment_id
         beyond = [one for one in index.fragment_ids or () if one > highest]
-        if beyond and manifest.message.HasField("max_fragment_id"):
+        if beyond and manifest.head.HasField("max_fragment_id"):
             yield f"{what}: covers fragments {_some(beyond)}, ids go up to {highest}"
         if message.name in SYSTEM:
             continue

@@ -39,7 +39,7 @@ class Version:
     @classmethod
     def of(cls, snapshot: Snapshot, options: Options) -> Version:
         """The version of a snapshot. Cost: none."""
-        message, slim = snapshot.manifest.message, table_pb2.Manifest()
+        message, slim = snapshot.manifest.head, table_pb2.Manifest()
         for field, value in message.ListFields():
             if field.name in ("fragments", "index_section", "transaction_section"):
                 continue

@@ -91,7 +91,7 @@ def transaction_uuid_of(manifest: Manifest) -> str | None:
     """The uuid of the transaction that made a version; None where it is not told."""
     if manifest.transaction is not None:
         return str(manifest.transaction.uuid)
-    name: str = manifest.message.transaction_file
+    name: str = manifest.head.transaction_file
     return name.removesuffix(".txn").partition("-")[2] or None
 
 

@@ -96,7 +96,9 @@ class TableRules:
     async def _vectors(
         self, newer: Manifest, wanted: tuple[int, ...]
     ) -> Mapping[int, DeletionVector]:
-        fragments = [one for one in newer.fragments if one.id in wanted and one.deletion_file]
+        places = [newer.fragments.position_of(one) for one in wanted]
+        found_there = [newer.fragments[place] for place in places if place is not None]
+        fragments = [one for one in found_there if one.deletion_file]
         found = await all_of(
             load_deletions(self.engine, self.table, newer, one, one.physical_rows)
             for one in fragments

@@ -66,7 +66,7 @@ async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> 
 
     if manifest.transaction is not None:
         return Transaction.from_protobuf(manifest.transaction)
-    name = manifest.message.transaction_file
+    name = manifest.head.transaction_file
     if not name:
         return None
     location = table.transaction(name)

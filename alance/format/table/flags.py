@@ -166,7 +166,7 @@ def flags_of(
 
 def correct_file_version(message: table_pb2.Manifest) -> None:
     """Make a version's default that of its files, where a release has noted 0.1 for 2.0."""
-    if _default_version(message) is not FileVersion.V0_1:
+    if not is_perhaps_wrong(message):
         return
     numbers = _file_numbers(message)
     if numbers and all(one in FOOTERS for one in numbers):
@@ -174,6 +174,11 @@ def correct_file_version(message: table_pb2.Manifest) -> None:
         if FileVersion.V0_1 not in versions:
             message.data_format.file_format = "lance"
             message.data_format.version = max(one.value for one in versions)
+
+
+def is_perhaps_wrong(message: table_pb2.Manifest) -> bool:
+    """Whether a version's default may be corrected by its files."""
+    return _default_version(message) is FileVersion.V0_1
 
 
 def settle_file_version(message: table_pb2.Manifest) -> None:

@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
+from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.format.proto import table_pb2
+
+@dataclass(frozen=True, slots=True)
+class Records(Sequence[table_pb2.DataFragment]):
+    """The records of fragments in a serialized manifest; each is parsed where it is asked for.
+
+    Attributes:
+        starts, stops: where each is in the content; shape (n,).
+        deleted: rows of each; 0: not told, -1: none. Shape (n,).
+    """
+
+    content: bytes
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    deleted: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> table_pb2.DataFragment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[table_pb2.DataFragment]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> table_pb2.DataFragment | list[table_pb2.DataFragment]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        record = self.content[self.starts[index] : self.stops[index]]
+        try:
+            return table_pb2.DataFragment.FromString(record)
+        except DecodeError as error:
+            raise CorruptFileError(f"fragment {index} of the manifest: {error}") from error
 
 
 class Fragments(Sequence[Fragment]):
@@ -34,19 +68,47 @@ class Fragments(Sequence[Fragment]):
         count = len(messages)
         ids = np.fromiter((one.id for one in messages), np.uint64, count)
         rows = np.fromiter((one.physical_rows for one in messages), np.uint64, count)
+        self._settle(messages, ids, rows)
+        for number, one in enumerate(messages):
+            if one.HasField("deletion_file"):
+                self.num_rows[number] = self[number].num_rows or -1
+
+    @classmethod
+    def of_records(
+        cls, records: Records, ids: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint64]
+    ) -> Fragments:
+        """Fragments of which nothing but the numbers is parsed yet; errors as of the class.
+
+        Args:
+            ids: shape (n,).
+            rows: that are stored, deleted ones included; 0: not told. Shape (n,).
+        """
+        made = cls.__new__(cls)
+        made._settle(records, ids, rows)
+        deleted = records.deleted
+        if len(deleted) and deleted.max() >= 0:
+            left = made.num_rows - deleted
+            left[(deleted == 0) | (made.num_rows < 0) | (left == 0)] = -1
+            made.num_rows = np.where(deleted < 0, made.num_rows, left)
+        return made
+
+    def _settle(
+        self,
+        messages: Sequence[table_pb2.DataFragment],
+        ids: npt.NDArray[np.uint64],
+        rows: npt.NDArray[np.uint64],
+    ) -> None:
+        """Take what is known of all, as if none had deleted rows."""
         self._messages = messages
-        self._made: list[Fragment | None] = [None] * count
-        if count and int(ids.max()) >> 32:
+        self._made: list[Fragment | None] = [None] * len(ids)
+        if len(ids) and int(ids.max()) >> 32:
             raise CorruptFileError(f"fragment id {ids.max()}: expected at most 32 bits")
         self.ids: npt.NDArray[np.int64] = ids.astype(np.int64)
         known = (rows > 0) & (rows < 1 << 62)
         self.num_rows: npt.NDArray[np.int64] = np.where(known, rows, 0).astype(np.int64)
         self.num_rows[~known] = -1
-        for number, one in enumerate(messages):
-            if one.HasField("deletion_file"):
-                self.num_rows[number] = self[number].num_rows or -1
         self._order: npt.NDArray[np.int64] | None = None
-        if count > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
+        if len(ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
             self._order = np.argsort(self.ids, kind="stable")
             ordered = self.ids[self._order]
             if bool((ordered[1:] == ordered[:-1]).any()):

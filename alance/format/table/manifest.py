@@ -11,20 +11,26 @@ Source: table format specification, "Manifest files".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.dictionaries import attach_values
-from alance.format.table.flags import STABLE_ROW_IDS, check_readable, correct_file_version
+from alance.format.table.flags import (
+    STABLE_ROW_IDS,
+    check_readable,
+    correct_file_version,
+    is_perhaps_wrong,
+)
 from alance.format.table.fragment import BasePath
-from alance.format.table.fragments import Fragments
+from alance.format.table.fragments import Fragments, Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +42,27 @@ LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"LANC"
 
 
+@dataclass(slots=True)
+class WholeMessage:
+    """A manifest's message, serialized; parsed as a whole when it is first asked for."""
+
+    content: bytes
+    _message: table_pb2.Manifest | None = None
+
+    def message(self) -> table_pb2.Manifest:
+        """The message; its content was found to be right before."""
+        if self._message is None:
+            self._message = table_pb2.Manifest.FromString(self.content)
+        return self._message
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One version of a table. Immutable.
 
     Attributes:
-        message: the protobuf message as it came, with what this alance does not know.
+        head: the protobuf message as it came, with what this alance does not know; its fragments
+            may be left out, as `fragments` has them.
         transaction: the transaction inside the manifest's file, where it is there.
         indices: the index section, where it is there.
     """
@@ -50,16 +71,31 @@ class Manifest:
     schema: Schema
     fragments: Fragments
     base_paths: Mapping[int, BasePath]
-    message: table_pb2.Manifest
+    head: table_pb2.Manifest
     transaction: transaction_pb2.Transaction | None
     indices: tuple[table_pb2.IndexMetadata, ...]
+    whole: WholeMessage | None = field(default=None, compare=False)
+
+    @property
+    def message(self) -> table_pb2.Manifest:
+        """The protobuf message with all fragments, of which a table may have many thousands.
+
+        The first call may parse it, for about a millisecond each 3 000 fragments: CPU work.
+        """
+        return self.head if self.whole is None else self.whole.message()
+
+    def same_as(self, other: Manifest) -> bool:
+        """Whether both are the same to the byte."""
+        if self.whole is not None and other.whole is not None:
+            return self.whole.content == other.whole.content
+        return self.message == other.message
 
     @property
     def timestamp(self) -> datetime | None:
         """When the version was committed, UTC, to the microsecond; None where it is not told."""
-        if not self.message.HasField("timestamp"):
+        if not self.head.HasField("timestamp"):
             return None
-        stamp = self.message.timestamp
+        stamp = self.head.timestamp
         try:
             return datetime.fromtimestamp(stamp.seconds, UTC).replace(
                 microsecond=min(999_999, max(0, stamp.nanos // 1000))
@@ -70,33 +106,34 @@ class Manifest:
     @property
     def data_storage_version(self) -> FileVersion:
         """The file version of new data; of old tables without a word on it, 0.1."""
-        text = self.message.data_format.version
+        text = self.head.data_format.version
         return FileVersion.parse(text) if text else FileVersion.V0_1
 
     @property
     def has_stable_row_ids(self) -> bool:
         """Whether rows have ids of their own."""
-        return bool(self.message.reader_feature_flags & STABLE_ROW_IDS)
+        return bool(self.head.reader_feature_flags & STABLE_ROW_IDS)
 
     @property
     def config(self) -> Mapping[str, str]:
         """The table's configuration."""
-        return self.message.config
+        return self.head.config
 
     @property
     def table_metadata(self) -> Mapping[str, str]:
         """The table's own metadata."""
-        return self.message.table_metadata
+        return self.head.table_metadata
 
     @property
     def branch(self) -> str | None:
         """The branch of this version; None on main."""
-        return self.message.branch if self.message.HasField("branch") else None
+        return self.head.branch if self.head.HasField("branch") else None
 
     @property
     def num_bytes(self) -> int:
         """An estimate of the memory held, for a cache's budget."""
-        return 2000 + 400 * len(self.fragments) + 2 * self.message.ByteSize()
+        size = self.head.ByteSize() if self.whole is None else len(self.whole.content)
+        return 2000 + 400 * len(self.fragments) + 2 * size
 
 
 def parse_manifest(content: memoryview, where: str) -> Manifest:
@@ -119,18 +156,21 @@ def _parse(content: memoryview) -> Manifest:
     position, _, _, magic = FOOTER.unpack(content[-FOOTER.size :])
     if magic != MAGIC:
         raise CorruptFileError(f"manifest ends in {magic!r}, expected {MAGIC!r}")
-    message = _section(content, position, table_pb2.Manifest)
-    if position + LENGTH.size + _length(content, position) != len(content) - FOOTER.size:
+    length = _length(content, position)
+    if position + LENGTH.size + length != len(content) - FOOTER.size:
         raise CorruptFileError(f"manifest at {position} does not end at the footer")
+    apart = _apart(bytes(content[position + LENGTH.size : position + LENGTH.size + length]))
+    message = _section(content, position, table_pb2.Manifest) if apart is None else apart[0]
     check_readable(
         message.reader_feature_flags,
         message.writer_feature_flags,
         has_max_field_id=message.HasField("max_allocated_field_id"),
     )
-    correct_file_version(message)
-    if not message.HasField("writer_version"):
-        _forget_wrong_counts(message)
-    fragments = Fragments(message.fragments)
+    if apart is None:
+        correct_file_version(message)
+        if not message.HasField("writer_version"):
+            _forget_wrong_counts(message)
+    fragments = Fragments(message.fragments) if apart is None else apart[1]
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     attach_values(message.fields, content)
     return Manifest(
@@ -146,7 +186,29 @@ def _parse(content: memoryview) -> Manifest:
         message,
         _transaction(content, message),
         _indices(content, message),
+        None if apart is None else apart[2],
     )
+
+
+def _apart(content: bytes) -> tuple[table_pb2.Manifest, Fragments, WholeMessage] | None:
+    """A message without its fragments, these, and all of it; None: it is parsed as a whole.
+
+    Old releases have left things in manifests that are put right by what their fragments have.
+    """
+    found = _kernels.manifest_fragments(content)
+    if found is None:
+        return None
+    rest, starts, stops, ids, rows, deleted = found
+    try:
+        message = table_pb2.Manifest.FromString(rest)
+    except DecodeError:
+        return None
+    if not message.HasField("writer_version") or is_perhaps_wrong(message):
+        return None
+    if any(one.HasField("dictionary") for one in message.fields):
+        return None
+    fragments = Fragments.of_records(Records(content, starts, stops, deleted), ids, rows)
+    return message, fragments, WholeMessage(content)
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> None:

@@ -1,0 +1,134 @@
+"""Manifests whose fragments are parsed where they are looked at: the same as parsed as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import AlanceError
+from alance.format.proto import table_pb2
+from alance.format.table import manifest
+from alance.format.table.fragments import Fragments
+from alance.format.table.manifest import Manifest, parse_manifest
+
+
+def grown(path: Path, **options: Any) -> list[bytes]:
+    """The manifests of a table that was changed in many ways."""
+    for start in range(0, 60, 20):
+        rows = pa.table({"id": range(start, start + 20), "text": ["a"] * 20})
+        lance.write_dataset(rows, path, mode="append", max_rows_per_file=5, **options)
+    dataset = lance.dataset(path)
+    dataset.delete("id % 7 = 3")
+    dataset.delete("id >= 20 and id < 25")
+    dataset.update({"text": "'b'"}, where="id = 44")
+    dataset.add_columns({"twice": "id * 2"})
+    dataset.update_config({"key": "välue"})
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.drop_columns(["text"])
+    return [one.read_bytes() for one in sorted(Path(path, "_versions").glob("*.manifest"))]
+
+
+@pytest.fixture(scope="module", params=["plain", "stable row ids", "2.0"])
+def manifests(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[bytes]:
+    options: dict[str, Any] = {
+        "plain": {},
+        "stable row ids": {"enable_stable_row_ids": True},
+        "2.0": {"data_storage_version": "2.0"},
+    }[request.param]
+    return grown(tmp_path_factory.mktemp("t") / "t.lance", **options)
+
+
+def whole(content: bytes) -> Manifest:
+    """The manifest with all fragments parsed at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(manifest._kernels, "manifest_fragments", lambda _: None)
+        return parse_manifest(memoryview(content), "here")
+
+
+def test_the_same_fragments(manifests: list[bytes]) -> None:
+    for content in manifests:
+        found, expected = parse_manifest(memoryview(content), "here"), whole(content)
+        assert found.whole is not None
+        assert expected.whole is None
+        assert not found.head.fragments
+        assert found.message == expected.message
+        assert found.message is found.message
+        assert found.fragments.ids.tolist() == expected.fragments.ids.tolist()
+        assert found.fragments.num_rows.tolist() == expected.fragments.num_rows.tolist()
+        assert found.fragments == expected.fragments
+        assert found.fragments[1:3] == expected.fragments[1:3]
+        assert found.config == expected.config
+        assert found.timestamp == expected.timestamp
+        assert found.indices == expected.indices
+        assert found.schema == expected.schema
+        assert abs(found.num_bytes - expected.num_bytes) <= 2 * len(content)
+        slim = table_pb2.Manifest()
+        slim.CopyFrom(expected.message)
+        slim.ClearField("fragments")
+        assert found.head == slim
+        assert found.same_as(parse_manifest(memoryview(content), "there"))
+        assert found.same_as(expected)
+    first, last = (parse_manifest(memoryview(one), "here") for one in (manifests[0], manifests[-1]))
+    assert not first.same_as(last)
+
+
+def test_numbers_of_rows() -> None:
+    cases = [(5, None), (5, 2), (5, 0), (0, None), (0, 2), (5, 5), (5, 7), (1 << 63, None)]
+    message = table_pb2.Manifest(version=1)
+    for number, (rows, deleted) in enumerate(cases):
+        one = message.fragments.add(id=number * 3, physical_rows=rows)
+        if deleted is not None:
+            one.deletion_file.num_deleted_rows = deleted
+            one.deletion_file.id = 1
+    found = _kernels.manifest_fragments(message.SerializeToString())
+    assert found is not None
+    rest, starts, stops, ids, rows, deleted = found
+    assert table_pb2.Manifest.FromString(rest) == table_pb2.Manifest(version=1)
+    records = manifest.Records(message.SerializeToString(), starts, stops, deleted)
+    assert list(records) == records[:] == list(message.fragments)
+    made = Fragments.of_records(records, ids, rows)
+    assert made.num_rows.tolist() == Fragments(message.fragments).num_rows.tolist()
+    assert made.ids.tolist() == [one.id for one in message.fragments]
+    assert [made.position_of(3), made.position_of(4)] == [1, None]
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        table_pb2.DataFragment(external_row_ids=table_pb2.ExternalFile(path="x")),
+        table_pb2.DataFragment(overlays=[table_pb2.DataOverlayFile()]),
+        table_pb2.DataFragment(files=[table_pb2.DataFile(path="ä.lance")]),
+    ],
+)
+def test_what_is_unusual_is_parsed_as_a_whole(fragment: table_pb2.DataFragment) -> None:
+    message = table_pb2.Manifest(fragments=[fragment])
+    assert _kernels.manifest_fragments(message.SerializeToString()) is None
+
+
+def outcome(content: bytes, parse: Any) -> Any:
+    """What a manifest says, or the error."""
+    try:
+        found: Manifest = parse(content)
+        return found.message, tuple(found.fragments), found.fragments.num_rows.tolist()
+    except AlanceError as error:
+        return type(error), str(error)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=400)
+@given(data=st.data())
+def test_wrong_bytes(manifests: list[bytes], data: st.DataObject) -> None:
+    content = bytearray(data.draw(st.sampled_from(manifests[-3:])))
+    for _ in range(data.draw(st.integers(1, 2))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    found = outcome(bytes(content), lambda one: parse_manifest(memoryview(one), "here"))
+    expected = outcome(bytes(content), whole)
+    assert found == expected
