@@ -47,13 +47,12 @@ def columns_of(snapshot: Snapshot, options: ReadOptions) -> list[str]:
 
 def planned(
     snapshot: Snapshot,
-    schema: StructType,
+    names: Sequence[str],
     options: ReadOptions,
     ids: Collection[int] | None = None,
 ) -> list[Rows]:
-    """The partitions of a read of a version, or of some of its fragments."""
-    names = [name for name in schema.names if name not in META]
-    fields = snapshot.schema.project(names)
+    """The partitions of a read of some columns of a version, or of some of its fragments."""
+    fields = snapshot.schema.project([name for name in names if name not in META])
     read = frozenset(one.id for field in fields.fields for one in field.walk())
     fragments = [one for one in snapshot.manifest.fragments if ids is None or one.id in ids]
     return plan(fragments, read or None, options)
@@ -86,39 +85,41 @@ class AlanceReader(DataSourceReader):
         Cost: no request, the manifest has been read; about 10 us a fragment.
         """
         assert self._snapshot is not None
-        return planned(self._snapshot, self.schema, self.options)
+        return planned(self._snapshot, self.schema.names, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, in the very types that Spark asks for."""
         if not isinstance(partition, Rows):  # Spark's own, where no partition was planned
             return iter(())
-        schema = arrow_schema(self.schema)
-        return (
-            converted(batch, schema) for batch in stream(lambda: self._batches(partition.pieces))
-        )
+        schema, names = arrow_schema(self.schema), self.schema.names
+        found = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))
+        return (converted(batch, schema) for batch in found)
 
-    async def _batches(self, pieces: Sequence[Piece]) -> AsyncGenerator[pa.RecordBatch, None]:
-        options = self.options
-        spans: dict[bytes, tuple[int, int | None]] = {}
-        for piece in pieces:  # those of one fragment follow each other
-            start = spans[piece.fragment][0] if piece.fragment in spans else piece.start
-            spans[piece.fragment] = (start, piece.stop)
-        snapshot = self.version.snapshot(list(spans))
-        chosen = ScanOptions(
-            filter=options.filter,
-            limit=options.limit,
-            batch_size=options.batch_size,
-            io_buffer_bytes=options.memory_bytes,
-            blob_handling="all_binary" if options.blobs == "bytes" else "blobs_descriptions",
-        )
-        scanner = RangeScanner(snapshot, self.schema.names, chosen)
-        scanner.spans = {
-            handle.id: (start, stop)
-            for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
-            if stop is not None
-        }
-        async for batch in scanner.to_batches():
-            yield batch
+
+async def read_pieces(
+    version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of one partition, in the types of the table."""
+    spans: dict[bytes, tuple[int, int | None]] = {}
+    for piece in pieces:  # those of one fragment follow each other
+        start = spans[piece.fragment][0] if piece.fragment in spans else piece.start
+        spans[piece.fragment] = (start, piece.stop)
+    snapshot = version.snapshot(list(spans))
+    chosen = ScanOptions(
+        filter=options.filter,
+        limit=options.limit,
+        batch_size=options.batch_size,
+        io_buffer_bytes=options.memory_bytes,
+        blob_handling="all_binary" if options.blobs == "bytes" else "blobs_descriptions",
+    )
+    scanner = RangeScanner(snapshot, list(names), chosen)
+    scanner.spans = {
+        handle.id: (start, stop)
+        for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
+        if stop is not None
+    }
+    async for batch in scanner.to_batches():
+        yield batch
 
 
 class PushingReader(AlanceReader):

@@ -166,7 +166,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ids = {one.id for one in added.fragments[first:last]}
             if ids:
                 version = Version.of(added.snapshot, self.options)
-                rows = planned(added.snapshot, self.schema, self.options, ids)
+                rows = planned(added.snapshot, self.schema.names, self.options, ids)
                 found += [StreamRows(one, version, added.filter) for one in rows]
         return found
 

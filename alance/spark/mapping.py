@@ -1,0 +1,98 @@
+"""`map_batches`: a function over the Arrow batches of a table, inside of the Python workers.
+
+The batches never pass the JVM: what it gets is a row a partition, and what the function gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.ops.planning import parse_predicate
+from alance.spark.options import ReadOptions
+from alance.spark.reader import columns_of, planned, read_pieces
+from alance.spark.types import arrow_schema, converted, spark_schema
+from alance.spark.versions import Version, open_for_read, pinned
+from alance.spark.worker import run, stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from alance.ops.snapshot import Snapshot
+    from alance.spark.planning import Piece
+
+    Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all tasks of a `map_batches` share. Pickled once for all of them.
+
+    Attributes:
+        names: the columns that are read.
+        partitions: what each task reads.
+        schema: that Spark takes the results in.
+    """
+
+    function: Function
+    version: Version
+    options: ReadOptions
+    names: tuple[str, ...]
+    partitions: tuple[tuple[Piece, ...], ...]
+    schema: pa.Schema
+
+
+def mapped(
+    spark: SparkSession,
+    function: Function,
+    schema: object,
+    given: Mapping[str, str],
+    storage_options: Mapping[str, str] | None,
+) -> DataFrame:
+    """The results of a function as a DataFrame; see `alance.spark.map_batches`."""
+    from pyspark.sql.types import StructType
+
+    asked = ReadOptions.parse(given, storage_options)
+    snapshot, options, names = run(_opened(asked))
+    if isinstance(schema, pa.Schema):
+        schema = spark_schema(schema)
+    elif isinstance(schema, str):
+        schema = StructType.fromDDL(schema)
+    assert isinstance(schema, StructType)
+    partitions = tuple(one.pieces for one in planned(snapshot, names, options))
+    version = Version.of(snapshot, options)
+    work = Work(function, version, options, tuple(names), partitions, arrow_schema(schema))
+    count = len(partitions)
+    frame = spark.range(0, count, 1, max(1, count))
+    return frame.mapInArrow(partial(_mapped, work), schema)
+
+
+async def _opened(asked: ReadOptions) -> tuple[Snapshot, ReadOptions, Sequence[str]]:
+    """The version, the options of a read of it, and the columns; checks the filter as well."""
+    snapshot = await open_for_read(asked)
+    options = pinned(asked, snapshot)
+    names = columns_of(snapshot, options)
+    parse_predicate(snapshot.schema, options.filter)
+    return snapshot, options, names
+
+
+def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The results of the partitions with these numbers, on an executor."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            pieces = work.partitions[number]
+            rows = stream(lambda p=pieces: read_pieces(work.version, work.names, work.options, p))  # type: ignore[misc]
+            for made in work.function(rows):
+                if sorted(made.schema.names) != sorted(work.schema.names):
+                    raise InvalidInputError(
+                        f"map_batches: the function gave columns {made.schema.names}, expected "
+                        f"{work.schema.names}"
+                    )
+                yield converted(made, work.schema)

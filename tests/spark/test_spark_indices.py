@@ -1,0 +1,156 @@
+"""Job `build_index`: indices that executors sort and the driver merges, with faults in between."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import sync
+from alance.errors import AlreadyExistsError
+from alance.spark import jobs
+from alance.spark.__main__ import main
+from alance.spark.jobs import indexing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILTERS = ("k = 37", "k >= 40 and k < 43", "k in (1, 2, 999)", "k is null", "s = 'v3'", "s is null")
+
+
+@pytest.fixture
+def uri(tmp_path) -> str:
+    """Five fragments of 1000 rows, some of them deleted."""
+    rows = pa.table(
+        {
+            "id": pa.array(range(5000), pa.int64()),
+            "k": pa.array([None if one % 13 == 0 else one * 37 % 500 for one in range(5000)]),
+            "s": pa.array([None if one % 11 == 0 else f"v{one % 20}" for one in range(5000)]),
+        }
+    )
+    uri = str(tmp_path / "table")
+    lance.write_dataset(rows, uri, max_rows_per_file=1000)
+    lance.dataset(uri).delete("id % 29 = 4")
+    return uri
+
+
+def agree(uri: str) -> None:
+    """Each filter gives the same with the index and without, to pylance and to alance."""
+    theirs, ours = lance.dataset(uri), sync.dataset(uri)
+    theirs.validate()
+    for condition in FILTERS:
+        found = [
+            sorted(
+                theirs.scanner(["id"], filter=condition, use_scalar_index=used)
+                .to_table()["id"]
+                .to_pylist()
+            )
+            for used in (True, False)
+        ]
+        found.append(sorted(ours.to_table(["id"], filter=condition)["id"].to_pylist()))
+        assert found[0] == found[1] == found[2], condition
+
+
+def runs_of(folder: Path) -> list[str]:
+    return [path.name for path in (folder / "table" / "_indices").rglob("*.run")]
+
+
+def test_both_kinds_and_the_command(spark, uri, tmp_path, capsys):
+    steps: list[str] = []
+    done = jobs.build_index(
+        spark, uri, "k", task_bytes=1, on_progress=lambda now: steps.append(now.step)
+    )
+    assert (done.version, done.counts["tasks"], done.counts["rounds"]) == (3, 5, 1)
+    assert done.counts["rows"] == lance.dataset(uri).count_rows()
+    assert done.counts["index_bytes"] > 0
+    assert main(["build-index", uri, "s", "--index-type", "bitmap", "--name", "words"]) == 0
+    assert "build_index" in capsys.readouterr().out
+    agree(uri)
+    theirs = lance.dataset(uri)
+    for condition, name in (("k = 37", "k_idx"), ("k is null", "k_idx"), ("s = 'v3'", "words")):
+        assert name in theirs.scanner(filter=condition).explain_plan()
+        assert f"index {name}" in str(sync.dataset(uri).scanner(filter=condition).explain())
+    assert runs_of(tmp_path) == []
+    with pytest.raises(AlreadyExistsError):
+        jobs.build_index(spark, uri, "k", replace=False)
+    assert main(["build-index", uri, "nothing"]) == 1
+    assert "nothing" in capsys.readouterr().err
+    assert steps
+
+
+def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch):
+    """One fails behind its file, another one's process is killed there; their files stay behind."""
+    execute, marks = indexing._execute, str(tmp_path)
+
+    def failing(version, item):
+        made = execute(version, item)
+        first = pickle.loads(item).fragments[0].id
+        mark = f"{marks}/{'killed' if first else 'failed'}"
+        if first in (0, 3) and not os.path.exists(mark):
+            open(mark, "w").close()
+            if first == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("failed once")
+        return made
+
+    monkeypatch.setattr(indexing, "_execute", failing)
+    done = jobs.build_index(spark, uri, "k", task_bytes=1)
+    assert {"failed", "killed"} <= set(os.listdir(tmp_path))
+    assert done.counts["rows"] == lance.dataset(uri).count_rows()
+    agree(uri)
+    assert len(runs_of(tmp_path)) == 2
+    sync.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert runs_of(tmp_path) == []
+    agree(uri)
+
+
+def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch):
+    async def dies(*_):
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexing.steps, "commit", dies)
+        with pytest.raises(RuntimeError, match="killed"):
+            jobs.build_index(spark, uri, "k", task_bytes=1)
+    assert len(runs_of(tmp_path)) == 5
+    assert lance.dataset(uri).version == 2
+    assert sync.dataset(uri).list_indices() == []
+    sync.dataset(uri).validate()
+    agree(uri)
+    done = jobs.build_index(spark, uri, "k", task_bytes=1)
+    assert done.version == 3
+    agree(uri)
+    sync.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    left = [path for path in (tmp_path / "table" / "_indices").rglob("*") if path.is_file()]
+    assert sorted(path.name for path in left) == ["page_data.lance", "page_lookup.lance"]
+    agree(uri)
+
+
+def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
+    """What they rewrote is read again, and no other fragment."""
+    merge, others = indexing.steps.merge, list[int]()
+
+    async def later(snapshot, *arguments, **options):
+        if not others:
+            dataset = await alance.dataset(uri)
+            made = await dataset.optimize.compact_files(
+                target_rows_per_fragment=1800, excluded_fragment_ids=[2, 3, 4]
+            )
+            others.append(made.version)
+        return await merge(snapshot, *arguments, **options)
+
+    monkeypatch.setattr(indexing.steps, "merge", later)
+    done = jobs.build_index(spark, uri, "k", task_bytes=1)
+    assert (done.counts["rounds"], done.counts["tasks"]) == (2, 5 + 1)
+    assert done.version == others[0] + 1
+    assert runs_of(tmp_path) == []
+    agree(uri)
+    (index,) = sync.dataset(uri).list_indices()
+    assert index["fragment_ids"] == {one.fragment_id for one in lance.dataset(uri).get_fragments()}
