@@ -90,7 +90,7 @@ def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
             pieces = work.partitions[number]
             rows = stream(lambda p=pieces: read_pieces(work.version, work.names, work.options, p))  # type: ignore[misc]
             for made in work.function(rows):
-                if sorted(made.schema.names) != sorted(work.schema.names):
+                if not set(work.schema.names) <= set(made.schema.names):
                     raise InvalidInputError(
                         f"map_batches: the function gave columns {made.schema.names}, expected "
                         f"{work.schema.names}"
