@@ -33,7 +33,14 @@ MARGIN_BYTES: Final = 16 << 10
 MAX_GUESS_BYTES: Final = 1 << 20
 
 
-def guess_spans(rows: npt.NDArray[np.int64], num_rows: int, num_bytes: int) -> Spans:
+def guess_spans(
+    rows: npt.NDArray[np.int64],
+    num_rows: int,
+    num_bytes: int,
+    *,
+    margin: float = MARGIN_BYTES,
+    spread: float = 1.0,
+) -> Spans:
     """Byte ranges that probably hold the rows: ascending, apart from each other.
 
     None if they would be too many bytes, or if rows are so long that a guess hardly ever holds.
@@ -42,6 +49,8 @@ def guess_spans(rows: npt.NDArray[np.int64], num_rows: int, num_bytes: int) -> S
         rows: sorted, shape (n,).
         num_rows: rows of the page.
         num_bytes: bytes that they are spread over.
+        margin: bytes read on both sides, whatever the row's number.
+        spread: c, of which lengths that are spread evenly from 0 have 0.58.
     """
     if len(rows) == 0 or num_bytes == 0:
         return []
@@ -49,9 +58,8 @@ def guess_spans(rows: npt.NDArray[np.int64], num_rows: int, num_bytes: int) -> S
     if bytes_per_row > MARGIN_BYTES:
         return []
     fractions = rows / num_rows
-    # As for c = 1; for lengths that are spread evenly from 0, c is 0.58.
-    drift = np.sqrt(num_bytes * bytes_per_row * fractions * (1 - fractions))
-    margins = MARGIN_BYTES + drift
+    drift = spread * np.sqrt(num_bytes * bytes_per_row * fractions * (1 - fractions))
+    margins = margin + drift
     starts = np.maximum(rows * bytes_per_row - margins, 0).astype(np.int64)
     stops = np.minimum((rows + 1) * bytes_per_row + margins, num_bytes).astype(np.int64)
     first = np.flatnonzero(np.concatenate([[True], starts[1:] > stops[:-1]]))

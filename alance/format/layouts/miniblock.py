@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
+from alance.format.codecs.fsst import Fsst
+from alance.format.codecs.variable import Variable
 from alance.format.layouts.dictionary import Dictionary
-from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
+from alance.format.layouts.guess import (
+    MARGIN_BYTES,
+    MAX_WHOLE_BYTES,
+    fetch_missing,
+    guess_spans,
+)
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
 
 CHUNKS: Final = 1  # the buffer that holds the chunks
 NOWHERE: Final = PagePlace("", (), 0)
+CHUNKS_BESIDE: Final = 1.5  # read beside a row whose chunk is guessed: it may be at either end
+FIXED_SPREAD: Final = 0.5  # of values of fixed width: their chunks differ by packing alone
 
 
 @dataclass(slots=True)
@@ -192,7 +201,9 @@ class MiniBlockPage:
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
         """Plan state and chunks: one round where the page is small or the guess holds, else two."""
         size = self.place.size(CHUNKS)
-        spans = guess_spans(rows, self.num_rows, size)
+        margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
+        spread = 1.0 if isinstance(self.form.values, Variable | Fsst) else FIXED_SPREAD
+        spans = guess_spans(rows, self.num_rows, size, margin=margin, spread=spread)
         if self.place.num_bytes <= MAX_WHOLE_BYTES:
             spans = [(0, size)]
         ranges = self.state_ranges()
@@ -212,6 +223,11 @@ class MiniBlockPage:
         state = self.state_of(buffers[: len(ranges)])
         runs = state.chunks.all()
         return self._task(state, buffers[-1:], runs, range(self.num_rows))
+
+    @property
+    def _num_chunks(self) -> int:
+        """As many as there are chunk words."""
+        return self.place.size(0) // (4 if self.form.is_large else 2)
 
     def state_ranges(self) -> list[ByteRange]:
         """Where chunk words, dictionary and repetition index lie."""
