@@ -381,7 +381,7 @@ def zip_variable(
 
 def decode_items(
     content: bytes | memoryview, compressed: bool, strings: bool, bits: int, count: int
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64] | None, npt.NDArray[np.uint8]] | None: ...
+) -> tuple[bytes | None, bytes] | None: ...
 
 # --- column_metadata.cpp ---
 
@@ -390,7 +390,7 @@ class ColumnPages:
     def page(self, number: int) -> tuple[tuple[tuple[int, int], ...], int, bytes]: ...
     @property
     def encoding(self) -> bytes | None: ...
-    def first_rows(self) -> npt.NDArray[np.int64]: ...
+    def first_rows(self) -> bytes: ...
     @property
     def buffer_bytes(self) -> int: ...
     @property
@@ -403,8 +403,12 @@ def column_pages(
 # --- chunk_words.cpp ---
 
 def chunk_words(
-    words: bytes | memoryview, large: bool, num_items: int, chunk_bytes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    words: bytes | memoryview,
+    large: bool,
+    num_items: int,
+    chunk_bytes: int,
+    table: npt.NDArray[np.int64],
+) -> None: ...
 
 class RowPage:
     def __init__(

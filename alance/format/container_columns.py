@@ -114,7 +114,8 @@ def parse_columns(
             continue
         if is_structural and pages.encoding is not None:
             _check_encoding(pages.encoding, f"column {index} in {path}")
-        columns.append(Column(index, FlatPages(pages), pages.first_rows()))
+        first_rows = np.frombuffer(pages.first_rows(), np.int64)
+        columns.append(Column(index, FlatPages(pages), first_rows))
     return columns
 
 

@@ -1,5 +1,5 @@
 // Chunk words of mini-block pages: where each chunk begins, in bytes and in values.
-#include "owned.hpp"
+#include "bounds.hpp"
 
 namespace alance {
 namespace {
@@ -7,8 +7,7 @@ namespace {
 constexpr uint64_t MAX_CHUNK_VALUES = 32768;
 
 struct Table {
-  Owned<int64_t> first_bytes, first_values;
-  explicit Table(int64_t count) : first_bytes(count + 1), first_values(count + 1) {}
+  int64_t *first_bytes, *first_values;
 };
 
 std::string text(int64_t value) { return std::to_string(value); }
@@ -48,21 +47,22 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
 
 }  // namespace
 
-// The first byte and the first value of each chunk, and the end; shape (chunks + 1,) each.
-nb::tuple chunk_words(Bytes words, bool large, uint64_t num_items, int64_t chunk_bytes) {
+// Gives the first byte of each chunk and the end, then its first value and the end: two times
+// (chunks + 1) numbers.
+void chunk_words(Bytes words, bool large, uint64_t num_items, int64_t chunk_bytes,
+                 Out<int64_t> numbers) {
   const int64_t width = large ? 4 : 2, size = static_cast<int64_t>(words.size());
   if (size % width)
     corrupt(text(size) + " bytes of chunk words of " + text(width) + " bytes");
   const int64_t count = size / width;
-  Table table(count);
-  {
-    nb::gil_scoped_release release;
-    if (large)
-      parse<uint32_t>(words.data(), count, num_items, chunk_bytes, table);
-    else
-      parse<uint16_t>(words.data(), count, num_items, chunk_bytes, table);
-  }
-  return nb::make_tuple(table.first_bytes.numpy(), table.first_values.numpy());
+  if (static_cast<int64_t>(numbers.size()) != 2 * (count + 1))
+    corrupt("a table of " + text(numbers.size()) + " numbers for " + text(count) + " chunks");
+  Table table{numbers.data(), numbers.data() + count + 1};
+  nb::gil_scoped_release release;
+  if (large)
+    parse<uint32_t>(words.data(), count, num_items, chunk_bytes, table);
+  else
+    parse<uint16_t>(words.data(), count, num_items, chunk_bytes, table);
 }
 
 }  // namespace alance
@@ -70,5 +70,5 @@ nb::tuple chunk_words(Bytes words, bool large, uint64_t num_items, int64_t chunk
 void register_chunk_words(nanobind::module_& m) {
   using namespace alance;
   m.def("chunk_words", &chunk_words, nb::arg("words"), nb::arg("large"), nb::arg("num_items"),
-        nb::arg("chunk_bytes"));
+        nb::arg("chunk_bytes"), nb::arg("table"));
 }

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "owned.hpp"
 #include "proto_wire.hpp"
 
 namespace alance {
@@ -54,10 +53,10 @@ class ColumnPages {
     return nb::bytes(encoding_->data(), encoding_->size());
   }
 
-  Numpy<int64_t> first_rows() const {
-    Owned<int64_t> found(static_cast<int64_t>(first_rows_.size()));
-    std::memcpy(found.data(), first_rows_.data(), first_rows_.size() * sizeof(int64_t));
-    return found.numpy();
+  // int64 numbers.
+  nb::bytes first_rows() const {
+    return nb::bytes(reinterpret_cast<const char*>(first_rows_.data()),
+                     first_rows_.size() * sizeof(int64_t));
   }
 
   // ((offset, size) of each buffer, rows, description) of a page.

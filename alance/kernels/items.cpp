@@ -2,11 +2,10 @@
 //
 // Whatever is unusual, wrong bytes too, gives None: the caller then decodes step by step, which
 // says what is wrong.
-#include <optional>
 #include <vector>
 
 #include "lz4.hpp"
-#include "owned.hpp"
+#include "bounds.hpp"
 
 namespace alance {
 namespace {
@@ -67,13 +66,6 @@ bool find(bool strings, int bits, int64_t count, Items& found) {
   return found.size % (bits / 8) == 0 && found.size / (bits / 8) == count;
 }
 
-template <typename T>
-nb::object offsets_of(const Items& found, int64_t count) {
-  Owned<T> offsets(count + 1);
-  std::memcpy(offsets.data(), found.block + 2 * sizeof(T), (count + 1) * sizeof(T));
-  return nb::cast(offsets.numpy());
-}
-
 }  // namespace
 
 // (offsets or None, bytes) of a dictionary; None: it must be decoded with more care.
@@ -85,22 +77,21 @@ nb::object decode_items(Bytes content, bool compressed, bool strings, int bits, 
   Items found;
   found.block = content.data();
   found.size = static_cast<int64_t>(content.size());
-  std::optional<Owned<uint8_t>> data;
+  bool is_good;
   {
     nb::gil_scoped_release release;
-    if ((!compressed || decompress(content.data(), found.size, found)) &&
-        find(strings, bits, count, found)) {
-      data.emplace(found.data_size);
-      if (found.data_size)
-        std::memcpy(data->data(), found.block + found.data_start,
-                    static_cast<size_t>(found.data_size));
-    }
+    is_good = (!compressed || decompress(content.data(), found.size, found)) &&
+              find(strings, bits, count, found);
   }
-  if (!data) return nb::none();
-  nb::object offsets = nb::none();
-  if (strings)
-    offsets = bits == 32 ? offsets_of<int32_t>(found, count) : offsets_of<int64_t>(found, count);
-  return nb::make_tuple(offsets, data->numpy());
+  if (!is_good) return nb::none();
+  // Bytes: arrays of our own would be two objects more that the collector of garbage looks at.
+  const auto part = [&](int64_t start, int64_t size) {
+    return nb::bytes(found.block + start, static_cast<size_t>(size));
+  };
+  const nb::bytes data = part(found.data_start, found.data_size);
+  const int64_t word = bits / 8;
+  if (!strings) return nb::make_tuple(nb::none(), data);
+  return nb::make_tuple(part(2 * word, word * (count + 1)), data);
 }
 
 }  // namespace alance

@@ -41,11 +41,13 @@ def test_chunk_words(chunks: list[tuple[int, int]], left: int, spoil: int, large
         and sum(before) <= num_items <= sum(before) + (1 << 15) * bool(chunks)
         and (not chunks or chunks[-1][1] == 0 or 1 << chunks[-1][1] == num_items - sum(before))
     )
+    table = np.empty(2 * (len(chunks) + 1), np.int64)
     if not good:
         with pytest.raises(ValueError, match="chunk"):
-            _kernels.chunk_words(words.tobytes(), large, num_items, sum(sizes) + spoil)
+            _kernels.chunk_words(words.tobytes(), large, num_items, sum(sizes) + spoil, table)
         return
-    first_bytes, first_values = _kernels.chunk_words(words.tobytes(), large, num_items, sum(sizes))
+    _kernels.chunk_words(words.tobytes(), large, num_items, sum(sizes), table)
+    first_bytes, first_values = table.reshape(2, -1)
     assert first_bytes.tolist() == np.cumsum([0, *sizes]).tolist()
     counts = [*before, num_items - sum(before)] if chunks else []
     assert first_values.tolist() == np.cumsum([0, *counts], dtype=np.int64).tolist()
@@ -53,7 +55,9 @@ def test_chunk_words(chunks: list[tuple[int, int]], left: int, spoil: int, large
 
 def test_a_word_that_is_cut() -> None:
     with pytest.raises(ValueError, match="3 bytes of chunk words of 2 bytes"):
-        _kernels.chunk_words(b"abc", False, 1, 8)
+        _kernels.chunk_words(b"abc", False, 1, 8, np.empty(4, np.int64))
+    with pytest.raises(ValueError, match="a table of 3 numbers for 1 chunks"):
+        _kernels.chunk_words(b"ab", False, 1, 8, np.empty(3, np.int64))
 
 
 def strings_block(texts: list[bytes], word: int) -> bytes:

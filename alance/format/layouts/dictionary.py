@@ -79,6 +79,7 @@ def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | N
     if found is None:
         return None
     offsets, data = found
+    values = np.frombuffer(data, np.uint8)
     if offsets is None:
-        return FixedWidth(bits, num_items, data)
-    return VariableWidth(offsets, data)
+        return FixedWidth(bits, num_items, values)
+    return VariableWidth(np.frombuffer(offsets, f"<i{bits // 8}"), values)

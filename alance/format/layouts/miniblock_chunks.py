@@ -189,10 +189,12 @@ def parse_chunks(
     Raises:
         CorruptFileError: words or index do not fit each other or the page.
     """
+    table = np.empty((2, len(words) // (4 if is_large else 2) + 1), np.int64)
     try:
-        first_bytes, first_values = _kernels.chunk_words(words, is_large, num_items, chunk_bytes)
+        _kernels.chunk_words(words, is_large, num_items, chunk_bytes, table.reshape(-1))
     except ValueError as error:
         raise CorruptFileError(str(error)) from None
+    first_bytes, first_values = table
     if index is None:
         if num_items != num_rows:
             raise CorruptFileError(f"{num_items} values in {num_rows} rows without lists")
