@@ -34,6 +34,7 @@ PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied m
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 THREADS: Final = 16  # 32 read no faster
 MAX_OPEN_FILES: Final = 512
+TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
 
@@ -181,6 +182,21 @@ class LocalStore:
         A cancelled call is finished in its thread.
         """
         await self._run(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
+
+    async def put_together(self, files: Sequence[tuple[str, Body]]) -> None:
+        """Write files of which all or none will be used: as `put`, with few syncs of the folder."""
+        starts = range(0, len(files), TOGETHER)
+        groups = [files[start : start + TOGETHER] for start in starts]
+        loop = asyncio.get_running_loop()
+        named = [[("/" + path, body) for path, body in group] for group in groups]
+        jobs = [self._start(loop, partial(publish.write_together, group)) for group in named]
+        try:
+            await asyncio.gather(*jobs)
+        except OSError as error:
+            failure = translate(error, self.root + files[0][0])
+            raise failure from failure.__cause__
+        finally:
+            await asyncio.gather(*jobs, return_exceptions=True)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True

@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import re
-import shutil
 import stat
 import uuid
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from alance.io.store import Body
 
@@ -61,15 +60,15 @@ class NewFile:
         """Write a piece behind the others."""
         _write_all(self._open(), piece)
 
-    def publish(self) -> None:
-        """Give the file its name."""
+    def publish(self, *, with_folder: bool = True) -> None:
+        """Give the file its name, which lasts once the folder is synced, too."""
         fd = self._open()
         if self._is_durable:
             os.fsync(fd)
         self._close()
         os.replace(self._temporary, self._path)
         self._is_published = True
-        if self._is_durable:
+        if self._is_durable and with_folder:
             _sync_folder(os.path.dirname(self._path))
 
     def drop(self) -> None:
@@ -97,8 +96,29 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     _publish(path, fill, if_absent=if_absent)
 
 
+def write_together(files: Sequence[tuple[str, Body]]) -> None:
+    """Write files of which all or none will be used; each folder is synced once, at the end."""
+    folders = dict.fromkeys(os.path.dirname(path) for path, _ in files)
+    for folder in folders:
+        _make_folders(folder)
+    made = [NewFile(path) for path, _ in files]
+    try:
+        for one, (_, body) in zip(made, files, strict=True):
+            one.append(memoryview(body).cast("B"))
+        for one in made:
+            one.publish(with_folder=False)
+        for folder in folders:
+            _sync_folder(folder)
+    except BaseException:
+        for one in made:
+            one.drop()
+        raise
+
+
 def copy(source: str, target: str) -> None:
     """Copy a file over `target`."""
+
+    import shutil  # and with it all that compresses: not for those who copy nothing
 
     def fill(fd: int) -> None:
         with open(source, "rb") as reader, open(fd, "wb", closefd=False) as writer:

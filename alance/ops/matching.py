@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.file.batches import empty_columns
+from alance.file.batches import empty_columns, fixed_bytes
+from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.ops.options import ScanOptions
 from alance.ops.planning import parse_predicate, plan_scan
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.expr import Predicate
+    from alance.ops.rows import ScanPlan
     from alance.ops.snapshot import Snapshot
 
     Rows = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
+
+LARGE_ROWS: Final = 1 << 19
+LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
 
 
 @dataclass(slots=True)
@@ -57,12 +62,25 @@ async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> d
         InvalidInputError: bad SQL, an unknown column, no boolean; or values that the predicate
             cannot take.
     """
-    plan = await plan_scan(snapshot, [ROW_ADDRESS], ScanOptions(filter=condition))
+    plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], ScanOptions(filter=condition)))
     found = Offsets()
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
             found.add(as_numbers(batch.column(0)))
     return await snapshot.engine.pool.run(found.by_fragment)
+
+
+def in_large_batches(plan: ScanPlan) -> ScanPlan:
+    """The plan with larger batches where its rows are small: what a batch costs is paid less often.
+
+    Of rows of unknown width, as those of strings are, the batches stay as they are.
+    """
+    leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
+    widths = [leaf.multiplier * fixed_bytes(leaf.field.arrow_type) for leaf in leaves]
+    if not widths or not all(widths):
+        return plan
+    rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
+    return replace(plan, options=replace(plan.options, batch_size=rows))
 
 
 def checked_predicate(snapshot: Snapshot, condition: str | pc.Expression) -> Predicate:

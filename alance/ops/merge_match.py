@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.ops.matching import Offsets
+from alance.ops.matching import Offsets, in_large_batches
 from alance.ops.merge_join import (
     KEY,
     ROW,
@@ -171,7 +171,7 @@ class _Matcher:
             with_row_address=True, with_row_id=self.base.has_stable_row_ids, scan_in_order=False
         )
         meta = [name for name in self.merge.target_columns if name in META]
-        plan = await plan_scan(self.base, [*columns, *meta], options)
+        plan = in_large_batches(await plan_scan(self.base, [*columns, *meta], options))
         async with aclosing(scan(self.base, plan)) as batches:
             async for batch in batches:
                 yield batch

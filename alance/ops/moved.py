@@ -21,6 +21,7 @@ from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
 from alance.format.table.transaction import Transaction
+from alance.io.local import LocalStore
 from alance.io.tasks import all_of
 from alance.ops.commit_options import CommitOptions
 from alance.ops.commits import commit_on
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.io.store import Store
     from alance.ops.data_files import DataFiles
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
@@ -205,15 +207,24 @@ class _DeletionFiles:
 
     async def put(self) -> None:
         """Write all of them."""
+        if not self.files:
+            return
+        resolve = self._snapshot.engine.registry.resolve
+        places = [resolve(self._location(file)) for file in self.files]
+        local = places[0][0]
+        if isinstance(local, LocalStore):
+            self._begun += self.files
+            pairs = zip(places, self.files, strict=True)
+            await local.put_together([(path, file.content) for (_, path), file in pairs])
+            return
         limit = asyncio.Semaphore(PUTS_AT_ONCE)
 
-        async def one(file: NewDeletionFile) -> None:
+        async def one(file: NewDeletionFile, store: Store, path: str) -> None:
             async with limit:
-                store, path = self._snapshot.engine.registry.resolve(self._location(file))
                 self._begun.append(file)
                 await store.put(path, file.content)
 
-        await all_of(one(file) for file in self.files)
+        await all_of(one(file, *place) for file, place in zip(self.files, places, strict=True))
 
     async def discard(self) -> None:
         """Remove those that were written, as far as the store can be reached."""

@@ -1,0 +1,114 @@
+"""Files of one change written together: all or none, with few syncs, and none too few."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import StoreError
+from alance.io import local
+from alance.io.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in folder.iterdir()}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is synced and renamed, in order."""
+    found: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(fd: int) -> None:
+        found.append(("sync", os.readlink(f"/proc/self/fd/{fd}")))
+        sync(fd)
+
+    def renamed(source: str, target: str) -> None:
+        found.append((source, target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", renamed)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 3, 80])
+async def test_each_file_is_synced_before_its_name(
+    tmp_path: Path, count: int, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "TOGETHER", 32)
+    folder = tmp_path / "new" / "folder"
+    bodies = {f"file{n}": os.urandom(n * 100) for n in range(count)}
+    files = [(f"{folder}/{name}".removeprefix("/"), body) for name, body in bodies.items()]
+    await LocalStore().put_together(files)
+    assert contents(folder) == bodies
+    renames = [(place, call) for place, call in enumerate(calls) if call[0] != "sync"]
+    assert {target for _, (_, target) in renames} == {f"{folder}/{name}" for name in bodies}
+    for place, (source, _) in renames:
+        assert ("sync", source) in calls[:place]
+        assert ("sync", str(folder)) in calls[place:]
+    assert 1 <= calls.count(("sync", str(folder))) <= -(-count // 32)
+    assert ("sync", str(tmp_path / "new")) in calls  # a new folder lasts, too
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+async def test_all_or_none(tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, count = getattr(os, broken), 0
+
+    def fail(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise OSError(errno.ENOSPC, "no space")
+        return work(*args)
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(StoreError):
+        await LocalStore().put_together([(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)])
+    assert names(tmp_path) == []
+
+
+async def test_deletion_files(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"x": range(100)}), path, max_rows_per_file=10)
+    dataset = await (await alance.dataset(path)).delete("x % 4 = 1")
+    folder = path / "_deletions"
+    assert len(names(folder)) == 10
+    assert calls.count(("sync", str(folder))) == 1
+    synced = [target for kind, target in calls if kind == "sync"]
+    manifest = next(place for place, one in enumerate(synced) if "_versions" in one)
+    assert synced.index(str(folder)) < manifest
+    assert await dataset.count_rows() == lance.dataset(path).count_rows() == 75
+    lance.dataset(path).validate()
+
+
+async def test_none_stay_where_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"x": range(100)}), path, max_rows_per_file=10)
+    dataset = await alance.dataset(path)
+    replace = os.replace
+
+    def fail(source: str, target: str) -> None:
+        if f"{os.sep}7-" in target:
+            raise OSError(errno.EIO, "broken")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(StoreError):
+        await dataset.delete("x % 4 = 1")
+    assert names(path / "_deletions") == []
+    assert (await alance.dataset(path)).version == 1
