@@ -103,7 +103,7 @@ class GroupedPages:
 
 def _kind(page: PageBytes) -> bytes:
     layout = page.layout()
-    return layout.kind if isinstance(layout, MiniBlockPage) else b""
+    return layout.said.kind if isinstance(layout, MiniBlockPage) else b""
 
 
 def _decoded(page: PageBytes) -> PageValues:

@@ -102,7 +102,7 @@ class LeafPages:
         known = {
             number: _described(self.whole.encodings[number]) for number in np.unique(kinds).tolist()
         }
-        names = [None if one is None else one.kind for one in known.values()]
+        names = [None if one is None else one.said.kind for one in known.values()]
         numbers = {kind: number for number, kind in enumerate(names)}
         alike = dict(zip(known, (numbers[kind] for kind in names), strict=True))
         kind_of_page = np.array([alike[one] for one in kinds.tolist()], np.int64)
@@ -124,7 +124,7 @@ class LeafPages:
             return None
         firsts = whole.ends[pages]
         counts = whole.ends[self.first + start + 1 : self.first + stop + 1] - firsts
-        if counts.min() < first.num_buffers:
+        if counts.min() < first.said.num_buffers:
             return None
         files = self.files[start:stop]
 
@@ -136,7 +136,7 @@ class LeafPages:
             values = np.zeros(len(whole.encodings), np.int64)
             for kind, page in known.items():
                 if page is not None:
-                    values[kind] = min(getattr(page, name), 1 << 40)
+                    values[kind] = min(getattr(page.said, name), 1 << 40)
             return values[kinds]
 
         items, dictionary_items = numbers("num_items"), numbers("num_dictionary_items")

@@ -50,7 +50,9 @@ def page_layout(
         CorruptFileError: the description contradicts itself or the buffers.
         UnsupportedError: a layout or codec that is not known.
     """
-    place = PagePlace(path, tuple((int(start), int(size)) for start, size in buffers), num_rows)
+    if not isinstance(buffers, tuple):
+        buffers = tuple((int(start), int(size)) for start, size in buffers)
+    place = PagePlace(path, buffers, num_rows)
     try:
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")

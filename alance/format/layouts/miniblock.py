@@ -68,18 +68,25 @@ class MiniBlockState:
 
 
 @dataclass(frozen=True, slots=True)
+class Description:
+    """What a page's description says, wherever the page lies; pages of equal ones share it."""
+
+    form: ChunkForm  # of no place
+    num_items: int
+    dictionary: pb.CompressiveEncoding | None
+    num_dictionary_items: int
+    num_buffers: int  # that the page needs
+    kind: bytes  # equal for descriptions that differ in numbers of items only
+    rows: RowForm | None  # None: single rows are taken chunk by chunk
+    items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
+
+
+@dataclass(frozen=True, slots=True)
 class MiniBlockPage:
     """A page of chunks."""
 
     place: PagePlace
-    form: ChunkForm
-    num_items: int
-    dictionary: pb.CompressiveEncoding | None
-    num_dictionary_items: int
-    num_buffers: int  # that it needs
-    kind: bytes  # equal for pages whose descriptions differ in numbers of items only
-    rows: RowForm | None  # None: single rows are taken chunk by chunk
-    items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
+    said: Description
 
     @classmethod
     def from_proto(cls, message: pb.MiniBlockLayout, place: PagePlace) -> MiniBlockPage:
@@ -122,8 +129,7 @@ class MiniBlockPage:
         kind = type(message)()
         kind.CopyFrom(message)
         kind.num_items = kind.num_dictionary_items = 0
-        return cls(
-            place=NOWHERE,
+        said = Description(
             form=form,
             num_items=message.num_items,
             dictionary=message.dictionary if has_dictionary else None,
@@ -133,6 +139,7 @@ class MiniBlockPage:
             rows=row_form(form, has_items=has_dictionary),
             items=_codec_of(message.dictionary) if has_dictionary else None,
         )
+        return cls(NOWHERE, said)
 
     def at(self, place: PagePlace) -> MiniBlockPage:
         """The page of this description that lies there.
@@ -140,18 +147,15 @@ class MiniBlockPage:
         Raises:
             CorruptFileError: it has too few buffers.
         """
-        place.need_buffers(self.num_buffers, "a mini-block page")
-        form = self.form
-        return MiniBlockPage(
-            place,
-            ChunkForm(place, form.shape, form.rep, form.definition, form.values, form.is_large),
-            self.num_items,
-            self.dictionary,
-            self.num_dictionary_items,
-            self.num_buffers,
-            self.kind,
-            self.rows,
-            self.items,
+        place.need_buffers(self.said.num_buffers, "a mini-block page")
+        return MiniBlockPage(place, self.said)
+
+    @property
+    def form(self) -> ChunkForm:
+        """How the chunks are written."""
+        form = self.said.form
+        return ChunkForm(
+            self.place, form.shape, form.rep, form.definition, form.values, form.is_large
         )
 
     @property
@@ -166,7 +170,7 @@ class MiniBlockPage:
     def take(self, state: PageState, rows: npt.NDArray[np.int64]) -> Plan[MiniBlockTask]:
         """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
         assert isinstance(state, MiniBlockState)
-        if len(rows) and not self.form.shape.has_lists:
+        if len(rows) and not self.said.form.shape.has_lists:
             points = state.chunks.points(rows)
             content = yield from fetch_pieces(self.place, CHUNKS, *points.bounds)
             return MiniBlockTask(self.form, state.dictionary, (content,), points, rows)
@@ -190,12 +194,13 @@ class MiniBlockPage:
         assert isinstance(state, MiniBlockState)
         if state.rows is None and state.takes_rows:
             kernel = None
-            if self.rows is not None:
+            if self.said.rows is not None:
                 with self.place.checking():
                     items = None if state.dictionary is None else state.dictionary.items()
-                    kernel = chunk_rows(self.rows, self.place, CHUNKS, state.chunks, items)
+                    kernel = chunk_rows(self.said.rows, self.place, CHUNKS, state.chunks, items)
             state.takes_rows = kernel is not None
-            state.rows = None if kernel is None else RowPage(kernel, self.place, self.form.shape)
+            if kernel is not None:
+                state.rows = RowPage(kernel, self.place, self.said.form.shape)
         return state.rows
 
     def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
@@ -227,15 +232,15 @@ class MiniBlockPage:
     @property
     def _num_chunks(self) -> int:
         """As many as there are chunk words."""
-        return self.place.size(0) // (4 if self.form.is_large else 2)
+        return self.place.size(0) // (4 if self.said.form.is_large else 2)
 
     def state_ranges(self) -> list[ByteRange]:
         """Where chunk words, dictionary and repetition index lie."""
         buffers = [0]
-        if self.dictionary is not None:
+        if self.said.dictionary is not None:
             buffers.append(2)
-        if self.form.shape.has_lists:
-            buffers.append(3 if self.dictionary is not None else 2)
+        if self.said.form.shape.has_lists:
+            buffers.append(3 if self.said.dictionary is not None else 2)
         return [self.place.whole(buffer) for buffer in buffers]
 
     def state_of(self, buffers: Sequence[memoryview]) -> MiniBlockState:
@@ -247,18 +252,18 @@ class MiniBlockPage:
         try:
             chunks = parse_chunks(
                 buffers[0],
-                buffers[-1] if self.form.shape.has_lists else None,
-                is_large=self.form.is_large,
-                num_items=self.num_items,
+                buffers[-1] if self.said.form.shape.has_lists else None,
+                is_large=self.said.form.is_large,
+                num_items=self.said.num_items,
                 num_rows=self.num_rows,
                 chunk_bytes=self.place.size(CHUNKS),
             )
         except CorruptFileError as error:
             raise self.place.corrupt(str(error)) from None
         dictionary = None
-        if self.dictionary is not None:
-            codec = self.items or block_codec(self.dictionary)
-            dictionary = Dictionary(codec, bytes(buffers[1]), self.num_dictionary_items)
+        if self.said.dictionary is not None:
+            codec = self.said.items or block_codec(self.said.dictionary)
+            dictionary = Dictionary(codec, bytes(buffers[1]), self.said.num_dictionary_items)
         return MiniBlockState(chunks, dictionary)
 
     def _task(

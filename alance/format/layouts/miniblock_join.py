@@ -64,8 +64,8 @@ class AlikePages:
         return cls(
             pages[0],
             np.array([page.num_rows for page in pages], np.int64),
-            np.array([min(page.num_items, TOO_MANY) for page in pages], np.int64),
-            np.array([min(page.num_dictionary_items, TOO_MANY) for page in pages], np.int64),
+            np.array([min(page.said.num_items, TOO_MANY) for page in pages], np.int64),
+            np.array([min(page.said.num_dictionary_items, TOO_MANY) for page in pages], np.int64),
             lambda number: Joined.of([page[number] for page in buffers]),
         )
 
@@ -80,7 +80,7 @@ def decode_together(pages: AlikePages) -> PageValues | None:
             return None
         rows = range(int(chunks.first_rows[-1]))
         found = MiniBlockTask(first.form, None, (content.data.data,), chunks.all(), rows).decode()
-        if first.dictionary is None:
+        if first.said.dictionary is None:
             return found
         values = _with_items(pages, found.values)
     except (AlanceError, ValueError, OverflowError):
@@ -124,7 +124,7 @@ def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
         if not np.array_equal(num_items, num_rows):
             return None
         return Chunks(first_bytes, first_values, first_values, None, None)
-    entries, entry_sizes = pages.buffer(2 + (page.dictionary is not None))
+    entries, entry_sizes = pages.buffer(2 + (page.said.dictionary is not None))
     if not np.array_equal(entry_sizes, 16 * (sizes // width)):
         return None
     index = entries.view("<u8").reshape(-1, 2)
@@ -143,7 +143,7 @@ def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
 
 def _with_items(pages: AlikePages, stored: Block) -> DictionaryBlock | None:
     """Indices into the dictionaries of all pages end to end; None: one is outside of its own."""
-    codec, counts = pages.first.dictionary, pages.num_dictionary_items
+    codec, counts = pages.first.said.dictionary, pages.num_dictionary_items
     assert codec is not None
     if not isinstance(stored, FixedWidth) or stored.bits_per_value not in (8, 16, 32, 64):
         return None
