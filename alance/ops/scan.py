@@ -20,7 +20,7 @@ from alance.format.plans import together
 from alance.io.readahead import Job, readahead
 from alance.ops.index_scan import read_picked
 from alance.ops.scan_late import LateScan
-from alance.ops.scan_parts import fetch
+from alance.ops.scan_parts import fetch, parts_at_once
 from alance.ops.scan_small import group_jobs, grouping
 from alance.ops.window import RowWindow
 
@@ -63,14 +63,14 @@ class OpenSource:
     late: OpenFragment | None = None  # with its late columns, where they are opened beforehand
     eager_stop: int = 0  # of the rows before this one all columns are read at once
 
-    def part_rows(self, batch_size: int | None) -> int:
-        """Rows of a part: about 2 MiB encoded, a multiple of the batch size where that fits."""
+    def part_rows(self, batch_size: int | None, most: int = PART_ROWS) -> int:
+        """Rows of a part: some MiB encoded, a multiple of the batch size where that fits."""
         encoded = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
         decoded = self.fragment.row_bytes
         least = min(MIN_ROWS, max(1, int(PART_DECODED_BYTES / max(decoded, 1e-9))))
         rows = int(
             min(
-                PART_ROWS,
+                most,
                 max(MIN_ROWS, PART_BYTES / max(encoded, 1e-9)),
                 max(least, PART_DECODED_BYTES / max(decoded, 1e-9)),
             )
@@ -259,7 +259,8 @@ def _part_jobs(
     snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
 ) -> Iterator[Job[Sequence[AnyPart]]]:
     for source in sources:
-        part_rows = source.part_rows(plan.options.batch_size)
+        most = PART_ROWS if snapshot.is_remote else PART_ROWS * parts_at_once(plan)
+        part_rows = source.part_rows(plan.options.batch_size, most)
         count = source.span_parts(part_rows, remote=snapshot.is_remote)
         per_row = source.fragment.encoded_bytes / max(1, source.fragment.num_rows)
         for parts in _groups(source.spans, part_rows, part_rows * count):

@@ -7,10 +7,11 @@ ahead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from alance.file.fragment import FragmentTask
+from alance.file.fragment import FragmentTask, fixed_bytes
 from alance.file.in_place import LocalRows
+from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import together
 from alance.io import trace
 from alance.ops.rows import RowFilter, finish
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     from alance.ops.scan import OpenSource
     from alance.ops.scan_small import AnyPart
     from alance.ops.snapshot import Snapshot
+
+AT_ONCE: Final = 4  # parts of a filter's columns in one job, where the others are narrow
+LATE_BYTES: Final = 64  # of a row of the others
+
+
+def parts_at_once(plan: ScanPlan) -> int:
+    """Parts that are filtered in one job: more than one where rows have few bytes.
+
+    Should the filter keep all rows, the other columns must not be too many bytes at once.
+    """
+    if plan.late_schema is None:
+        return 1
+    leaves = [one for field in plan.late_schema.fields for one in leaf_columns(field)]
+    widths = [one.multiplier * fixed_bytes(one.field.arrow_type) for one in leaves]
+    return AT_ONCE if min(widths) > 0 and sum(widths) <= LATE_BYTES else 1
 
 
 @dataclass(frozen=True, slots=True)
