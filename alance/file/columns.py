@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-COLD_PARTS: Final = 3  # that a scan finds before it leaves the page cache alone
+COLD: Final = 40  # ten ranges that the page cache had not; four that it had make up for one
 SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 
@@ -42,25 +42,27 @@ class States(Protocol):
 
 
 class ScanStates:
-    """Page states of one scan: reads what the cache knows, keeps what it learns to itself.
+    """Page states of one scan: reads what the cache knows, keeps what it learns as `own`.
 
-    Attributes:
-        own: the states of pages that were asked for or learned, by key.
+    Args:
         shared_bytes: the search cache gets so many of what is learned, too.
-        num_cold: parts of the file that the page cache was found not to have.
     """
 
     def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
         self._cache = cache
         self.kept = kept_by(cache)
         self.own: dict[Hashable, Any] = {}
-        self.num_cold = 0
+        self._cold = 0
         self._left = shared_bytes
 
     @property
     def is_cold(self) -> bool:
         """Whether the page cache is not worth another try."""
-        return self.num_cold >= COLD_PARTS
+        return self._cold >= COLD
+
+    def was_held(self, *, is_held: bool) -> None:
+        """Note whether the page cache had a range."""
+        self._cold = max(0, self._cold - 1) if is_held else self._cold + 4
 
     def peek(self, key: Hashable) -> Any | None:
         found = self.own.get(key)

@@ -1,5 +1,7 @@
 """Rows of open local files: what the page cache holds is read by the job that decodes it.
 
+Little that it lacks is waited for there; of a file that it has not, reads ahead are better.
+
 A column is read just before it is decoded, into memory that the column before it gave back: the
 bytes are still in the processor's cache, and nothing is held ahead.
 """
@@ -63,7 +65,7 @@ class LocalRows:
         return self.fragment.read(self.start, self.stop, self.states)
 
     def run(self, work: Callable[[pa.RecordBatch], T]) -> T | None:
-        """What `work` makes of the rows; None where the page cache has not all of them.
+        """What `work` makes of the rows; None where the page cache is of no use.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
@@ -75,7 +77,6 @@ class LocalRows:
         for field in schema.fields:
             array = self._column(field)
             if array is None:
-                self.states.num_cold += 1
                 return None
             arrays.append(array)
         fields = pa.schema([field.to_arrow() for field in schema.fields])
@@ -122,11 +123,12 @@ class LocalRows:
             if file is None:
                 return None
             if isinstance(one, ByteRange):
-                found = files.read_held(file, [(one.start, one.stop)])
-                content = None if found is None else found[0]
+                content, is_held = files.read_held(file, (one.start, one.stop))
             else:
                 content = files.read_pieces(file, one.path, one.starts, one.stops)
-            if content is None:
+                is_held = content is not None
+            self.states.was_held(is_held=is_held)
+            if content is None or self.states.is_cold:
                 return None
             contents.append(content)
         return contents

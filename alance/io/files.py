@@ -181,12 +181,32 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
     return [buffer.toreadonly() for buffer in buffers]
 
 
-def read_held(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
-    """As of `read_now`, for ranges of any size; None as well where the file ends before them."""
-    size = os.fstat(file.fd).st_size
-    if any(stop > size for _, stop in ranges):  # before memory is allocated for what is not there
-        return None
-    return read_now(file, ranges)
+def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
+    """A range that the page cache most likely has; what it lacks is waited for.
+
+    Returns the bytes and whether nothing had to be waited for. None instead of bytes: the file
+    ends before the range does, or the system does not tell what it would wait for.
+    """
+    start, stop = span
+    if not file.nowait or _NOWAIT is None or stop > os.fstat(file.fd).st_size:
+        return None, False
+    (buffer,) = allocate([span])
+    done, is_held = 0, True
+    while done < stop - start:
+        try:
+            count = os.preadv(file.fd, [buffer[done:]], start + done, _NOWAIT if is_held else 0)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            if error.errno in _NO_NOWAIT:
+                file.nowait = False
+            return None, False
+        done += count
+        if is_held:
+            is_held = done == stop - start
+        elif not count:
+            return None, False
+    return buffer.toreadonly(), is_held
 
 
 def read_pieces(

@@ -7,10 +7,13 @@ drops the requests underneath at once, not in the next tick.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
 
     from alance.io.resilience import Retries
 
@@ -151,3 +154,34 @@ class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
         if not self._missing:
             parts, self._parts = self._parts, ()
             self.set_result([item for part in parts for item in part.result()])
+
+
+def in_thread(
+    executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[T]:
+    """The result of a job of an executor. Cancelling drops a job that has not begun.
+
+    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected.
+    """
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            answer = partial(_settle, future, job(), None)
+        except BaseException as error:
+            answer = partial(_settle, future, None, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(answer)
+
+    work = executor.submit(run)
+    future.add_done_callback(lambda ended: ended.cancelled() and work.cancel())
+    return future
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

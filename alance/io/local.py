@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.io import files, lifecycle, publish
-from alance.io.futures import Joined
+from alance.io.futures import Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, translate
 from alance.io.upload_local import LocalUpload
@@ -59,7 +59,7 @@ class LocalStore:
         self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, soft_limit // 4)))
 
     def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> asyncio.Future[T]:
-        return loop.run_in_executor(_threads.executor(), job)
+        return in_thread(_threads.executor(), job, loop)
 
     async def _run(self, path: str, job: Callable[[], T]) -> T:
         try:

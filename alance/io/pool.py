@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
 from alance.io import trace
+from alance.io.futures import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ class DecodePool:
         recorder = trace.current()
         if recorder is not None:
             work = trace.timed(work, recorder)
-        return await asyncio.wrap_future(self._started().submit(work))
+        return await in_thread(self._started(), work, asyncio.get_running_loop())
 
     async def load(self, *modules: str) -> None:
         """Import modules in a thread, so that an `import` of them does not keep the loop.

@@ -16,7 +16,8 @@ namespace alance {
 class Recycler {
  public:
   static constexpr size_t kLarge = size_t{256} << 10;  // smaller blocks are malloc's own business
-  static constexpr size_t kKept = size_t{96} << 20;    // bytes kept for later at most
+  static constexpr size_t kMapped = size_t{1} << 20;   // of the system, to which they go back whole
+  static constexpr size_t kKept = size_t{64} << 20;    // bytes kept for later at most
 
   // A block of at least `size` bytes; give it back with the same size.
   static void* take(size_t size) {
@@ -33,42 +34,63 @@ class Recycler {
         return block;
       }
     }
-    void* block = check(std::malloc(room));
-#if defined(__linux__)
-    // As numpy does: one fault for 2 MiB in place of 512.
-    if (room >= (size_t{4} << 20)) {
-      auto first = (reinterpret_cast<uintptr_t>(block) + 4095) & ~uintptr_t{4095};
-      auto last = (reinterpret_cast<uintptr_t>(block) + room) & ~uintptr_t{4095};
-      madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-    }
-#endif
-    return block;
+    return fresh(room);
   }
 
   static void give(void* block, size_t size) noexcept {
     if (block == nullptr) return;
     if (size >= kLarge) {
       const size_t room = round_up(size);
-      Recycler& self = instance();
-      std::lock_guard<std::mutex> guard(self.mutex_);
-      if (self.kept_ + room <= kKept) {
-        try {
-          self.blocks_[room].push_back(block);
-          self.kept_ += room;
-          return;
-        } catch (const std::bad_alloc&) {
-        }
-      }
+      if (!instance().store(block, room)) release(block, room);
+      return;
     }
     std::free(block);
   }
 
  private:
+  bool store(void* block, size_t room) noexcept {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (kept_ + room > kKept) return false;
+    try {
+      blocks_[room].push_back(block);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    kept_ += room;
+    return true;
+  }
+
   // Sizes in steps of an eighth, so that blocks of nearly equal size are interchangeable.
   static size_t round_up(size_t size) {
     size_t step = kLarge / 8;
     while (step * 16 <= size) step *= 2;
     return (size + step - 1) / step * step;
+  }
+
+  // Not from malloc: between its small blocks large ones leave holes that stay with the process.
+  static void* fresh(size_t room) {
+#if defined(__linux__)
+    if (room >= kMapped) {
+      void* block =
+          mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (block == MAP_FAILED) throw std::bad_alloc();
+      // As numpy does: one fault for 2 MiB in place of 512.
+      if (room >= (size_t{4} << 20)) madvise(block, room, MADV_HUGEPAGE);
+      return block;
+    }
+#endif
+    return check(std::malloc(room));
+  }
+
+  static void release(void* block, size_t room) noexcept {
+#if defined(__linux__)
+    if (room >= kMapped) {
+      munmap(block, room);
+      return;
+    }
+#endif
+    (void)room;
+    std::free(block);
   }
 
   static void* check(void* block) {

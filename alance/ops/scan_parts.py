@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alance.file.fragment import FragmentTask, fixed_bytes
+from alance.file.batches import fixed_bytes
+from alance.file.fragment import FragmentTask
 from alance.file.in_place import LocalRows
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import together

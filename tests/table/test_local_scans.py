@@ -46,19 +46,19 @@ async def scanned(dataset: alance.Dataset, **options: object) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def held_never(file: files.OpenFile, ranges: object) -> None:
-    return None
+class Held:
+    """A page cache that has some ranges, whichever is asked for first."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+
+    def __call__(self, file: files.OpenFile, span: tuple[int, int]) -> object:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        found = read_held(file, span)
+        return {"yes": found, "waits": (found[0], False), "no": (None, False)}[answer]
 
 
-class HeldOnce:
-    """A page cache that has the first ranges only."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def __call__(self, file: files.OpenFile, ranges: list[tuple[int, int]]) -> object:
-        self.left -= 1
-        return files.read_now(file, ranges) if self.left >= 0 else None
+read_held = files.read_held
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -73,7 +73,7 @@ async def test_the_same_rows_whatever_the_page_cache_has(
     written = lance.dataset(str(tmp_path / "t")).to_table()  # 0.1 has no nulls of numbers
     assert (await scanned(dataset)).equals(written)
     assert (await scanned(dataset, batch_size=5000)).equals(written)
-    for held in (held_never, HeldOnce(1), HeldOnce(12)):
+    for held in (Held("no"), Held("waits"), Held("yes", "no"), Held("yes", "waits", "yes")):
         monkeypatch.setattr(files, "read_held", held)
         assert (await scanned(dataset)).equals(written)
         found = await scanned(dataset, columns=["text"], filter="n >= 100000 AND n < 180100")
