@@ -291,9 +291,9 @@ class OpenColumn:
             self.add_place(error, number)
             raise
 
-    def learn(self, number: int, states: States) -> Plan[None]:
+    def learn(self, number: int, states: States) -> Plan[PageState]:
         """Plan the state of a page: one round at most."""
-        yield from self._state(number, states)
+        return (yield from self._state(number, states))
 
     def learned(self, number: int, state: PageState, states: States) -> None:
         """Keep the state of a page."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns, fixed_bytes
-from alance.file.known import learn_pages
+from alance.file.known import learned_pages
 from alance.file.leaves import OpenLeaf, fetched, in_file
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import from_content, open_columns, open_file
@@ -156,10 +156,13 @@ class OpenFragment:
             files: open local files by location: rows are read from them when they are decoded.
         """
         if not guess:
-            yield from learn_pages(self.leaves, rows, states)
-            taken = self.take_now(rows, states, files)
-            if taken is not None:
-                return taken
+            pages = yield from learned_pages(self.leaves, rows, states)
+            if pages is not None and all(one.column.container.path in files for one in self.leaves):
+                taken: dict[int, Found] = {
+                    one.leaf.field.id: in_file(one, found, files[one.column.container.path])
+                    for one, found in zip(self.leaves, pages, strict=True)
+                }
+                return FragmentTask(self.schema, len(rows), taken)
         plans: list[Plan[Found]] = [
             self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves
         ]

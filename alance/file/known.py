@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
@@ -18,16 +19,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.columns import States
-    from alance.file.leaves import OpenLeaf
+    from alance.file.leaves import OpenLeaf, PagesAndRows
+    from alance.format.layouts.base import PageState
+    from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import ByteRange, Plan
 
+    Int64s: TypeAlias = npt.NDArray[np.int64]
+    Wanted: TypeAlias = tuple["Hit", MiniBlockPage, list[ByteRange]]
 
-def learn_pages(
-    leaves: Sequence[OpenLeaf], rows: npt.NDArray[np.int64], states: States
-) -> Plan[None]:
-    """Plan the states of the pages that hold rows: one round, none if all are known.
 
-    Only where that is all that is missed for the taking of rows in few calls.
+def learned_pages(
+    leaves: Sequence[OpenLeaf], rows: Int64s, states: States
+) -> Plan[list[PagesAndRows] | None]:
+    """Plan the pages that hold rows, of each leaf: one round for their states, none if known.
+
+    None where that is not all that is missed for the taking of rows in few calls.
 
     Args:
         rows: of the fragment, sorted and unique.
@@ -35,46 +41,78 @@ def learn_pages(
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
     """
-    columns: list[tuple[OpenColumn, npt.NDArray[np.int64]]] = []
+    if kept_by(states) is not None:
+        return None
     for one in leaves:
         column = one.column
-        if not takes_rows(one.leaf.field) or column.container.is_whole:
-            return
-        if isinstance(column, OpenColumn):
-            columns.append((column, one.rows(rows)))
-    if kept_by(states) is not None:
-        return
+        is_paged = isinstance(column, OpenColumn) and not column.container.is_whole
+        if not is_paged or not takes_rows(one.leaf.field):
+            return None
     # Most pages are of mini-blocks: theirs need no plans of their own.
-    found: list[tuple[OpenColumn, int, MiniBlockPage, list[ByteRange]]] = []
+    chunked: list[Wanted] = []
     others: list[Plan[None]] = []
-    for column, mine in columns:
-        for number, _ in column.hit(mine):
-            if column.known(number, states) is not None:
+    hits: list[list[Hit]] = []
+    for one in leaves:
+        column, mine = one.column, []
+        assert isinstance(column, OpenColumn)
+        for number, here in column.hit(one.rows(rows)):
+            hit = Hit(column, number, here, column.known(number, states))
+            mine.append(hit)
+            if hit.state is not None:
                 continue
             layout = column.layout(number)
             ranges = layout.state_ranges() if isinstance(layout, MiniBlockPage) else []
             if isinstance(layout, MiniBlockPage) and all(start < stop for _, start, stop in ranges):
-                found.append((column, number, layout, ranges))
+                chunked.append((hit, layout, ranges))
             else:
-                others.append(column.learn(number, states))
-    if found:
-        others.append(_learn_chunks(found, states))
+                others.append(hit.learn(states))
+        hits.append(mine)
+    if chunked:
+        others.append(_learn_chunks(chunked, states))
     if others:
         yield from together(others)
+    found: list[PagesAndRows] = []
+    for mine in hits:
+        pages = [(hit.row_page(), hit.rows) for hit in mine]
+        if not pages or any(page is None for page, _ in pages):
+            return None
+        found.append(cast("PagesAndRows", pages))
+    return found
 
 
-def _learn_chunks(
-    pages: Sequence[tuple[OpenColumn, int, MiniBlockPage, list[ByteRange]]], states: States
-) -> Plan[None]:
+@dataclass(slots=True)
+class Hit:
+    """A page that holds rows, and what is known of it."""
+
+    column: OpenColumn
+    number: int
+    rows: Int64s  # counted from the first of the page
+    state: PageState | None
+
+    def learn(self, states: States) -> Plan[None]:
+        """Plan the state of the page: one round at most."""
+        self.state = yield from self.column.learn(self.number, states)
+
+    def row_page(self) -> RowPage | None:
+        """The page for the taking of rows; None for one of another kind."""
+        assert self.state is not None
+        try:
+            return self.column.layout(self.number).row_page(self.state)
+        except AlanceError as error:
+            self.column.add_place(error, self.number)
+            raise
+
+
+def _learn_chunks(pages: Sequence[Wanted], states: States) -> Plan[None]:
     """Plan the states of pages, from the ranges that hold them."""
     buffers = yield [one for *_, ranges in pages for one in ranges]
     first = 0
-    for column, number, layout, ranges in pages:
+    for hit, layout, ranges in pages:
         mine = buffers[first : first + len(ranges)]
         first += len(ranges)
         try:
-            state = layout.state_of(mine)
+            hit.state = layout.state_of(mine)
         except AlanceError as error:
-            column.add_place(error, number)
+            hit.column.add_place(error, hit.number)
             raise
-        column.learned(number, state, states)
+        hit.column.learned(hit.number, hit.state, states)
