@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.io import trace
 from alance.io.futures import failed
+from alance.io.speed import Speed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from alance.io.store import Store
 
 LOCAL_GROUP: Final = 4096
-SHORT_BYTES: Final = 256 << 10  # a call of so few bytes takes about as long as its first byte
-LATENCY_S: Final = 0.030  # of a store that nothing is known of
-LATENCY_SHARE: Final = 16  # how many later calls it takes to forget a fast one
 
 
 class Flight:
@@ -94,13 +92,14 @@ class Flight:
 class Call:
     """Flights to one object that go to the store together."""
 
-    __slots__ = ("flights", "future", "num_bytes", "num_requests")
+    __slots__ = ("flights", "future", "landed_before", "num_bytes", "num_requests")
 
     def __init__(self, flights: list[Flight]) -> None:
         self.flights = flights
         self.num_bytes = sum(flight.num_bytes for flight in flights)
         is_local = flights[0].lane.store.profile.kind == "local"
         self.num_requests = 1 if is_local else len(flights)
+        self.landed_before = flights[0].lane.speed.landed
         self.future: asyncio.Future[Sequence[memoryview]] | None = None
 
 
@@ -118,8 +117,7 @@ class Lane:
         self.blocks = blocks
         self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
         self.calls: set[Call] = set()
-        self.latency = 0.0 if store.profile.kind in ("local", "memory") else LATENCY_S  # seconds
-        self._is_measured = False
+        self.speed = Speed()
         self._waiting: deque[Flight] = deque()
         self._max_requests = max_requests
         self._max_bytes = max_bytes
@@ -223,8 +221,8 @@ class Lane:
         elif (error := done.exception()) is not None:
             self._fail(call, error)
         else:
-            if call.num_bytes <= SHORT_BYTES and self.latency:
-                self._measure(trace.now() - call.flights[0].begun)
+            seconds = trace.now() - call.flights[0].begun
+            self.speed.note(call.num_bytes, seconds, call.landed_before)
             for flight, buffer in zip(call.flights, done.result(), strict=True):
                 flight.buffer = buffer
                 flight.record(len(buffer), retries=getattr(done, "retries", 0))
@@ -236,13 +234,6 @@ class Lane:
                 for read in readers:
                     read.landed(flight)
         self.send()
-
-    def _measure(self, seconds: float) -> None:
-        """Learn from a short call: the fastest ones tell, others waited for something here."""
-        if not self._is_measured or seconds < self.latency:
-            self.latency, self._is_measured = seconds, True
-        else:
-            self.latency += (min(seconds, 2 * self.latency) - self.latency) / LATENCY_SHARE
 
     def _fail(self, call: Call, error: BaseException) -> None:
         for flight in call.flights:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Wanted as WantedRange
     from alance.io.inline import Asked
     from alance.io.registry import StoreRegistry
+    from alance.io.speed import Speed
     from alance.io.store import Store
 
 # From the page cache at 4 GB/s and 3 us a read: a millisecond or two of the loop. More goes to
@@ -193,9 +194,9 @@ class Scheduler:
         found = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
         return [store.root + name for name in await found]
 
-    def latency(self, location: str) -> float:
-        """Seconds that a small request to an object's store takes, as far as was seen."""
-        return self._lane(self._resolve(location)[0]).latency
+    def speed(self, location: str) -> Speed:
+        """How fast an object's store is, as far as was seen."""
+        return self._lane(self._resolve(location)[0]).speed
 
     async def aclose(self) -> None:
         """Cancel all reads and requests, and wait until they are gone."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Plan, T, Wanted
     from alance.io.registry import StoreRegistry
+    from alance.io.speed import Speed
     from alance.io.store import Span, Store
     from alance.ops.snapshot import Snapshot
 
@@ -145,9 +146,9 @@ class _Scheduler(Scheduler):
                     self.dry.needed.add(location, span)
         return super().read(ranges, reason=reason, bulk=bulk)
 
-    def latency(self, location: str) -> float:
+    def speed(self, location: str) -> Speed:
         """That of the real store."""
-        return self.dry.real.scheduler.latency(location)
+        return self.dry.real.scheduler.speed(location)
 
 
 class _Engine(Engine):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from alance.ops.scan_small import AnyPart
     from alance.ops.snapshot import Snapshot
 
-BANDWIDTH: Final = 1 << 30  # bytes a second, about the most that was seen of a store
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
@@ -99,8 +98,8 @@ class LateScan:
     def _guess_bytes(self) -> int:
         """What arrives in twice the time of the round that it saves."""
         snapshot = self._snapshot
-        seconds = snapshot.engine.scheduler.latency(snapshot.table.root)
-        return max(LEAST_GUESS, min(MOST_GUESS, int(2 * seconds * BANDWIDTH)))
+        speed = snapshot.engine.scheduler.speed(snapshot.table.root)
+        return max(LEAST_GUESS, min(MOST_GUESS, int(2 * speed.latency * speed.bandwidth)))
 
     async def open(
         self, sources: Sequence[OpenSource]
