@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.ops import count, ordering
+from alance.ops.first_use import load_readers
 from alance.ops.planning import plan_scan
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.scan import scan
@@ -46,6 +47,10 @@ class Scanner:
         from alance.ops.blob_bytes import bytes_schema
 
         return bytes_schema(self._snapshot, schema, names)
+
+    async def _load(self) -> None:
+        """Import what `projected_schema` parses with, so that it does not keep the loop."""
+        await load_readers(self._snapshot, self._columns)
 
     @property
     def _blobs_as_bytes(self) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ Source: file format specification, "Field" and "logical types".
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -112,6 +111,8 @@ class Schema:
         for depth, name in enumerate(path.split(".")):
             found = next((one for one in candidates if one.name == name), None)
             if found is None:
+                from difflib import get_close_matches
+
                 close = get_close_matches(name, [one.name for one in candidates], n=3)
                 hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
                 below = f" in {'.'.join(path.split('.')[:depth])!r}" if depth else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -70,6 +69,8 @@ def _is_true(value: object) -> bool:
 
 def _in_key(config: Mapping[str, object]) -> Iterator[str]:
     """Keys of service accounts for emulators hold their address."""
+    import json
+
     try:
         key = json.loads(str(config.get("service_account_key") or "{}"))
     except ValueError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from alance.io.trace_events import HopEvent, RequestEvent, Totals
 
@@ -117,4 +116,7 @@ def chrome(events: Sequence[RequestEvent], hops: Sequence[HopEvent], path: str |
         }
         for hop in hops
     ]
+    import json
+    from pathlib import Path
+
     Path(path).write_text(json.dumps({"traceEvents": records}))

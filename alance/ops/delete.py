@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from alance.format.table.operations import Delete
 from alance.ops.commit_options import CommitOptions
 from alance.ops.commits import with_retries
+from alance.ops.first_use import load_readers
 from alance.ops.matching import checked_predicate, constant, matching_rows
 from alance.ops.moved import commit_rows
 
@@ -21,6 +22,7 @@ async def delete(
 ) -> Snapshot:
     """The version without the rows for which a predicate is true. See `Dataset.delete`."""
     commit = options or CommitOptions()
+    await load_readers(snapshot, condition=predicate)
     checked = checked_predicate(snapshot, predicate)
     change = Delete(predicate=checked.text)
     always = constant(checked)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from alance.file.data_spans import DataSpans
     from alance.format.schema import Schema
-    from alance.io.trace import RequestEvent
+    from alance.io.trace_events import RequestEvent
     from alance.ops.index_lookup import IndexUse
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns

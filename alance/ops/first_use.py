@@ -15,7 +15,7 @@ from alance.file_version import FileVersion
 if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
 
-SQL: Final = "alance.expr.build"
+SQL: Final = ("alance.expr.lexical", "alance.expr.build")
 FILTER: Final = "alance.ops.filtering"
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
 OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
@@ -42,7 +42,7 @@ async def load_readers(
     if texts:
         needed.append(FILTER)
         if any(isinstance(one, str) for one in texts):
-            needed.append(SQL)
+            needed += SQL
         if not all(isinstance(one, str) for one in texts):
             needed.append(ENGINE)
     if needed:

@@ -18,6 +18,7 @@ from alance.format.table.operations import Update
 from alance.ops.blob_moves import moved_blobs
 from alance.ops.commits import latest
 from alance.ops.data_files import DataFiles
+from alance.ops.first_use import load_readers
 from alance.ops.merge_columns import rewrite_columns
 from alance.ops.merge_filter import inserted_keys
 from alance.ops.merge_match import match
@@ -46,6 +47,7 @@ async def merge_insert(
 ) -> Snapshot:
     """The version with a source merged into it. See `alance.MergeInsert`."""
     plan.check()
+    await load_readers(snapshot, condition=plan.condition or plan.others)
     source = await open_source(data, schema, snapshot.engine.pool)
     merge = Merge.of(plan, snapshot.schema, source.schema)
     scratch = Scratch(snapshot.engine.pool)

@@ -18,6 +18,7 @@ WriteMode: TypeAlias = Literal["auto", "rewrite_rows", "rewrite_columns"]
 CONFLICT_RETRIES: Final = 10
 RETRY_SECONDS: Final = 30.0
 
+
 @dataclass(frozen=True, slots=True)
 class MergePlan:
     """A merge before it has met a table.

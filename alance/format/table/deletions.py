@@ -8,7 +8,6 @@ Source: table format specification, "Deletion files".
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -147,6 +146,8 @@ def new_deletion_file(
         as_bitmap: a bitmap also where the rows are few.
         file_id: 64 bits; None: random ones.
     """
+    import secrets
+
     as_bitmap = as_bitmap or len(rows) > ARROW_MAX_ROWS
     record = table_pb2.DeletionFile(
         file_type=table_pb2.DeletionFile.BITMAP

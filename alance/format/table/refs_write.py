@@ -5,7 +5,6 @@ Source: table format specification, "Tags and branches".
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -99,6 +98,8 @@ def members_of(content: bytes | memoryview, where: str) -> dict[str, Any]:
     Raises:
         CorruptFileError: no JSON object.
     """
+    import json
+
     try:
         members: Any = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
@@ -132,4 +133,6 @@ def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
 
 
 def _text(members: Mapping[str, object]) -> bytes:
+    import json
+
     return json.dumps(members, indent=2, ensure_ascii=False).encode()

@@ -16,12 +16,14 @@ Source: the Roaring bitmap serialization format, 32 bit, portable.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 NO_RUNS: Final = 12346
 WITH_RUNS: Final = 12347

@@ -1,0 +1,301 @@
+"""What `import alance` loads, and that the rest is not loaded by the event loop.
+
+Each test is a program of its own: what is imported once is there for good.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+READER = """
+import asyncio, pathlib, sys
+import numpy as np
+import pyarrow as pa
+import alance
+
+def rows(count, start=0):
+    ids = np.arange(start, start + count)
+    return pa.table({"id": pa.array(ids), "v": pa.array(ids.astype(np.float64))})
+"""
+
+# No module is looked for while a loop runs in this thread, but those that are named.
+WATCHED = (
+    READER
+    + """
+FEW = set(_few_)
+found = []
+
+class Watch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        ours = name.startswith(("alance.", "sqlglot", "pyarrow."))
+        if ours and name not in FEW and asyncio._get_running_loop() is not None:
+            found.append(name)
+
+pa.array([1]).to_pandas()  # pyarrow's own imports
+sys.meta_path.insert(0, Watch)
+
+async def main(root):
+_body_
+
+asyncio.run(main(_root_))
+assert not found, found
+"""
+)
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
+    loaded = run("import alance, sys; print(*sys.modules)").split()
+    assert "alance.ops.take" in loaded
+    assert "alance.ops.scan" in loaded
+    for name in ("sqlglot", "pandas", "pyarrow.compute", "pyarrow.dataset", "alance.sync"):
+        assert name not in loaded
+    rare = (
+        "alance.expr",
+        "alance.file.v0_1",
+        "alance.file.v2_0",
+        "alance.file.writer",
+        "alance.format.encode",
+        "alance.format.index",
+        "alance.format.table.operations",
+        "alance.format.v2_0",
+        "alance.ops.cleanup",
+        "alance.ops.columns",
+        "alance.ops.compact",
+        "alance.ops.explain",
+        "alance.ops.merge",
+        "alance.ops.validate",
+        "alance.ops.write",
+        "alance.testing",
+        "alance.viz",
+    )
+    assert [one for one in loaded if one.startswith(rare)] == []
+
+
+def test_taking_and_scanning_load_nothing_more(tmp_path: Path) -> None:
+    run(
+        READER + f"asyncio.run(alance.write_dataset(rows(1000), {str(tmp_path / 't')!r}))",
+    )
+    loaded = run(
+        f"""
+import alance, asyncio, sys
+before = set(sys.modules)
+async def main():
+    dataset = await alance.dataset({str(tmp_path / "t")!r})
+    await dataset.take([3, 1], ["v"])
+    await dataset.to_table(["id"], limit=10)
+    await dataset.count_rows()
+asyncio.run(main())
+print(*(one for one in sys.modules if one not in before and one.startswith("alance")))
+"""
+    )
+    assert loaded.split() == []
+
+
+def test_public_names_are_found_and_listed() -> None:
+    run(
+        """
+import alance, pydoc
+assert set(alance.__all__) <= set(dir(alance))
+from alance import FileWriter, Recorder, operations, write_dataset
+assert alance.FileWriter is FileWriter
+assert alance.operations is operations
+for name in alance.__all__:
+    getattr(alance, name)
+for name in alance.optimize.__all__:
+    getattr(alance.optimize, name)
+for module in (alance, alance.optimize):
+    try:
+        module.nothing
+    except AttributeError as error:
+        assert "nothing" in str(error)
+    else:
+        raise AssertionError
+text = pydoc.plain(pydoc.render_doc(alance))
+assert "write_dataset(" in text
+exec("from alance import *")
+"""
+    )
+
+
+# Names, and modules of a few lines: they take a millisecond.
+FEW = (
+    "alance.file_writing",
+    "alance.files",
+    "alance.ingesting",
+    "alance.operations",
+    "alance.ops.blob_bytes",
+    "alance.ops.blob_files",
+    "alance.ops.delta",
+    "alance.ops.index_list",
+    "alance.ops.ingest_options",
+    "alance.ops.merge_options",
+    "alance.ops.refs",
+    "alance.ops.write_options",
+    "alance.writing",
+)
+
+READS = """
+    async with alance.Session() as session:
+        t = await alance.dataset(root + "/t", session=session)
+        await t.take([1], {"x": "id + 1"})
+        await t.to_table(filter="id > 5")
+        await t.to_table({"double": "id * 2"}, filter="v < 7.5 AND id IN (1, 2, 3)")
+        await t.count_rows("id < 3")
+        str(await t.scanner(filter="id > 3").explain())
+        str(await t.explain_take([3]))
+        await t.sample(3)
+        await t.validate()
+        t.list_indices()
+        async for _ in t.delta(1).get_inserted_rows():
+            pass
+        await t.versions()
+        await t.get_transactions()
+        await t.tags.list()
+    for version in ("0.1", "2.0"):
+        t = await alance.dataset(root + "/t" + version)
+        await t.to_table()
+        await t.take([1])
+        (path,) = pathlib.Path(root + "/t" + version + "/data").iterdir()
+        await (await alance.FileReader.open(path)).to_table()
+"""
+
+WRITES = """
+    t = await alance.write_dataset(rows(100), root + "/w", stable_row_ids=True)
+    t = await t.insert(rows(10, 100))
+    t = await t.delete("id = 3")
+    t = await t.update({"v": "v + 1"}, "id = 4")
+    merge = t.merge_insert("id").when_matched_update_all("source.v > target.v")
+    t = await merge.when_not_matched_by_source_delete("id > 1000").execute(rows(5, 108))
+    t = await t.upsert(rows(2, 3), "id")
+    t = await t.add_columns({"w": "v * 2"})
+    t = await t.alter_columns({"path": "w", "name": "x"})
+    t = await t.alter_columns({"path": "x", "data_type": pa.float32()})
+    t = await t.replace_columns({"x": "id"})
+    t = await t.drop_columns(["x"])
+    t = await t.create_scalar_index("id", "BTREE")
+    await t.to_table(filter="id = 7")
+    await t.index_statistics("id_idx")
+    t = await t.optimize.compact_files()
+    t = await t.optimize.optimize_indices()
+    await alance.Compaction.plan(t)
+    t = await t.drop_index("id_idx")
+    await t.tags.create("a", 1)
+    await t.create_branch("b")
+    await t.shallow_clone(root + "/c")
+    t = await t.update_config({"a": "b"})
+    await t.cleanup_old_versions(dry_run=True)
+    t = await t.restore(1)
+    await t.fragments[0].add_columns({"q": "id"})
+    fragments = await alance.write_fragments(rows(3), root + "/w")
+    await alance.commit(t, alance.operations.Append(tuple(fragments)))
+    async with alance.ingest(root + "/i", rows(1).schema) as sink:
+        await sink.write(rows(5))
+    async with alance.FileWriter.open(root + "/f.lance") as writer:
+        await writer.write(rows(5))
+"""
+
+
+@pytest.mark.parametrize("body", [READS, WRITES], ids=["reads", "writes"])
+def test_the_loop_imports_nothing_large(body: str, tmp_path: Path) -> None:
+    """Verbs have a thread import what they need: the loop goes on meanwhile."""
+    root = str(tmp_path)
+    run(
+        READER
+        + f"""
+async def main():
+    t = await alance.write_dataset(rows(100), {root!r} + "/t", stable_row_ids=True)
+    await t.insert(rows(10))
+    for version in ("0.1", "2.0"):
+        await alance.write_dataset(rows(9), {root!r} + "/t" + version, data_storage_version=version)
+asyncio.run(main())
+"""
+    )
+    program = WATCHED.replace("_few_", repr(FEW)).replace("_root_", repr(root))
+    run(program.replace("_body_", body))
+
+
+def test_a_first_filter_does_not_keep_the_loop(tmp_path: Path) -> None:
+    """Neither its imports nor the parsing of its text: the loop's own time is counted."""
+    root = str(tmp_path / "t")
+    run(READER + f"asyncio.run(alance.write_dataset(rows(1000), {root!r}))")
+    run(
+        f"""
+import alance, asyncio
+from alance.testing.stalls import Stalls
+async def main():
+    dataset = await alance.dataset({root!r})
+    await dataset.take([1])
+    async with Stalls() as stalls:
+        assert (await dataset.to_table(filter="id >= 990")).num_rows == 10
+    assert stalls.longest_callback < 0.02, stalls.slowest
+asyncio.run(main())
+"""
+    )
+
+
+def test_threads_may_import_at_once(tmp_path: Path) -> None:
+    """The loops of several threads filter for the first time at the same time."""
+    root = str(tmp_path / "t")
+    run(READER + f"asyncio.run(alance.write_dataset(rows(1000), {root!r}))")
+    run(
+        f"""
+import alance, asyncio, threading
+counts = []
+async def count():
+    async with alance.Session() as session:
+        dataset = await alance.dataset({root!r}, session=session)
+        counts.append(await dataset.count_rows("id < 7 AND v >= 2.0"))
+threads = [threading.Thread(target=lambda: asyncio.run(count())) for _ in range(4)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert counts == [5] * 4, counts
+"""
+    )
+
+
+def test_a_fork_waits_for_imports(tmp_path: Path) -> None:
+    """A child has no thread that would finish a module which is half imported."""
+    (tmp_path / "slow.py").write_text("import time, begun\ntime.sleep(0.3)\ndone = True\n")
+    (tmp_path / "begun.py").write_text("")
+    run(
+        f"""
+import asyncio, os, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from alance.io.pool import DecodePool
+async def main():
+    pool = DecodePool(1)
+    loading = asyncio.ensure_future(pool.load("slow"))
+    while "begun" not in sys.modules:
+        await asyncio.sleep(0)
+    child = os.fork()
+    if child == 0:
+        import slow
+        os._exit(0 if slow.done else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    await loading
+    await pool.aclose()
+asyncio.run(main())
+"""
+    )
