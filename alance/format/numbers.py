@@ -27,6 +27,22 @@ def as_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def distinct(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct values, ascending, and the place of each value among them; shape (n,).
+
+    As of `np.unique`, whose first call imports more of numpy: 15 ms that the loop would stand.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    is_new = np.ones(len(values), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    places = np.empty(len(values), np.int64)
+    places[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], places
+
+
 def _bits(buffer: pa.Buffer, offset: int, count: int) -> npt.NDArray[np.bool_]:
     first = offset // 8
     content = np.frombuffer(buffer, np.uint8)[first : (offset + count + 7) // 8]

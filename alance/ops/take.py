@@ -15,7 +15,7 @@ from alance.file.open import open_file
 from alance.file.taken import TakenRows
 from alance.file.taken_now import fetch_known, known_rows
 from alance.file.tracing import describe, note_rows
-from alance.format.numbers import to_arrow
+from alance.format.numbers import distinct, to_arrow
 from alance.format.plans import together
 from alance.io import trace
 from alance.io.tasks import all_of
@@ -105,7 +105,7 @@ async def take_located(
     # Sorted by fragment and row, each row once; `places` are those of the asked rows among them.
     keys, places = fragments << 32 | offsets, None
     if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
-        keys, places = np.unique(keys, return_inverse=True)
+        keys, places = distinct(keys)
     if len(keys) == 0:
         return in_order(_nothing(projection, schema), None)
     positions, rows = keys >> 32, keys & 0xFFFF_FFFF
@@ -242,6 +242,7 @@ def _take_fragment(
             wanted.schema, handle.sources, handle.num_physical_rows, cache
         )
         cache.put(key, opened, opened.num_bytes)
+        files = local_files([handle])  # which that has opened
     describe(opened)
     found = opened.take_now(rows, cache, files)
     if found is not None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, distinct, to_arrow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,3 +62,12 @@ asyncio.run(main())
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+@given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(0, 5), max_size=30))
+def test_distinct(values: list[int]) -> None:
+    numbers = np.array(values, np.int64)
+    found, places = distinct(numbers)
+    expected, back = np.unique(numbers, return_inverse=True)
+    assert found.tolist() == expected.tolist()
+    assert places.tolist() == back.tolist()
