@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.older import holds_older
 from alance.file.open import from_tail, open_file
 from alance.file.plain import columns_of
+from alance.file.states import ScanStates
 from alance.format.container import TAIL_BYTES
 from alance.format.schema import Schema
 from alance.ops.first_use import OLDER_FILES

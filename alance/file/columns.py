@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-COLD: Final = 40  # ten ranges that the page cache had not; four that it had make up for one
 SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 
@@ -39,45 +38,6 @@ class States(Protocol):
     def peek(self, key: Hashable) -> Any | None: ...
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
-
-
-class ScanStates:
-    """Page states of one scan: reads what the cache knows, keeps what it learns as `own`.
-
-    Args:
-        shared_bytes: the search cache gets so many of what is learned, too.
-    """
-
-    def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
-        self._cache = cache
-        self.kept = kept_by(cache)
-        self.own: dict[Hashable, Any] = {}
-        self._cold = 0
-        self._left = shared_bytes
-
-    @property
-    def is_cold(self) -> bool:
-        """Whether the page cache is not worth another try."""
-        return self._cold >= COLD
-
-    def was_held(self, *, is_held: bool) -> None:
-        """Note whether the page cache had a range."""
-        self._cold = max(0, self._cold - 1) if is_held else self._cold + 4
-
-    def peek(self, key: Hashable) -> Any | None:
-        found = self.own.get(key)
-        if found is None:
-            found = self._cache.peek(key)
-            if found is not None and key[0] == "page":  # type: ignore[index]  # as of `put`
-                self.own[key] = found
-        return found
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
-            self.own[key] = value
-            self._left -= num_bytes
-        if key[0] != "page" or self._left > 0:  # type: ignore[index]
-            self._cache.put(key, value, num_bytes)
 
 
 @dataclass(frozen=True, slots=True)

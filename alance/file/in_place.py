@@ -24,9 +24,9 @@ from alance.io import files
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from alance.file.columns import ScanStates
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
+    from alance.file.states import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Plan, Wanted
 

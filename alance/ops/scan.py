@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alance.file.columns import ScanStates
 from alance.file.fragment import open_fragment
+from alance.file.states import ScanStates
 from alance.file.tracing import describe
 from alance.format.plans import together
 from alance.io.readahead import Job, readahead

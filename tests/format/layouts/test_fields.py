@@ -11,8 +11,8 @@ import pytest
 from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
-from alance.file.columns import ScanStates
 from alance.file.fragment import FileSource, open_fragment
+from alance.file.states import ScanStates
 from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import assemble, leaf_columns
