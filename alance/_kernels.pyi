@@ -277,6 +277,7 @@ def jsonb_to_text(
 # --- memory.cpp ---
 
 def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...
+def release_memory(num_bytes: int) -> None: ...
 
 # --- pieces.cpp ---
 

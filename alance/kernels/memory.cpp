@@ -1,13 +1,32 @@
 // Memory for what is read from files.
 #include "owned.hpp"
 
+#include <stdexcept>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 namespace alance {
 namespace {
 
 // Bytes without content; large ones are blocks that were used before.
 Numpy<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes).numpy(); }
 
+// Bounds the blocks that wait to be used again, and gives what is unused back to the system.
+void release_memory(int64_t num_bytes) {
+  if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
+  nanobind::gil_scoped_release unlocked;
+  Recycler::keep(static_cast<size_t>(num_bytes));
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace
 }  // namespace alance
 
-void register_memory(nanobind::module_& m) { m.def("blank", &alance::blank); }
+void register_memory(nanobind::module_& m) {
+  m.def("blank", &alance::blank);
+  m.def("release_memory", &alance::release_memory);
+}

@@ -17,7 +17,7 @@ class Recycler {
  public:
   static constexpr size_t kLarge = size_t{256} << 10;  // smaller blocks are malloc's own business
   static constexpr size_t kMapped = size_t{1} << 20;   // of the system, to which they go back whole
-  static constexpr size_t kKept = size_t{64} << 20;    // bytes kept for later at most
+  static constexpr size_t kKept = size_t{64} << 20;    // bytes kept for later, unless told
 
   // A block of at least `size` bytes; give it back with the same size.
   static void* take(size_t size) {
@@ -47,10 +47,24 @@ class Recycler {
     std::free(block);
   }
 
+  // Keep no more than some bytes for later, from now on.
+  static void keep(size_t num_bytes) {
+    Recycler& self = instance();
+    std::lock_guard<std::mutex> guard(self.mutex_);
+    self.limit_ = num_bytes;
+    for (auto& [room, blocks] : self.blocks_) {
+      while (self.kept_ > self.limit_ && !blocks.empty()) {
+        release(blocks.back(), room);
+        blocks.pop_back();
+        self.kept_ -= room;
+      }
+    }
+  }
+
  private:
   bool store(void* block, size_t room) noexcept {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (kept_ + room > kKept) return false;
+    if (kept_ + room > limit_) return false;
     try {
       blocks_[room].push_back(block);
     } catch (const std::bad_alloc&) {
@@ -107,6 +121,7 @@ class Recycler {
   std::mutex mutex_;
   std::map<size_t, std::vector<void*>> blocks_;
   size_t kept_ = 0;
+  size_t limit_ = kKept;
 };
 
 }  // namespace alance

@@ -24,7 +24,7 @@ from alance.spark.committing import (
 )
 from alance.spark.marks import begin_commit, may_be_committed, not_committed
 from alance.spark.types import new_table_schema
-from alance.spark.worker import run
+from alance.spark.worker import release, run
 from alance.spark.writer import target_of, written
 from alance.versioning.outcome import may_be_visible
 
@@ -61,7 +61,10 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         assert self.target is not None
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
-        return run(write_rows(self.target, iterator, query))
+        try:
+            return run(write_rows(self.target, iterator, query))
+        finally:
+            release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Make one version of what all tasks of a batch wrote, unless it was made before."""

@@ -11,6 +11,9 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import pyarrow as pa
+
+from alance import _kernels
 from alance.session import Session
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from alance.spark.options import Options
 
 T = TypeVar("T")
+CACHE_SHARE: Final = 4  # of the memory, what footers and page tables may hold
+KEPT_SHARE: Final = 2  # of the memory, what blocks that decoding uses again may hold
+KEPT_BYTES: Final = 96 << 20  # of them, at most
 
 
 class _Worker:
@@ -29,6 +35,7 @@ class _Worker:
         self.lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.sessions: dict[tuple[int, int], Session] = {}
+        self.kept_bytes = KEPT_BYTES
 
     def started(self) -> asyncio.AbstractEventLoop:
         with self.lock:
@@ -49,12 +56,12 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-CACHE_SHARE: Final = 4  # of the memory, what footers and page tables may hold
 
 
 def session_for(options: Options) -> Session:
     """The session of this worker for a bound of memory; called in its loop."""
     key = (options.memory_bytes, options.decode_threads)
+    _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes // KEPT_SHARE)
     session = _worker.sessions.get(key)
     if session is None:
         session = _worker.sessions[key] = Session(
@@ -76,6 +83,15 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def release() -> None:
+    """Give memory that is not used back to the system, when a task is at its end: some ms.
+
+    The process is used again for other tasks, also by code that has nothing to do with this.
+    """
+    _kernels.release_memory(_worker.kept_bytes)
+    pa.default_memory_pool().release_unused()
+
+
 def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
     """A blocking iterator over an async one, made in the loop; closing it closes that."""
 
@@ -91,3 +107,4 @@ def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
             yield item
     finally:
         run(items.aclose())
+        release()

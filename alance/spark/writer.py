@@ -22,7 +22,7 @@ from alance.spark.committing import (
 from alance.spark.marks import begin_commit, may_be_committed, not_committed
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
-from alance.spark.worker import run
+from alance.spark.worker import release, run
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class AlanceWriter(DataSourceArrowWriter):
         """Write the rows of a task."""
         if self.target is None:
             return Written((), 0, 0, 0, appends=True)
-        return run(write_rows(self.target, iterator))
+        try:
+            return run(write_rows(self.target, iterator))
+        finally:
+            release()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make one version of what all tasks wrote."""

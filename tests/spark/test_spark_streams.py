@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import lance
@@ -12,22 +10,18 @@ import pytest
 
 import alance.spark
 from alance.spark import jobs
-from alance.spark.source import AlanceSource
 from alance.spark.stream_writer import AlanceStreamWriter
+from tests.spark.spark_cases import dying, ids_of, source_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from alance.spark.source import AlanceSource
 
 
 @pytest.fixture(autouse=True)
 def registered(spark):
     alance.spark.register_once(spark)
-
-
-def ids_of(uri: str) -> list[int]:
-    dataset = lance.dataset(uri)
-    dataset.validate()
-    return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
 
 
 def feed(spark, folder: Path, start: int, stop: int) -> None:
@@ -77,13 +71,7 @@ def test_a_batch_that_is_run_again_is_committed_once(spark, tmp_path):
 
 def killing(where: str, folder: Path) -> type[AlanceSource]:
     """The sink, whose processes kill themselves at one place, once."""
-    mark, signals = str(folder / f"killed {where}"), (os.kill, os.getpid, signal.SIGKILL)
-
-    def die(here: str) -> None:
-        if here == where and not os.path.exists(mark):
-            open(mark, "w").close()
-            kill, pid, number = signals
-            kill(pid(), number)
+    die = dying(where, folder)
 
     class Writer(AlanceStreamWriter):
         def write(self, iterator):
@@ -98,17 +86,7 @@ def killing(where: str, folder: Path) -> type[AlanceSource]:
             if batch_id == 1:
                 die("after the commit")
 
-    class Source(AlanceSource):
-        @classmethod
-        def name(cls):
-            return "alance_killed"
-
-        def streamWriter(self, schema, overwrite):
-            writer = super().streamWriter(schema, overwrite)
-            writer.__class__ = Writer
-            return writer
-
-    return Source
+    return source_of("streamWriter", Writer)
 
 
 @pytest.mark.parametrize("where", ["after a file", "before the commit", "after the commit"])

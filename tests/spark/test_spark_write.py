@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,17 +12,13 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import alance.spark
-from alance.spark.source import AlanceSource
 from alance.spark.writer import AlanceWriter
+from tests.spark.spark_cases import dying, ids_of, source_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-def ids_of(uri: str) -> list[int]:
-    dataset = lance.dataset(uri)
-    dataset.validate()
-    return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+    from alance.spark.source import AlanceSource
 
 
 def test_modes(spark, tmp_path):
@@ -94,13 +89,7 @@ def test_a_write_that_fails_leaves_no_rows(spark, tmp_path):
 
 def killing(where: str, folder: Path) -> type[AlanceSource]:
     """The source, whose processes kill themselves at one place, once."""
-    mark, signals = str(folder / f"killed {where}"), (os.kill, os.getpid, signal.SIGKILL)
-
-    def die(here: str) -> None:
-        if here == where and not os.path.exists(mark):
-            open(mark, "w").close()
-            kill, pid, number = signals
-            kill(pid(), number)
+    die = dying(where, folder)
 
     class Writer(AlanceWriter):
         def write(self, iterator):
@@ -119,17 +108,7 @@ def killing(where: str, folder: Path) -> type[AlanceSource]:
             super().commit(messages)
             die("after the commit")
 
-    class Source(AlanceSource):
-        @classmethod
-        def name(cls):
-            return "alance_killed"
-
-        def writer(self, schema, overwrite):
-            writer = super().writer(schema, overwrite)
-            writer.__class__ = Writer
-            return writer
-
-    return Source
+    return source_of("writer", Writer)
 
 
 @pytest.mark.parametrize("where", ["in a file", "after a file"])

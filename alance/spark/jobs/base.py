@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from alance.spark.worker import release
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
@@ -123,7 +125,9 @@ def spread(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield result_batch(number, work(table[number]))
+                result = work(table[number])
+                release()
+                yield result_batch(number, result)
 
     frame = spark.range(0, len(table), 1, len(table)).mapInArrow(run, RESULT)
     found = {row.number: bytes(row.result) for row in frame.collect()}

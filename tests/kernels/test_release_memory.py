@@ -1,0 +1,35 @@
+"""Blocks that wait to be used again: bounded on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alance import _kernels
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(one.split()[1]) << 10 for one in lines if one.startswith("VmRSS"))
+
+
+def test_kept_blocks_are_given_back() -> None:
+    try:
+        before = resident()
+        for _ in range(2):
+            blocks = [_kernels.blank(4 << 20) for _ in range(20)]
+            for block in blocks:
+                block[::4096] = 1
+            del blocks, block
+        assert resident() - before > 60 << 20
+        _kernels.release_memory(0)
+        assert resident() - before < 20 << 20
+    finally:
+        _kernels.release_memory(96 << 20)
+
+
+def test_a_bound_is_no_negative_number() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        _kernels.release_memory(-1)

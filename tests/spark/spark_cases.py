@@ -1,0 +1,52 @@
+"""What tests of writes share: the rows of a table, and sinks whose processes die at one place."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import lance
+
+from alance.spark.source import AlanceSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def ids_of(uri: str) -> list[int]:
+    """The ids of a table, sorted; pylance finds nothing wrong with it."""
+    dataset = lance.dataset(uri)
+    dataset.validate()
+    return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+
+
+def dying(where: str, folder: Path) -> Callable[[str], None]:
+    """A function that kills its process when it is called with one place, once."""
+    mark, signals = str(folder / f"killed {where}"), (os.kill, os.getpid, signal.SIGKILL)
+
+    def die(here: str) -> None:
+        if here == where and not os.path.exists(mark):
+            open(mark, "w").close()
+            kill, pid, number = signals
+            kill(pid(), number)
+
+    return die
+
+
+def source_of(method: str, kind: type) -> type[AlanceSource]:
+    """The source under the name `alance_killed`; the writers that a method gives are of a class."""
+
+    class Source(AlanceSource):
+        @classmethod
+        def name(cls):
+            return "alance_killed"
+
+    def writer(self, schema, overwrite):
+        made = getattr(AlanceSource, method)(self, schema, overwrite)
+        made.__class__ = kind
+        return made
+
+    setattr(Source, method, writer)
+    return Source
