@@ -154,6 +154,8 @@ class FileWriter(ABC):
 
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of CPU work, in order; some at a time."""
+        if self._threads == 1:
+            return [await self._pool.run(work) for work in works]
         limit = asyncio.Semaphore(self._threads)
 
         async def run(work: Callable[[], T]) -> T:

@@ -11,27 +11,29 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, InvalidInputError
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.io.tasks import all_of
+from alance.ops.backfill_small import small_groups, write_group
 from alance.ops.columns_spread import Spread
+from alance.ops.columns_values import GroupedValues
 from alance.ops.commits import commit_change
 from alance.ops.data_files import DataFiles
 from alance.ops.write_options import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
-
-    import pyarrow as pa
 
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
+    from alance.ops.columns_values import Finished, Values
     from alance.ops.commit_options import CommitOptions
+    from alance.ops.files_at_once import FileAtOnce
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
 
@@ -44,48 +46,11 @@ AHEAD_BYTES: Final = 128 << 20
 ONE_FILE: Final = Limits(1 << 62, 1 << 62)
 
 
-class Values(Protocol):
-    """Where the values of new columns come from."""
-
-    @property
-    def is_physical(self) -> bool:
-        """Whether batches have the deleted rows, too."""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether fragments must be asked for one after the other, in the table's order."""
-
-    def batches(
-        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of a fragment, in order; or of all rows.
-
-        Args:
-            ahead_bytes: fetched ahead at most.
-        """
-
-    async def end(self, snapshot: Snapshot) -> None:
-        """All fragments have their values: check that none is left."""
-
-    def reads(self, schema: Schema) -> frozenset[int] | None:
-        """The fields that the values depend on; None: all."""
-
-
-class Finished(Protocol):
-    """Remembers the files of fragments that are done: a checkpoint."""
-
-    async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
-        """The file written before for a fragment, from the same source."""
-
-    async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
-        """Remember one."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Written:
     source: str
     record: table_pb2.DataFile | None  # None: the fragment has no live rows
-    files: DataFiles | None  # None: of an earlier run
+    files: DataFiles | FileAtOnce | None  # None: of an earlier run
 
 
 @dataclass(slots=True)
@@ -120,29 +85,50 @@ class Backfill:
         reads = self.values.reads(snapshot.schema)
         at_once = 1 if self.values.in_order else _at_once(handles)
         ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
-        limit = asyncio.Semaphore(at_once)
+        limit, few = asyncio.Semaphore(at_once), asyncio.Semaphore(LEAST_AT_ONCE)
 
         async def one(handle: FragmentHandle) -> None:
             async with limit:
-                source = source_of(handle, reads)
-                known = self._written.get(handle.id)
-                if known is not None and known.source == source:
-                    return
-                if known is not None:
-                    del self._written[handle.id]
-                    await _removed([known])
-                await self._one(snapshot, new, handle, source, ahead_bytes)
+                await self._one(snapshot, new, handle, source_of(handle, reads), ahead_bytes)
 
+        async def group(some: Sequence[FragmentHandle]) -> None:
+            async with few:
+                await self._group(snapshot, new, some, reads, ahead_bytes)
+
+        left = await self._missing(handles, reads)
         if self.values.in_order:
-            for handle in handles:
+            for handle in left:
                 await one(handle)
         else:
-            await all_of(one(handle) for handle in handles)
+            groups: list[list[FragmentHandle]] = []
+            if isinstance(self.values, GroupedValues) and self.checkpoint is None:
+                groups = await snapshot.engine.pool.run(
+                    lambda: list(small_groups(snapshot, new, left))
+                )
+            grouped = {handle.id for some in groups for handle in some}
+            works = [group(some) for some in groups]
+            works += [one(handle) for handle in left if handle.id not in grouped]
+            await all_of(works)
         await self.values.end(snapshot)
         ids = {handle.id for handle in handles}
         gone = [self._written.pop(key) for key in self._written.keys() - ids]
         await _removed(gone)
         return [self._fragment(handle, new) for handle in handles]
+
+    async def _missing(
+        self, handles: Sequence[FragmentHandle], reads: frozenset[int] | None
+    ) -> list[FragmentHandle]:
+        """The fragments that have no file yet; those made from other files are removed."""
+        left, stale = [], []
+        for handle in handles:
+            known = self._written.get(handle.id)
+            if known is not None and known.source == source_of(handle, reads):
+                continue
+            if known is not None:
+                stale.append(self._written.pop(handle.id))
+            left.append(handle)
+        await _removed(stale)
+        return left
 
     async def commit(
         self,
@@ -198,6 +184,20 @@ class Backfill:
         if self.checkpoint is not None and record is not None:
             # Whatever becomes of this call, the file stays: the checkpoint may name it.
             await self.checkpoint.add(handle.id, source, record)
+
+    async def _group(
+        self,
+        snapshot: Snapshot,
+        new: Schema,
+        handles: Sequence[FragmentHandle],
+        reads: frozenset[int] | None,
+        ahead_bytes: int,
+    ) -> None:
+        """Write the files of some small fragments."""
+        assert isinstance(self.values, GroupedValues)
+        files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
+        for handle, (record, mine) in zip(handles, files, strict=True):
+            self._written[handle.id] = _Written(source_of(handle, reads), record, mine)
 
     async def _write(
         self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int

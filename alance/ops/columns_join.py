@@ -16,6 +16,7 @@ from alance.expr.tree import plain
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.columns import add_opened
 from alance.ops.columns_sources import NewColumns
+from alance.ops.columns_values import OfLiveRows
 from alance.ops.commit_options import CommitOptions
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
@@ -52,7 +53,7 @@ async def merge(
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(OfLiveRows):
     """Values by key.
 
     Attributes:
@@ -87,14 +88,6 @@ class Joined:
         index = await pool.run(partial(KeyIndex.of, table.column(right_on), key_type, right_on))
         return cls(left_on, columns, index)
 
-    @property
-    def is_physical(self) -> bool:
-        return False
-
-    @property
-    def in_order(self) -> bool:
-        return False
-
     def reads(self, schema: Schema) -> frozenset[int] | None:
         for name in self.columns.schema.names:
             if any(one.name == name for one in schema.fields):
@@ -119,9 +112,6 @@ class Joined:
         for start in range(0, len(places), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
             yield await pool.run(partial(self._rows, places[part], found[part]))
-
-    async def end(self, snapshot: Snapshot) -> None:
-        pass
 
     def _rows(self, places: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         """Rows of the data; null where a key was not found."""

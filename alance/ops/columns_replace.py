@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
-    from alance.ops.backfill import Values
     from alance.ops.columns_sources import NewColumns, Transforms
+    from alance.ops.columns_values import Values
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
 

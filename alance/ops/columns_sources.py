@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.format.schema import Schema
-    from alance.ops.backfill import Values
     from alance.ops.columns_checkpoint import Checkpoint
+    from alance.ops.columns_values import Values
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
     from alance.ops.sources import Data

@@ -11,13 +11,14 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.expr import computed_from_arrow, is_nullable, parse_projection
 from alance.file.batches import empty_batch
+from alance.ops.columns_values import OfLiveRows
 from alance.ops.options import ScanOptions
 from alance.ops.projection import Output, Projection
 from alance.ops.rows import ScanPlan
 from alance.ops.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Expressions:
+class Expressions(OfLiveRows):
     """Values by expression.
 
     Attributes:
@@ -38,14 +39,6 @@ class Expressions:
     texts: Mapping[str, str | pc.Expression]
     batch_size: int | None = None
     _parsed: tuple[Schema, Projection] | None = field(default=None, init=False)
-
-    @property
-    def is_physical(self) -> bool:
-        return False
-
-    @property
-    def in_order(self) -> bool:
-        return False
 
     def projection(self, schema: Schema) -> Projection:
         """The new columns over a version's; parsed once a schema.
@@ -91,13 +84,18 @@ class Expressions:
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        projection = self.projection(snapshot.schema)
-        read = snapshot.schema.project(projection.fields)
-        options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
-        plan = ScanPlan(options, projection, None, read, None, [handle], {}, frozenset())
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(self.grouped(snapshot, [handle], ahead_bytes)) as batches:
             async for batch in batches:
                 yield batch
 
-    async def end(self, snapshot: Snapshot) -> None:
-        pass
+    async def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """As of `GroupedValues`."""
+        projection = self.projection(snapshot.schema)
+        read = snapshot.schema.project(projection.fields)
+        options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
+        plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch

@@ -15,6 +15,7 @@ import pyarrow as pa
 from alance.errors import AlanceError, InvalidInputError
 from alance.ops.backfill import rows_source
 from alance.ops.columns_checkpoint import Checkpoint
+from alance.ops.columns_values import OfLiveRows
 from alance.ops.options import ScanOptions
 from alance.ops.planning import plan_scan
 from alance.ops.scan import scan
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Computed:
+class Computed(OfLiveRows):
     """Values of a function.
 
     Attributes:
@@ -75,14 +76,6 @@ class Computed:
             )
         return made
 
-    @property
-    def is_physical(self) -> bool:
-        return False
-
-    @property
-    def in_order(self) -> bool:
-        return False
-
     def reads(self, schema: Schema) -> frozenset[int] | None:
         if self.columns is None:
             return frozenset(one.id for one in schema.walk())
@@ -112,9 +105,6 @@ class Computed:
             for task in pending:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
-
-    async def end(self, snapshot: Snapshot) -> None:
-        pass
 
     async def _values(
         self, snapshot: Snapshot, handle: FragmentHandle, start: int, batch: pa.RecordBatch

@@ -194,20 +194,25 @@ class DataFiles:
     def _fragment(self, file: _File) -> table_pb2.DataFragment:
         written = file.written
         assert written is not None
-        major, minor = MANIFEST_NUMBERS[self.version]
-        data_file = table_pb2.DataFile(
-            path=file.name,
-            fields=list(written.columns),
-            column_indices=written.columns.values() if self.version > FileVersion.V0_1 else (),
-            file_major_version=major,
-            file_minor_version=minor,
-            file_size_bytes=written.num_bytes,
-        )
+        data_file = data_file_of(file.name, self.version, written)
         return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
 
     def _tell(self) -> None:
         if self.on_progress is not None:
             self.on_progress(Progress(self.num_rows, self.num_bytes, len(self._files)))
+
+
+def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table_pb2.DataFile:
+    """The record of a data file that was written."""
+    major, minor = MANIFEST_NUMBERS[version]
+    return table_pb2.DataFile(
+        path=name,
+        fields=list(written.columns),
+        column_indices=written.columns.values() if version > FileVersion.V0_1 else (),
+        file_major_version=major,
+        file_minor_version=minor,
+        file_size_bytes=written.num_bytes,
+    )
 
 
 def rows_of(fragments: Sequence[table_pb2.DataFragment]) -> int:
