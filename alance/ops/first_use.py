@@ -35,7 +35,7 @@ async def load_readers(
     version = snapshot.manifest.data_storage_version
     if version is FileVersion.V2_3:
         needed.append(NEWER_FILES)
-    if version < FileVersion.V2_1:
+    if version is FileVersion.V2_0 or version is FileVersion.V0_1:
         needed += OLDER_FILES
     texts = [condition, *(columns.values() if isinstance(columns, Mapping) else ())]
     texts = [one for one in texts if one is not None]
