@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What runs in two processes; Spark has two of its own.
 FAST := not soak and not browser and not azure and not spark
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench fuzz soak clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz soak clean
 
 $(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
 	$(PYTHON) -m venv $(VENV)
@@ -75,6 +75,13 @@ protos: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
+
+# Beside Spark's Parquet and alance without Spark; needs Java.
+bench-spark: $(VENV)/.ready
+	$(BIN)/python -m alance.spark.java
+	$(MAKE) $(VENV)/.spark
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(BIN)/python -m benchmarks.spark
 
 # Damaged files and random bytes, 200 times as many as `make test` tries.
 fuzz: $(VENV)/.ready

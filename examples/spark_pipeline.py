@@ -1,7 +1,7 @@
 """A pipeline on Spark, end to end on two cores: `make demo-spark`.
 
 TPC-H's lineitem as Parquet -> a Lance table -> a column of vectors -> streaming appends, while a
-service reads the table with `await` -> compaction -> rows by their row id.
+service reads the table with `await` -> compaction -> an index -> rows by a filter and by row id.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from alance.spark import jobs
 from alance.spark.session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 DIMENSION = 16
@@ -91,8 +93,30 @@ def stream_beside_service(spark: SparkSession, folder: Path, uri: str) -> None:
     say(f"the service read {reads} times, and saw versions {sorted(versions)}")
 
 
-async def by_row_id(uri: str) -> None:
+def lengths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task gives of the Arrow batches that it reads: a row, whatever their number."""
+    rows, squares = 0, 0.0
+    for batch in batches:
+        vectors = batch.column("embedding").flatten().to_numpy()
+        rows, squares = rows + batch.num_rows, squares + float((vectors**2).sum())
+    yield pa.record_batch({"rows": [rows], "squares": [squares]})
+
+
+def norm(spark: SparkSession, uri: str) -> None:
+    """The vectors pass no JVM: they are read where the function runs."""
+    frame = alance.spark.map_batches(
+        spark, uri, lengths, "rows long, squares double", columns=["embedding"]
+    )
+    (found,) = frame.selectExpr("sum(rows) as rows", "sum(squares) as squares").collect()
+    say(f"{found.rows} vectors, their mean square length is {found.squares / found.rows:.1f}")
+
+
+async def by_key_and_row_id(uri: str) -> None:
     dataset = await alance.dataset(uri)
+    condition = "l_partkey = 7"
+    rows = await dataset.to_table(["l_orderkey"], filter=condition)
+    say(f"{rows.num_rows} rows with {condition}")
+    say(await dataset.scanner(filter=condition).explain())
     ids = (await dataset.sample(5, ["_rowid"], seed=1))["_rowid"].to_pylist()
     rows = await dataset.take_rows(ids, ["l_orderkey", "l_comment"])
     say(f"rows {ids} of version {dataset.version}:")
@@ -126,12 +150,14 @@ def main() -> None:
         )
         stream_beside_service(spark, folder, uri)
         say(jobs.compact(spark, uri))
+        say(jobs.build_index(spark, uri, "l_partkey"))
+        norm(spark, uri)
         say(
             jobs.validate(
                 spark, uri, nulls=["embedding"], checks={"quantity": "l_quantity between 1 and 50"}
             )
         )
-        asyncio.run(by_row_id(uri))
+        asyncio.run(by_key_and_row_id(uri))
         spark.stop()
     say(f"done in {time.monotonic() - start:.0f} s")
 

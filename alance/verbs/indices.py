@@ -38,7 +38,7 @@ class IndexVerbs(Handle):
         later are found by scanning, until `optimize.optimize_indices()`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
-        and row numbers, more go to the local disk; of a bitmap index, all of it besides.
+        and row numbers, more go to the local disk; of a bitmap index the rows of one value.
 
         Args:
             column: name or dotted path.

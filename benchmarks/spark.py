@@ -1,0 +1,265 @@
+"""Spark beside Spark: alance and Spark's own Parquet, and alance without Spark.
+
+    python -m benchmarks.spark [--scale 1] [--rounds 3] [--out FOLDER]
+
+Needs Java. Times are the least of the rounds, which take turns; the first round is not counted.
+Processor time is that of this process, the JVM and the Python workers together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import alance
+import alance.spark
+from alance.spark import jobs
+from alance.spark.session import session
+from benchmarks.cases import PERCENT
+from benchmarks.data import FOLDER, lineitem, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+CORES: Final = 2
+TWO: Final = ["l_orderkey", "l_extendedprice"]
+SUMS: Final = "rows long, total double"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One piece of work, done in several ways.
+
+    Attributes:
+        ways: by name; the first is what the others are compared with.
+        target: the ratio aimed at, of the named way to the first one; None: none is set.
+    """
+
+    name: str
+    ways: dict[str, Callable[[], Any]]
+    target: tuple[str, float] | None = None
+
+
+def processor_seconds() -> float:
+    """Of this process and all that descend from it, those that ended included."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    parents: dict[int, list[int]] = {}
+    spent: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # has ended
+            continue
+        pid = int(path.parent.name)
+        parents.setdefault(int(fields[1]), []).append(pid)
+        spent[pid] = sum(map(int, fields[11:15])) / ticks
+    total, left = 0.0, [os.getpid()]
+    while left:
+        pid = left.pop()
+        total += spent.get(pid, 0.0)
+        left += parents.get(pid, [])
+    return total
+
+
+def measure(case: Case, rounds: int) -> dict[str, dict[str, float]]:
+    """The least seconds and processor seconds of each way."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in case.ways}
+    for number in range(rounds + 1):
+        for name, work in case.ways.items():
+            spent, begun = processor_seconds(), time.perf_counter()
+            work()
+            seconds = time.perf_counter() - begun
+            if number:
+                found[name].append((seconds, processor_seconds() - spent))
+    return {
+        name: {"s": min(s for s, _ in times), "cpu_s": min(c for _, c in times)}
+        for name, times in found.items()
+    }
+
+
+def summed() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The rows and the sum of a column of Arrow batches; pickled as it is."""
+
+    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, total = 0, 0.0
+        for batch in batches:
+            rows += batch.num_rows
+            total += float(pc.sum(batch.column("l_extendedprice")).as_py() or 0)
+        yield pa.record_batch({"rows": [rows], "total": [total]})
+
+    return add
+
+
+def alone(uri: str, columns: list[str] | None) -> Callable[[], object]:
+    """The same in this process, on as many threads as Spark has cores."""
+
+    async def scan() -> list[pa.RecordBatch]:
+        async with alance.Session(decode_threads=CORES) as own:
+            dataset = await alance.dataset(uri, session=own)
+            return [batch async for batch in _reduced(dataset, columns)]
+
+    return lambda: asyncio.run(scan())
+
+
+async def _reduced(dataset: alance.Dataset, columns: list[str] | None) -> Any:
+    add = summed()
+    async for batch in dataset.to_batches(columns):
+        for one in add(iter([batch])):
+            yield one
+
+
+def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Case]:
+    """All that is measured."""
+
+    def folder() -> str:
+        for old in scratch.iterdir():
+            shutil.rmtree(old)
+        return str(scratch / str(time.monotonic_ns()))
+
+    def noop(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    def total(frame: Any) -> Any:
+        return frame.agg({"rows": "sum", "total": "sum"}).collect()
+
+    def read(**options: Any) -> Any:
+        return alance.spark.read(spark, uri, **options)
+
+    def build() -> None:
+        copy = folder()
+        shutil.copytree(uri, copy)
+        jobs.build_index(spark, copy, "l_partkey")
+
+    def create() -> None:
+        copy = folder()
+        shutil.copytree(uri, copy)
+
+        async def make() -> None:
+            async with alance.Session(decode_threads=CORES) as own:
+                dataset = await alance.dataset(copy, session=own)
+                await dataset.create_scalar_index("l_partkey", "BTREE")
+
+        asyncio.run(make())
+
+    source = spark.read.parquet(parquet)
+    found = [
+        Case(
+            "write, all columns",
+            {
+                "Parquet of Spark": lambda: source.write.parquet(folder()),
+                "alance in Spark": lambda: alance.spark.write(source, folder()),
+            },
+            ("alance in Spark", 1.3),
+        )
+    ]
+    for name, columns in (("all columns", None), ("2 columns", TWO)):
+        picked = source if columns is None else source.select(*columns)
+        found += [
+            Case(
+                f"scan to rows of Spark, {name}",
+                {
+                    "Parquet of Spark": lambda picked=picked: noop(picked),
+                    "alance in Spark": lambda columns=columns: noop(read(columns=columns)),
+                },
+            ),
+            Case(
+                f"sum over Arrow batches, {name}",
+                {
+                    "alance alone": alone(uri, columns),
+                    "map_batches": lambda columns=columns: total(
+                        alance.spark.map_batches(spark, uri, summed(), SUMS, columns=columns)
+                    ),
+                    "source, then mapInArrow": lambda columns=columns: total(
+                        read(columns=columns).mapInArrow(summed(), SUMS)
+                    ),
+                    "a job of Spark that does nothing": lambda: (
+                        spark.range(0, CORES, 1, CORES)
+                        .mapInArrow(lambda batches: batches, "id long")
+                        .count()
+                    ),
+                },
+                ("map_batches", 1.5),
+            ),
+        ]
+    found += [
+        Case(
+            "filter that 1 % meet, to rows of Spark",
+            {
+                "Parquet of Spark": lambda: noop(source.where(PERCENT)),
+                "alance in Spark": lambda: noop(read(filter=PERCENT)),
+            },
+        ),
+        Case("B-tree of a column", {"create_scalar_index": create, "build_index": build}),
+    ]
+    return found
+
+
+def report(results: dict[str, Any]) -> str:
+    """A table in Markdown."""
+    lines = ["| | seconds | processor | ratio |", "| --- | ---: | ---: | ---: |"]
+    for case in results["cases"]:
+        first = next(iter(case["ways"].values()))["s"]
+        lines.append(f"| **{case['name']}** | | | |")
+        for name, one in case["ways"].items():
+            lines.append(
+                f"| {name} | {one['s']:.2f} | {one['cpu_s']:.2f} | {one['s'] / first:.2f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="of lineitem; 1: 6 million rows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    given = parser.parse_args()
+    uri = str(table("lineitem", given.scale))
+    parquet = str(FOLDER / f"lineitem-{given.scale:g}.parquet")
+    lineitem(given.scale)  # makes the file where it is not there
+    spark = session(
+        "benchmarks",
+        master=f"local[{CORES}]",
+        conf={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "3g",
+        },
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    measured: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in cases(spark, uri, parquet, Path(scratch)):
+            if given.only not in case.name:
+                continue
+            ways = measure(case, given.rounds)
+            measured.append({"name": case.name, "target": case.target, "ways": ways})
+            print(case.name, {name: round(one["s"], 2) for name, one in ways.items()}, flush=True)
+    spark.stop()
+    results = {"scale": given.scale, "rounds": given.rounds, "cases": measured}
+    text = report(results)
+    print(text)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "spark.json").write_text(json.dumps(results, indent=1) + "\n")
+        (given.out / "spark.md").write_text(text)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
