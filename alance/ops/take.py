@@ -288,9 +288,6 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
 
 def in_order(batch: pa.RecordBatch, places: npt.NDArray[np.int64] | None) -> pa.Table:
     """The fetched rows in the order asked for: `places` are positions among them; None: as is."""
-    table = pa.Table.from_batches([batch])
-    if places is None:
-        return table
-    if batch.num_columns == 0:
-        return pa.Table.from_batches([empty_columns(len(places))])
-    return table.take(to_arrow(places))
+    if places is not None:
+        batch = batch.take(to_arrow(places)) if batch.num_columns else empty_columns(len(places))
+    return pa.Table.from_batches([batch])
