@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from alance.testing.lab import Lab
+
 
 def again(value: Any) -> Any:
     """As another process gets it."""
@@ -302,6 +304,27 @@ async def test_an_empty_table(tmp_path: Path) -> None:
         dataset = await IndexBuild.commit(dataset, plan, segment)
     assert lance.dataset(tmp_path / "t").count_rows("v = 3") == 0
     assert bitmap.FILE in {one.name for one in (tmp_path / "t").rglob("*.lance")}
+
+
+async def test_on_a_store_far_away(lab: Lab) -> None:
+    """Each run is read once, in GETs of its share of the memory; all of them at once."""
+    table = pa.table({"v": np.random.default_rng(3).permutation(400_000)})
+    async with alance.Session() as session:
+        where = {"storage_options": lab.lance_options(), "session": session}
+        uri = "s3://lab/index-parts"
+        dataset = await alance.write_dataset(table, uri, max_rows_per_file=100_000, **where)
+        plan = await IndexBuild.plan(dataset, "v", "BTREE", task_bytes=1)
+        parts = [await task.execute(dataset) for task in plan.tasks]
+        with lab.recording() as seen:
+            segment = await IndexBuild.merge(dataset, plan, parts, memory_bytes=32 << 20)
+        runs = [one for one in seen.records if ".run" in one["key"]]
+        assert len(runs) == len(parts) == 4
+        dataset = await IndexBuild.commit(dataset, plan, segment)
+        assert await dataset.count_rows("v = 77") == 1
+        assert await dataset.count_rows("v >= 399990") == 10
+    theirs = lance.dataset(uri, storage_options=lab.lance_options())
+    assert theirs.count_rows("v < 12") == 12
+    assert "v_idx" in theirs.scanner(filter="v = 77").explain_plan()
 
 
 def test_without_await(tmp_path: Path) -> None:

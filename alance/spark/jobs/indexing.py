@@ -91,7 +91,8 @@ def build_index(
                 if rounds >= max_rounds:
                     run(steps.discard(snapshot, parts))
                     raise
-        (record,) = [one for one in after.manifest.indices if one.name == (name or f"{column}_idx")]
+        made_name = name or f"{column}_idx"
+        records = [one for one in after.manifest.indices if one.name == made_name]
         return watch.summary(
             uri,
             after.version,
@@ -100,7 +101,7 @@ def build_index(
             tasks=tasks,
             rounds=rounds,
             sorted_bytes=sum(one.num_bytes for one in parts),
-            index_bytes=sum(one.size_bytes for one in record.files),
+            index_bytes=sum(file.size_bytes for one in records for file in one.files),
         )
 
 
