@@ -62,3 +62,26 @@ async def readahead(
         for future, _ in begun:
             future.cancel()
         await asyncio.gather(*(future for future, _ in begun), return_exceptions=True)
+
+
+async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> AsyncGenerator[T, None]:
+    """The results of works, in their order; so many more are begun before one is asked for.
+
+    Closing the generator, or a failure, cancels what was begun and waits for it.
+
+    Args:
+        works: consumed as they are begun, and closed.
+    """
+    begun: deque[asyncio.Future[T]] = deque()
+    try:
+        async for work in works:
+            begun.append(asyncio.ensure_future(work))
+            if len(begun) > ahead:
+                yield await begun.popleft()
+        while begun:
+            yield await begun.popleft()
+    finally:
+        for one in begun:
+            one.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+        await works.aclose()

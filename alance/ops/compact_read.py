@@ -7,7 +7,6 @@ that neither the store nor the event loop is asked again.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +23,7 @@ from alance.file.older import holds_packed_lists
 from alance.file.states import OwnStates
 from alance.file.whole import leaves_of, pages_of
 from alance.format.plans import ByteRange, cut
-from alance.io.readahead import Job, readahead
+from alance.io.readahead import Job, in_turn, readahead
 from alance.ops.rows import select
 from alance.ops.scan import AHEAD_LOCAL, AHEAD_REMOTE, scan
 from alance.ops.scan_small import (
@@ -37,7 +36,7 @@ from alance.ops.scan_small import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 
     from alance.file.fragment import Found, OpenFragment
     from alance.format.plans import Plan, T
@@ -93,25 +92,18 @@ async def _small(
     jobs = (
         Job(sum(map(file_bytes, handles)), partial(_fetch, snapshot, handles)) for handles in groups
     )
-    pending: list[asyncio.Task[pa.RecordBatch | None]] = []
-    try:
-        fetched = readahead(jobs, budget_bytes=budget, max_jobs=64)
+    fetched = readahead(jobs, budget_bytes=budget, max_jobs=64)
+
+    async def decodes() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
         async with aclosing(fetched):
             async for group in fetched:
-                work = partial(_decode, plan, group)
-                pending.append(asyncio.ensure_future(engine.pool.run(work)))
-                if len(pending) > snapshot.session.decode_threads:
-                    batch = await pending.pop(0)
-                    if batch is not None:
-                        yield batch
-        while pending:
-            batch = await pending.pop(0)
+                yield engine.pool.run(partial(_decode, plan, group))
+
+    ahead = snapshot.session.decode_threads
+    async with aclosing(in_turn(decodes(), ahead)) as found:
+        async for batch in found:
             if batch is not None:
                 yield batch
-    finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
 
 
 def _groups(handles: Sequence[FragmentHandle]) -> Iterator[Sequence[FragmentHandle]]:

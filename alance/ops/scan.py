@@ -17,7 +17,7 @@ from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
 from alance.file.tracing import describe
 from alance.format.plans import together
-from alance.io.readahead import Job, readahead
+from alance.io.readahead import Job, in_turn, readahead
 from alance.ops.index_scan import read_picked
 from alance.ops.scan_late import LateScan
 from alance.ops.scan_parts import fetch, parts_at_once
@@ -25,7 +25,7 @@ from alance.ops.scan_small import group_jobs, grouping
 from alance.ops.window import RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -219,24 +219,17 @@ async def _read_window(
     spans = readahead(
         _span_jobs(snapshot, plan, sources, late), budget_bytes=budget, max_jobs=64, ordered=ordered
     )
-    pending: list[asyncio.Task[pa.RecordBatch | None]] = []
-    try:
+
+    async def decodes() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
         async with aclosing(spans):
             async for parts in spans:
                 for part in parts:
-                    pending.append(asyncio.ensure_future(part.decode(snapshot, plan)))
-                    if len(pending) > ahead:
-                        batch = await pending.pop(0)
-                        if batch is not None:
-                            yield batch
-            while pending:
-                batch = await pending.pop(0)
-                if batch is not None:
-                    yield batch
-    finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+                    yield part.decode(snapshot, plan)
+
+    async with aclosing(in_turn(decodes(), ahead)) as found:
+        async for batch in found:
+            if batch is not None:
+                yield batch
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import StoreError
-from alance.io.readahead import Job, readahead
+from alance.io.readahead import Job, in_turn, readahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Iterator
 
 
 class Work:
@@ -88,3 +88,60 @@ async def test_leaving_early_cancels_what_is_ahead() -> None:
                 break
     assert work.begun <= 12
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("ahead", [0, 2, 50])
+@pytest.mark.parametrize("taken", [0, 1, 7, 20])
+async def test_works_in_turn(ahead: int, taken: int) -> None:
+    under_way, most, cancelled, closed = 0, 0, 0, False
+
+    async def work(number: int) -> int:
+        nonlocal under_way, most, cancelled
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await asyncio.sleep(0 if number % 3 else 0.001)
+        except asyncio.CancelledError:
+            cancelled += 1
+            raise
+        finally:
+            under_way -= 1
+        return number
+
+    async def works() -> AsyncGenerator[Awaitable[int], None]:
+        nonlocal closed
+        try:
+            for number in range(20):
+                yield work(number)
+        finally:
+            closed = True
+
+    found = []
+    async with aclosing(in_turn(works(), ahead)) as results:
+        async for one in results:
+            found.append(one)
+            if len(found) >= taken:
+                break
+    assert found == list(range(max(1, taken)))
+    assert closed
+    assert under_way == 0
+    assert most <= ahead + 1
+    assert cancelled <= ahead + 1
+
+
+async def test_a_work_that_fails_ends_the_others() -> None:
+    async def work(number: int) -> int:
+        if number == 2:
+            raise StoreError("no")
+        await asyncio.sleep(0 if number < 2 else 60)
+        return number
+
+    async def works() -> AsyncGenerator[Awaitable[int], None]:
+        for number in range(9):
+            yield work(number)
+
+    found = []
+    with pytest.raises(StoreError):
+        async for one in in_turn(works(), 3):
+            found.append(one)
+    assert found == [0, 1]
