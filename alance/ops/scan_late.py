@@ -154,8 +154,18 @@ class LateScan:
         assert late is not None
         late_bytes = _share_of(late, parts)
         is_eager = parts[-1][1] <= source.eager_stop or self._dense.is_set()
-        reserved = late_bytes if is_eager else min(RESERVED, late_bytes)
+        reserved = late_bytes
+        if not is_eager:
+            num_rows = sum(stop - start for start, stop in parts)
+            reserved = min(RESERVED, late_bytes, self._expected(num_rows, len(late.leaves)))
         return Job(num_bytes + reserved, lambda: self._read(source, parts, reserved, is_eager))
+
+    def _expected(self, num_rows: int, num_leaves: int) -> int:
+        """Bytes of late columns that so many rows will need, twice what was seen so far."""
+        if not self._seen:
+            return RESERVED
+        kept = num_rows * self._kept / self._seen
+        return max(LEAST_GUESS, int(2 * kept * num_leaves * CHUNK_BYTES))
 
     def finished(self, jobs: Iterable[Job[Sequence[AnyPart]]]) -> Iterator[Job[Sequence[AnyPart]]]:
         """Jobs that fetch groups of small fragments, each with all that comes after."""
