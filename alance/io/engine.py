@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.io import trace
-from alance.io.drive import drive
+from alance.io.drive import drive, drive_all
 from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from alance.format.plans import Plan, T
     from alance.io.cache import SearchCache
@@ -37,6 +37,10 @@ class Engine:
         return await drive(
             plan, lambda ranges: self.scheduler.read(ranges, reason=reason, bulk=bulk)
         )
+
+    async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
+        """Drive plans together, in as many rounds as the longest needs."""
+        return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
 
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""

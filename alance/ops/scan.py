@@ -102,15 +102,16 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
 
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
-    windows = list(_windows(plan))
+    windows = _windows(plan)
     late = LateScan.of(snapshot, plan, _ahead(snapshot, plan))
     opening: asyncio.Task[list[OpenSource]] | None = None
     try:
-        for number, window in enumerate(windows):
+        window = next(windows, None)
+        while window is not None:
             opened = await (opening or _open(snapshot, plan, window, late))
-            opening = None
-            if number + 1 < len(windows):
-                opening = asyncio.ensure_future(_open(snapshot, plan, windows[number + 1], late))
+            opening, following = None, next(windows, None)
+            if following is not None:
+                opening = asyncio.ensure_future(_open(snapshot, plan, following, late))
             if window[0].id in plan.picked:
                 reading = read_picked(snapshot, plan, window)
             else:
@@ -118,6 +119,7 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
             async with aclosing(reading) as batches:
                 async for batch in batches:
                     yield batch
+            window = following
     finally:
         if opening is not None:
             opening.cancel()
@@ -126,6 +128,10 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
 
 def _windows(plan: ScanPlan) -> Iterator[Sequence[FragmentHandle]]:
     """Fragments to open at once, in order: either all of them by an index, or none."""
+    if not plan.picked:
+        for start in range(0, len(plan.handles), WINDOW):
+            yield plan.handles[start : start + WINDOW]
+        return
     for _, group in itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked):
         handles = list(group)
         for start in range(0, len(handles), WINDOW):
@@ -152,7 +158,7 @@ async def _open(
             open_fragment(plan.first_schema, handle.sources, handle.num_physical_rows, states)
             for handle, states in zip(handles, all_states, strict=True)
         ]
-        opened = await engine.drive(together(plans), "open files")
+        opened: list[OpenFragment] = await engine.drive_all(plans, "open files")
         await deletions
     except BaseException:
         deletions.cancel()
@@ -176,7 +182,7 @@ async def _open(
         loads += more
     for source in sources:
         describe(source.fragment)
-    await engine.drive(together(loads), "page tables")
+    await engine.drive_all(loads, "page tables")
     return sources
 
 
