@@ -2,10 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ class Recycler {
  public:
   static constexpr size_t kLarge = size_t{256} << 10;  // smaller blocks are malloc's own business
   static constexpr size_t kMapped = size_t{1} << 20;   // of the system, to which they go back whole
-  static constexpr size_t kKept = size_t{64} << 20;    // bytes kept for later, unless told
+  static constexpr size_t kKept = size_t{80} << 20;    // bytes kept for later, unless told
 
   // A block of at least `size` bytes; give it back with the same size.
   static void* take(size_t size) {
@@ -28,7 +28,7 @@ class Recycler {
       std::lock_guard<std::mutex> guard(self.mutex_);
       auto found = self.blocks_.find(room);
       if (found != self.blocks_.end() && !found->second.empty()) {
-        void* block = found->second.back();
+        void* block = found->second.back().data;
         found->second.pop_back();
         self.kept_ -= room;
         return block;
@@ -52,26 +52,39 @@ class Recycler {
     Recycler& self = instance();
     std::lock_guard<std::mutex> guard(self.mutex_);
     self.limit_ = num_bytes;
-    for (auto& [room, blocks] : self.blocks_) {
-      while (self.kept_ > self.limit_ && !blocks.empty()) {
-        release(blocks.back(), room);
-        blocks.pop_back();
-        self.kept_ -= room;
-      }
-    }
+    while (self.kept_ > self.limit_) self.drop_oldest();
   }
 
  private:
+  struct Block {
+    void* data;
+    uint64_t age;  // numbers rise with time
+  };
+
+  // Blocks that were not asked for in the meantime make room: they are of sizes of the past.
   bool store(void* block, size_t room) noexcept {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (kept_ + room > limit_) return false;
+    if (room > limit_) return false;
+    while (kept_ > limit_ - room) drop_oldest();
     try {
-      blocks_[room].push_back(block);
+      blocks_[room].push_back({block, ++now_});
     } catch (const std::bad_alloc&) {
       return false;
     }
     kept_ += room;
     return true;
+  }
+
+  // Needs at least one kept block.
+  void drop_oldest() noexcept {
+    auto oldest = blocks_.end();
+    for (auto one = blocks_.begin(); one != blocks_.end(); ++one)
+      if (!one->second.empty() &&
+          (oldest == blocks_.end() || one->second.front().age < oldest->second.front().age))
+        oldest = one;
+    release(oldest->second.front().data, oldest->first);
+    kept_ -= oldest->first;
+    oldest->second.pop_front();
   }
 
   // Sizes in steps of an eighth, so that blocks of nearly equal size are interchangeable.
@@ -119,7 +132,8 @@ class Recycler {
   }
 
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> blocks_;
+  std::map<size_t, std::deque<Block>> blocks_;
+  uint64_t now_ = 0;
   size_t kept_ = 0;
   size_t limit_ = kKept;
 };
