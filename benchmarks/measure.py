@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -46,7 +47,11 @@ def waves(records: Sequence[dict[str, Any]]) -> int:
 
 
 async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> dict[str, Side]:
-    """The sides by name. They take turns, in another order each round; the first is not counted."""
+    """The sides by name. They take turns, in another order each round; the first is not counted.
+
+    What stands after the first round is not looked at by the collector of cycles: the modules of
+    all sides would be, in the turn of the one that happens to fill a generation.
+    """
     works: dict[str, Callable[[], Awaitable[Any]]] = {
         "alance": lambda: case.ours(opened),
         "pylance": lambda: asyncio.to_thread(case.theirs, opened),
@@ -58,6 +63,9 @@ async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> dict[str
     sides = {name: Side() for name in names}
     counts: set[int | None] = set()  # rows that a side gave
     for number in range(rounds + 1):
+        if number == 1:
+            gc.collect()
+            gc.freeze()
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             side = sides[name]
@@ -73,6 +81,7 @@ async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> dict[str
             if number:
                 side.wall.append(wall)
                 side.cpu.append(cpu)
+    gc.unfreeze()
     if len(counts) > 1:
         raise RuntimeError(f"{case.label}: the sides gave {counts} rows")
     return sides

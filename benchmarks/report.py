@@ -28,6 +28,7 @@ a file of its own with the same rows.
 - The lab is `alance.testing.lab` on the same machine, with {latency} ms to the first byte and no
   limit of bandwidth. Requests, **rounds** (waves of requests, each sent after all before had
   ended) and megabytes are what it counted in the last round, of alance / pylance / Vortex.
+- The collector of cycles leaves alone what stood before the rounds (`gc.freeze`).
 - Memory and import times are those of processes of their own, medians of {alone}.
 
 {about}
