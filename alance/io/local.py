@@ -16,6 +16,7 @@ from alance.io import files, lifecycle, publish
 from alance.io.futures import Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, translate
+from alance.io.tasks import all_of
 from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 THREADS: Final = 16  # 32 read no faster
 MAX_OPEN_FILES: Final = 512
 TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
+SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
 
@@ -185,18 +187,23 @@ class LocalStore:
 
     async def put_together(self, files: Sequence[tuple[str, Body]]) -> None:
         """Write files of which all or none will be used: as `put`, with few syncs of the folder."""
-        starts = range(0, len(files), TOGETHER)
-        groups = [files[start : start + TOGETHER] for start in starts]
-        loop = asyncio.get_running_loop()
-        named = [[("/" + path, body) for path, body in group] for group in groups]
-        jobs = [self._start(loop, partial(publish.write_together, group)) for group in named]
+        groups = [files[n : n + TOGETHER] for n in range(0, len(files), TOGETHER)]
         try:
-            await asyncio.gather(*jobs)
+            await all_of(self._put_group(group) for group in groups)
         except OSError as error:
             failure = translate(error, self.root + files[0][0])
             raise failure from failure.__cause__
-        finally:
-            await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
+        start = partial(self._start, asyncio.get_running_loop())
+        made = await start(lambda: publish.write_apart([("/" + one, body) for one, body in files]))
+        try:
+            parts = [made[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(made)))]
+            await all_of(start(partial(publish.sync_all, part)) for part in parts)
+            await start(partial(publish.name_together, made))
+        except BaseException:
+            await start(partial(publish.drop_all, made))
+            raise
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True

@@ -44,37 +44,45 @@ class NewFile:
     """
 
     def __init__(self, path: str, is_durable: bool = True) -> None:
-        self._path = path
+        self.path = path
         self._is_durable = is_durable
         self._temporary = os.path.join(os.path.dirname(path), TEMPORARY + uuid.uuid4().hex)
         self._fd: int | None = None
         self._is_published = False
+        self._is_synced = False  # all that was written
 
     def _open(self) -> int:
         if self._fd is None:
-            _make_folders(os.path.dirname(self._path), is_durable=self._is_durable)
+            _make_folders(os.path.dirname(self.path), is_durable=self._is_durable)
             self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         return self._fd
 
     def append(self, piece: memoryview) -> None:
         """Write a piece behind the others."""
+        self._is_synced = False
         _write_all(self._open(), piece)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk; nothing, if the file was dropped meanwhile."""
+        if self._fd is not None:
+            os.fsync(self._fd)
+            self._is_synced = True
 
     def publish(self, *, with_folder: bool = True) -> None:
         """Give the file its name, which lasts once the folder is synced, too."""
         fd = self._open()
-        if self._is_durable:
+        if self._is_durable and not self._is_synced:
             os.fsync(fd)
         self._close()
-        os.replace(self._temporary, self._path)
+        os.replace(self._temporary, self.path)
         self._is_published = True
         if self._is_durable and with_folder:
-            _sync_folder(os.path.dirname(self._path))
+            _sync_folder(os.path.dirname(self.path))
 
     def drop(self) -> None:
         """Remove the file, under whichever name it is there."""
         self._close()
-        remove(self._path if self._is_published else self._temporary)
+        remove(self.path if self._is_published else self._temporary)
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None
@@ -96,23 +104,38 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     _publish(path, fill, if_absent=if_absent)
 
 
-def write_together(files: Sequence[tuple[str, Body]]) -> None:
-    """Write files of which all or none will be used; each folder is synced once, at the end."""
-    folders = dict.fromkeys(os.path.dirname(path) for path, _ in files)
-    for folder in folders:
+def write_apart(files: Sequence[tuple[str, Body]]) -> list[NewFile]:
+    """Write files under hidden names; they are then synced, and named together."""
+    for folder in dict.fromkeys(os.path.dirname(path) for path, _ in files):
         _make_folders(folder)
     made = [NewFile(path) for path, _ in files]
     try:
         for one, (_, body) in zip(made, files, strict=True):
             one.append(memoryview(body).cast("B"))
-        for one in made:
-            one.publish(with_folder=False)
-        for folder in folders:
-            _sync_folder(folder)
     except BaseException:
-        for one in made:
-            one.drop()
+        drop_all(made)
         raise
+    return made
+
+
+def sync_all(made: Sequence[NewFile]) -> None:
+    """Sync what was written; what several threads sync at once costs little more than one."""
+    for one in made:
+        one.sync()
+
+
+def name_together(made: Sequence[NewFile]) -> None:
+    """Give synced files their names; each folder is synced once, at the end."""
+    for one in made:
+        one.publish(with_folder=False)
+    for folder in dict.fromkeys(os.path.dirname(one.path) for one in made):
+        _sync_folder(folder)
+
+
+def drop_all(made: Sequence[NewFile]) -> None:
+    """Remove files, under whichever names they are there."""
+    for one in made:
+        one.drop()
 
 
 def copy(source: str, target: str) -> None:

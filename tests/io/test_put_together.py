@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -12,7 +14,7 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.io import local
+from alance.io import local, publish
 from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
@@ -112,3 +114,25 @@ async def test_none_stay_where_one_fails(tmp_path: Path, monkeypatch: pytest.Mon
         await dataset.delete("x % 4 = 1")
     assert names(path / "_deletions") == []
     assert (await alance.dataset(path)).version == 1
+
+
+async def test_nothing_stays_of_a_cancelled_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = asyncio.Event(), threading.Event()
+    loop, sync = asyncio.get_running_loop(), publish.sync_all
+
+    def slow(made: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        goes_on.wait()
+        sync(made)
+
+    monkeypatch.setattr(publish, "sync_all", slow)
+    files = [(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)]
+    call = asyncio.ensure_future(LocalStore().put_together(files))
+    await begun.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    goes_on.set()
+    assert call.cancelled()
+    assert names(tmp_path) == []
