@@ -98,7 +98,8 @@ def map_batches(
         columns: that are read; None: all.
         filter: SQL text, see `Dataset.to_table`.
         storage_options: of the store; those of `register` are not known here.
-        options: of the source, such as `version`, `with_row_id` or `partition_bytes`.
+        options: of the source, such as `version` or `with_row_id`. `partition_bytes` is 256 MiB
+            where it is not given, or less where there would be fewer partitions than cores.
 
     Raises:
         InvalidInputError, NotFoundError: an unknown column or option, bad SQL, no such table.
@@ -109,6 +110,7 @@ def map_batches(
     context = getattr(spark, "_sc", None)
     if context is not None:
         options.setdefault("parallelism", context.defaultParallelism)
+    options.setdefault("partition_bytes", 256 << 20)
     given = _texts({**options, "columns": columns, "filter": filter, "path": uri})
     return mapped(spark, function, schema, given, storage_options)
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CACHE_SHARE: Final = 4  # of the memory, what footers and page tables may hold
-KEPT_SHARE: Final = 2  # of the memory, what blocks that decoding uses again may hold
-KEPT_BYTES: Final = 96 << 20  # of them, at most
+KEPT_BYTES: Final = 96 << 20  # of blocks that decoding uses again; less where memory is less
 
 
 class _Worker:
@@ -61,7 +60,7 @@ os.register_at_fork(after_in_child=_forget)
 def session_for(options: Options) -> Session:
     """The session of this worker for a bound of memory; called in its loop."""
     key = (options.memory_bytes, options.decode_threads)
-    _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes // KEPT_SHARE)
+    _worker.kept_bytes = min(KEPT_BYTES, options.memory_bytes * 3 // 2)
     session = _worker.sessions.get(key)
     if session is None:
         session = _worker.sessions[key] = Session(

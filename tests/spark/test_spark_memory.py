@@ -14,7 +14,7 @@ BATCH_ROWS = 64 << 10
 BATCH_BYTES = BATCH_ROWS * 32
 # docs/spark.md: fetched, caches, kept blocks; batches under way, encoded and decoded; and what the
 # allocator does not give back.
-BOUND = MEMORY * 7 // 4 + (2 + 2) * 2 * BATCH_BYTES + (32 << 20)
+BOUND = MEMORY * 11 // 4 + (2 + 2) * 2 * BATCH_BYTES + (32 << 20)
 
 
 def measure():
