@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -12,10 +12,12 @@ from alance.errors import InvalidInputError
 from alance.expr import computed_from_arrow, is_nullable, parse_projection
 from alance.file.batches import empty_batch
 from alance.ops.columns_values import OfLiveRows
+from alance.ops.compact_read import rows_in_order
 from alance.ops.options import ScanOptions
 from alance.ops.projection import Output, Projection
 from alance.ops.rows import ScanPlan
 from alance.ops.scan import scan
+from alance.ops.scan_small import file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
+
+WHOLE_BYTES: Final = 128 << 10  # of local files: to read one costs less than to look for columns
 
 
 @dataclass(slots=True)
@@ -96,6 +100,11 @@ class Expressions(OfLiveRows):
         read = snapshot.schema.project(projection.fields)
         options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
         plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
-        async with aclosing(scan(snapshot, plan)) as batches:
+        read_whole = len(handles) > 1 and not snapshot.is_remote
+        if read_whole and sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles):
+            found = rows_in_order(snapshot, plan)
+        else:
+            found = scan(snapshot, plan)
+        async with aclosing(found) as batches:
             async for batch in batches:
                 yield batch
