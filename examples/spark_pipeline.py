@@ -116,7 +116,7 @@ async def by_key_and_row_id(uri: str) -> None:
     condition = "l_partkey = 7"
     rows = await dataset.to_table(["l_orderkey"], filter=condition)
     say(f"{rows.num_rows} rows with {condition}")
-    say(await dataset.scanner(filter=condition).explain())
+    say(await dataset.scanner(["l_orderkey"], filter=condition).explain())
     ids = (await dataset.sample(5, ["_rowid"], seed=1))["_rowid"].to_pylist()
     rows = await dataset.take_rows(ids, ["l_orderkey", "l_comment"])
     say(f"rows {ids} of version {dataset.version}:")
