@@ -33,7 +33,23 @@ def decode_fsst(
     data: npt.NDArray[np.uint8],
     symbols: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
+) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]: ...
+def decode_fsst_chunks_32(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    symbols: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], bool]: ...
+def decode_fsst_chunks_64(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    symbols: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]: ...
 
 # --- runs.cpp ---
 

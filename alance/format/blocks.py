@@ -30,6 +30,7 @@ class VariableWidth:
 
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]  # shape (num_values + 1,)
     data: Bytes
+    is_ascii: bool = False  # True: who made it knows that, and that its offsets are right
 
     @property
     def num_values(self) -> int:

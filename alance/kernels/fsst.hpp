@@ -39,6 +39,15 @@ struct Table {
       if (lengths[code] < 1 || lengths[code] > MAX_SYMBOL)
         corrupt("fsst: a symbol of " + std::to_string(lengths[code]) + " bytes");
   }
+
+  // Whether all bytes of all symbols are below 128.
+  bool is_ascii() const {
+    uint64_t all = 0;
+    for (int code = 0; code < ESCAPE; ++code)
+      if (lengths[code] <= MAX_SYMBOL)
+        all |= keep(symbols[code], static_cast<int64_t>(lengths[code]), 0);
+    return (all & 0x8080808080808080u) == 0;
+  }
 };
 
 // Bytes that the codes in [code, end) stand for, as one stream.

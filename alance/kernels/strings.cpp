@@ -4,7 +4,7 @@
 
 #include "bounds.hpp"
 #include "owned.hpp"
-#include "spans.hpp"
+#include "string_chunks.hpp"
 
 namespace alance {
 namespace {
@@ -44,16 +44,8 @@ nb::tuple concat_strings(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<i
     Counts counts(counts_, chunks, "variable");
     int64_t total = 0;
     for (int64_t i = 0; i < chunks.num; ++i) {
-      int64_t size = chunks.sizes[i], count = counts[i];
-      if (count == 0 && size == 0) continue;
-      if (size % WIDTH != 0 || count >= size / WIDTH)
-        corrupt("variable: a chunk of " + std::to_string(size) + " bytes for " +
-                std::to_string(count) + " values with offsets of " + std::to_string(WIDTH));
-      Offset first = load<Offset>(chunks.at(i)), last = load<Offset>(chunks.at(i) + WIDTH * count);
-      if (first < WIDTH * (count + 1) || last < first || last > size)
-        corrupt("variable: values from " + std::to_string(first) + " to " + std::to_string(last) +
-                " in a chunk of " + std::to_string(size) + " bytes");
-      total += last - first;
+      const auto span = string_span<Offset>(chunks.at(i), chunks.sizes[i], counts[i]);
+      total += span.last - span.first;
     }
     check_total<Offset>(total);
     Strings<Offset> strings{Owned<Offset>(counts.total + 1), Owned<uint8_t>(total)};

@@ -86,7 +86,14 @@ class Fsst:
         )
 
     def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
-        return self._expand(self.inner.decode_chunks(chunks))
+        table = self.table
+        if table is None:
+            return self.inner.decode_chunks(chunks)
+        is_short = self.inner.bits_per_offset == 32
+        decode = _kernels.decode_fsst_chunks_32 if is_short else _kernels.decode_fsst_chunks_64
+        spans = chunks.starts[0], chunks.sizes[0], chunks.counts
+        with kernel_errors:
+            return VariableWidth(*decode(chunks.data, *spans, table.symbols, table.lengths))
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> VariableWidth:
         return self._expand(self.inner.decode_values(values))

@@ -142,6 +142,8 @@ def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa
 
 def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
     """The first valid value that is no UTF-8; -1: all are."""
+    if block.is_ascii:
+        return -1
     some = NOTHING if valid is None else valid.view(np.uint8)
     with kernel_errors:
         return _kernels.first_bad_utf8(block.offsets, block.data, some)

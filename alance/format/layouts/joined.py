@@ -45,9 +45,10 @@ def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
 def _joined_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
     pieces = [block.data for block in blocks]
     total = sum(int(block.offsets[-1]) for block in blocks)
+    is_ascii = all(block.is_ascii for block in blocks)
     with kernel_errors:
         if total < 1 << 31 and all(block.offsets.dtype == np.int32 for block in blocks):
             short = [block.offsets.view(np.int32) for block in blocks]
-            return VariableWidth(*_kernels.join_strings_32(short, pieces))
+            return VariableWidth(*_kernels.join_strings_32(short, pieces), is_ascii)
         long = [block.offsets.astype(np.int64, copy=False) for block in blocks]
-        return VariableWidth(*_kernels.join_strings_64(long, pieces))
+        return VariableWidth(*_kernels.join_strings_64(long, pieces), is_ascii)

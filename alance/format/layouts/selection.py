@@ -71,7 +71,8 @@ def spread(block: Block, present: npt.NDArray[np.bool_]) -> Block:
     match block:
         case VariableWidth():
             # Absent values become empty strings: no byte is moved.
-            return VariableWidth(block.offsets[np.concatenate([[0], ranks])], block.data)
+            offsets = block.offsets[np.concatenate([[0], ranks])]
+            return VariableWidth(offsets, block.data, block.is_ascii)
         case StructBlock():
             children = tuple(spread(child, present) for child in block.children)
             return StructBlock(len(present), children)
@@ -110,7 +111,8 @@ def _slice(block: Block, wanted: slice) -> Block:
         case VariableWidth():
             offsets = block.offsets[wanted.start : wanted.stop + 1]
             first, last = int(offsets[0]), int(offsets[-1])
-            return VariableWidth(offsets - offsets[0] if first else offsets, block.data[first:last])
+            offsets = offsets - offsets[0] if first else offsets
+            return VariableWidth(offsets, block.data[first:last], block.is_ascii)
         case FixedSizeListBlock(dimension=dimension, validity=validity):
             if validity is not None:
                 validity = _slice_bits(validity, dimension, wanted)
