@@ -16,7 +16,7 @@ from alance.io import files, lifecycle, publish
 from alance.io.futures import Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, translate
-from alance.io.tasks import all_of
+from alance.io.tasks import all_of, whole
 from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
@@ -196,13 +196,14 @@ class LocalStore:
 
     async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
         start = partial(self._start, asyncio.get_running_loop())
-        made = await start(lambda: publish.write_apart([("/" + one, body) for one, body in files]))
+        made = [publish.NewFile("/" + path) for path, _ in files]
         try:
+            await whole(start(partial(publish.write_apart, made, [body for _, body in files])))
             parts = [made[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(made)))]
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
-            await start(partial(publish.name_together, made))
+            await whole(start(partial(publish.name_together, made)))
         except BaseException:
-            await start(partial(publish.drop_all, made))
+            await asyncio.shield(start(partial(publish.drop_all, made)))
             raise
 
     def open_upload(
@@ -214,7 +215,6 @@ class LocalStore:
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Remove files; those missing are no error."""
-
         for path in paths:
             await self._run(path, partial(publish.remove, "/" + path))
 

@@ -104,18 +104,12 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     _publish(path, fill, if_absent=if_absent)
 
 
-def write_apart(files: Sequence[tuple[str, Body]]) -> list[NewFile]:
+def write_apart(made: Sequence[NewFile], bodies: Sequence[Body]) -> None:
     """Write files under hidden names; they are then synced, and named together."""
-    for folder in dict.fromkeys(os.path.dirname(path) for path, _ in files):
+    for folder in dict.fromkeys(os.path.dirname(one.path) for one in made):
         _make_folders(folder)
-    made = [NewFile(path) for path, _ in files]
-    try:
-        for one, (_, body) in zip(made, files, strict=True):
-            one.append(memoryview(body).cast("B"))
-    except BaseException:
-        drop_all(made)
-        raise
-    return made
+    for one, body in zip(made, bodies, strict=True):
+        one.append(memoryview(body).cast("B"))
 
 
 def sync_all(made: Sequence[NewFile]) -> None:

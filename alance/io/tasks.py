@@ -23,6 +23,16 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
         raise
 
 
+async def whole(job: asyncio.Future[T]) -> T:
+    """The result of a thread's job. A cancellation follows at its end, when all is there."""
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        job.cancelled() or job.exception()  # seen, so that the loop does not report it
+        raise
+
+
 async def to_the_end(work: Coroutine[object, object, T], limit_s: float) -> T:
     """The result of `work`, which goes on when this task is cancelled; that follows at its end.
 

@@ -116,22 +116,24 @@ async def test_none_stay_where_one_fails(tmp_path: Path, monkeypatch: pytest.Mon
     assert (await alance.dataset(path)).version == 1
 
 
+@pytest.mark.parametrize("step", ["write_apart", "sync_all", "name_together"])
 async def test_nothing_stays_of_a_cancelled_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     begun, goes_on = asyncio.Event(), threading.Event()
-    loop, sync = asyncio.get_running_loop(), publish.sync_all
+    loop, work = asyncio.get_running_loop(), getattr(publish, step)
 
-    def slow(made: Any) -> None:
+    def slow(*args: Any) -> None:
         loop.call_soon_threadsafe(begun.set)
         goes_on.wait()
-        sync(made)
+        work(*args)
 
-    monkeypatch.setattr(publish, "sync_all", slow)
+    monkeypatch.setattr(publish, step, slow)
     files = [(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)]
     call = asyncio.ensure_future(LocalStore().put_together(files))
     await begun.wait()
     call.cancel()
+    loop.call_later(0.05, goes_on.set)
     await asyncio.gather(call, return_exceptions=True)
     goes_on.set()
     assert call.cancelled()
