@@ -260,12 +260,16 @@ def unzip_variable_64(
 # --- levels.cpp ---
 
 def levels_up_to(levels: npt.NDArray[np.uint16], highest: int) -> npt.NDArray[np.uint16]: ...
+def count_up_to(levels: npt.NDArray[np.uint16], highest: int) -> int: ...
+def join_offsets(offsets: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]: ...
+def narrow_offsets(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]: ...
 def list_layer(
     rep: npt.NDArray[np.uint16],
     definition: npt.NDArray[np.uint16],
     child_max: int,
     slot_max: int,
     empty_level: int,
+    is_last: bool,
 ) -> tuple[
     npt.NDArray[np.int64],
     npt.NDArray[np.uint8],
@@ -484,6 +488,27 @@ def take_rows(
     npt.NDArray[np.uint16] | None,
     npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | None,
 ]: ...
+
+# --- row_table.cpp ---
+
+class RowTable:
+    def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
+    def set(self, number: int, kernel: RowPage, page: object) -> None: ...
+
+def plan_rows(
+    tables: Sequence[RowTable], rows: npt.NDArray[np.int64], ends: Sequence[int]
+) -> (
+    tuple[
+        list[Any],
+        list[int],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        list[int],
+        list[int],
+        list[int],
+    ]
+    | None
+): ...
 
 # --- encode_bitpacking.cpp ---
 

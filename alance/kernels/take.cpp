@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "positioned.hpp"
+#include "row_needs.hpp"
 #include "row_page.hpp"
 
 #include <fcntl.h>
@@ -12,55 +13,13 @@
 namespace alance {
 namespace {
 
+using needs::Need;
+using needs::needs_of;
+using needs::Run;
+using needs::runs_of;
+
 constexpr int64_t kGap = 4 << 10;         // bytes that are read in vain as fast as a call is made
 constexpr int64_t kScratch = 160 << 10;   // of chunks that are read together
-
-// A chunk that is needed: rows (positions in the list) that begin in it, and whether a wanted row
-// goes on at its start.
-struct Need {
-  int64_t chunk, first, last;
-  bool open;
-};
-
-// Chunks of a page that are read together, as positions in the list of needs, and their bytes.
-struct Run {
-  int64_t first, last;
-  int64_t begin, end;
-};
-
-std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last) {
-  std::vector<Need> needs;
-  int64_t chunk = 0;
-  bool open = false;
-  for (int64_t i = first; open || i < last;) {
-    chunk = open ? chunk + 1 : page.chunk_of(rows[i], chunk);
-    const int64_t behind = page.rows_until(chunk);
-    int64_t next = i;
-    while (next < last && rows[next] < behind) ++next;
-    needs.push_back({chunk, i, next, open});
-    const bool goes_on = next > i ? rows[next - 1] + 1 == behind
-                                  : open && behind == page.rows_from(chunk);
-    open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);
-    i = next;
-  }
-  return needs;
-}
-
-std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs, int64_t gap,
-                         int64_t room) {
-  std::vector<Run> runs;
-  for (size_t i = 0; i < needs.size(); ++i) {
-    const int64_t begin = page.begin_of(needs[i].chunk), end = page.begin_of(needs[i].chunk + 1);
-    const int64_t at = static_cast<int64_t>(i);
-    if (!runs.empty() && begin - runs.back().end <= gap && end - runs.back().begin <= room) {
-      runs.back().end = end;
-      runs.back().last = at + 1;
-    } else {
-      runs.push_back({at, at + 1, begin, end});
-    }
-  }
-  return runs;
-}
 
 void decode(const RowPage& page, const Need& need, const uint8_t* bytes, const int64_t* rows,
             Sink& sink) {

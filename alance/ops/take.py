@@ -13,7 +13,6 @@ from alance.file.batches import empty_batch, empty_columns, side_by_side
 from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.taken import TakenRows
-from alance.file.taken_now import fetch_known, known_rows
 from alance.file.tracing import describe, note_rows
 from alance.format.numbers import distinct, to_arrow
 from alance.format.plans import together
@@ -23,6 +22,7 @@ from alance.ops.first_use import load_readers
 from alance.ops.handle import local_files
 from alance.ops.positions import as_positions
 from alance.ops.rows import with_meta
+from alance.ops.warm import warm_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.taken_now import KnownRows
     from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.io.cache import SearchCache
     from alance.ops.projection import Columns, Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot, Wanted
 
@@ -146,33 +144,15 @@ async def _tasks(
     """The rows of each fragment, fetched."""
     engine = snapshot.engine
     if snapshot.is_remote:
-        known = _known(engine.cache, handles, rows_of, wanted)
-        if known is not None:
-            return await engine.drive(fetch_known(known), "take")
+        plan = warm_plan(engine.cache, handles, rows_of, wanted)
+        if plan is not None:
+            return await engine.drive(plan, "take")
     files = local_files(handles)
     plans = [
         _take_fragment(snapshot, handle, mine, wanted, files)
         for handle, mine in zip(handles, rows_of, strict=True)
     ]
     return await engine.drive(together(plans), "take")
-
-
-def _known(
-    cache: SearchCache,
-    handles: Sequence[FragmentHandle],
-    rows_of: Sequence[npt.NDArray[np.int64]],
-    wanted: Wanted,
-) -> list[KnownRows] | None:
-    """Rows of fragments that are open, with all pages known; else None."""
-    found = []
-    for handle, rows in zip(handles, rows_of, strict=True):
-        opened: OpenFragment | None = cache.peek(("fragment", handle, wanted.key))
-        known = None if opened is None else known_rows(opened, rows, cache)
-        if opened is None or known is None:
-            return None
-        describe(opened)
-        found.append(known)
-    return found
 
 
 async def _decode(

@@ -76,6 +76,7 @@ class PagedRows:
         rows: of each page, counted from its first; ascending, unique.
         sources: of each page: its file, or the bytes of the chunks that hold the rows.
         is_array: the leaf is a field of its own, so that its values are the field's array.
+        joined: `rows` end to end, and where those of each page end.
     """
 
     field: Field
@@ -83,6 +84,7 @@ class PagedRows:
     rows: tuple[Int64s, ...]
     sources: tuple[LocalFile | memoryview, ...]
     is_array: bool
+    joined: tuple[Int64s, Int64s] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -158,7 +160,8 @@ class PagedRows:
         pages = self.pages[start:stop]
         rows, sources = self.rows[start:stop], self.sources[start:stop]
         try:
-            found = _take(pages, rows, sources, not wait, levels)
+            whole = self.joined if len(pages) == len(self.pages) else None
+            found = _take(pages, rows, sources, not wait, levels, whole)
         except OverflowError as error:
             raise UnsupportedError(f"{error}: take fewer rows at once") from error
         except ValueError as error:
@@ -201,6 +204,7 @@ def _take(
     sources: Sequence[LocalFile | memoryview],
     nowait: bool,
     levels: bool,
+    whole: tuple[Int64s, Int64s] | None = None,
 ) -> tuple[
     int,
     int,
@@ -209,11 +213,12 @@ def _take(
     npt.NDArray[np.uint16] | None,
     npt.NDArray[Any] | None,
 ]:
-    lengths = [len(one) for one in rows]
+    if whole is None:
+        ends = np.cumsum([len(one) for one in rows], dtype=np.int64)
+        whole = rows[0] if len(rows) == 1 else np.concatenate(rows), ends
     return _kernels.take_rows(
         [page.kernel for page in pages],
-        rows[0] if len(rows) == 1 else np.concatenate(rows),
-        np.cumsum(lengths, dtype=np.int64),
+        *whole,
         np.array([-1 if isinstance(one, memoryview) else one.fd for one in sources], np.int64),
         [one if isinstance(one, memoryview) else NOTHING for one in sources],
         nowait,

@@ -1,0 +1,126 @@
+"""Takes of rows from remote fragments that were taken from before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.testing.lab import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROWS = 40_000
+TABLE = pa.table(
+    {
+        "number": pa.array(range(ROWS), pa.int64()),
+        "some": pa.array([n if n % 3 else None for n in range(ROWS)], pa.int32()),
+        "text": pa.array([f"row {n} {'x' * (n % 50)}" for n in range(ROWS)]),
+        "nested": pa.array([{"a": n, "b": str(n)} for n in range(ROWS)]),
+        "list": pa.array([[n] * (n % 4) for n in range(ROWS)]),
+        "vector": pa.FixedSizeListArray.from_arrays(
+            pa.array(np.arange(4 * ROWS, dtype=np.float32)), 4
+        ),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def columns_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("warm")) as lab:
+        path = lab.root / "lab" / "t.lance"
+        lance.write_dataset(TABLE, path, max_rows_per_file=9000)
+        dataset = lance.dataset(path)
+        dataset.delete("number % 7 = 1 and number > 20000")
+        more = pa.table({"number": pa.array(range(ROWS, ROWS + 500), pa.int64())})
+        lance.write_dataset(more, path, mode="append")  # the other columns are not in its file
+        lab.rescan()
+        yield lab
+
+
+def expected(lab: Lab, picked: list[int], columns: list[str] | None) -> pa.Table:
+    path: Path = lab.root / "lab" / "t.lance"
+    return lance.dataset(path).take(picked, columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [["number"], ["some", "text"], ["nested"], ["list", "number"], ["vector"], None],
+    ids=str,
+)
+async def test_crowds_get_what_they_ask_for(columns_lab: Lab, columns: list[str] | None) -> None:
+    random = np.random.default_rng(len(str(columns)))
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
+        )
+        count = await dataset.count_rows()
+        for _ in range(3):
+            picked = [random.integers(0, count, 12).tolist() for _ in range(12)]
+            found = await asyncio.gather(*(dataset.take(one, columns) for one in picked))
+            for rows, table in zip(picked, found, strict=True):
+                assert table == expected(columns_lab, rows, columns)
+        many = random.integers(0, count, 3000).tolist()
+        assert await dataset.take(many, columns) == expected(columns_lab, many, columns)
+
+
+async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:
+    columns_lab.config(latency_ms=20)
+    try:
+        async with alance.Session() as session:
+            dataset = await alance.dataset(
+                "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
+            )
+            count = await dataset.count_rows()
+            await dataset.take([*range(0, count, 400)], ["number"])
+            rows = [[n, 30_000 - n, n * 50] for n in range(40)]
+            rows[7] = [3, count]
+            calls = [asyncio.ensure_future(dataset.take(one, ["number"])) for one in rows]
+            await asyncio.sleep(0.005)
+            calls[11].cancel()
+            found = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        columns_lab.config(latency_ms=0)
+    for number, (picked, table) in enumerate(zip(rows, found, strict=True)):
+        if number == 7:
+            assert isinstance(table, InvalidInputError)
+        elif number == 11:
+            assert isinstance(table, asyncio.CancelledError)
+        else:
+            assert table == expected(columns_lab, picked, ["number"])
+
+
+def test_tables_know_their_bounds() -> None:
+    with pytest.raises(ValueError, match="first rows"):
+        _kernels.RowTable(np.array([1, 3], np.int64))
+    with pytest.raises(ValueError, match="first rows"):
+        _kernels.RowTable(np.array([0, 5, 3], np.int64))
+    table = _kernels.RowTable(np.array([0, 10, 20], np.int64))
+    page = _kernels.RowPage(
+        np.array([0, 5, 10], np.int64), np.array([0, 8, 16], np.int64), 100, 16, 10,
+        0, 8, 0, 0, 0, False,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="no such page"):
+        table.set(2, page, "page")
+    assert _kernels.plan_rows([table], np.array([1, 2], np.int64), [2]) is None
+    table.set(0, page, "first")
+    assert _kernels.plan_rows([table], np.array([1, 12], np.int64), [2]) is None
+    found = _kernels.plan_rows([table, table], np.array([1, 2, 4, 7], np.int64), [2, 4])
+    assert found is not None
+    pages, owners, rows, ends, starts, stops, piece_ends = found
+    assert (pages, owners, starts, stops) == (["first"] * 2, [0, 1], [100, 100], [108, 116])
+    assert (rows.tolist(), ends.tolist(), piece_ends) == ([1, 2, 4, 7], [2, 4], [1, 2])
+    for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
+        with pytest.raises(ValueError, match="row"):
+            _kernels.plan_rows([table], np.array(wrong, np.int64), ends_of)
+    with pytest.raises(ValueError, match="unequal"):
+        _kernels.plan_rows([table], np.array([1], np.int64), [1, 1])
