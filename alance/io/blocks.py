@@ -8,7 +8,12 @@ Objects are immutable, scans do not come here, and the least recently used block
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Asked = tuple[int, int, int]
 
 BLOCK_BYTES: Final = 64 << 10
 
@@ -65,6 +70,37 @@ class BlockCache:
         skip = start - first * BLOCK_BYTES
         content = found[0] if len(found) == 1 else b"".join(found)
         return memoryview(content)[skip : skip + stop - start]
+
+    def answer(
+        self, location: str, wanted: Sequence[Asked], buffers: list[memoryview | None]
+    ) -> Sequence[Asked]:
+        """Give what is here of some ranges (number in `buffers`, start, stop) of an object.
+
+        Returns:
+            Those that are not here.
+        """
+        blocks = self._blocks
+        if not blocks:
+            self.misses += len(wanted)
+            return wanted
+        left = []
+        for one in wanted:
+            number, start, stop = one
+            key = location, start // BLOCK_BYTES
+            first = key[1] * BLOCK_BYTES
+            block = blocks.get(key)
+            if block is not None and stop - first <= len(block):  # all in one
+                blocks.move_to_end(key)
+                self.hits += 1
+                buffers[number] = memoryview(block)[start - first : stop - first]
+            elif stop - first <= BLOCK_BYTES:
+                self.misses += 1
+                left.append(one)
+            elif (content := self.get(location, start, stop)) is not None:
+                buffers[number] = content
+            else:
+                left.append(one)
+        return left
 
     def put(self, location: str, start: int, content: memoryview) -> None:
         """Keep the blocks whose beginning is in some bytes of an object."""

@@ -67,18 +67,13 @@ def total(by_object: Mapping[str, Sequence[Asked]]) -> int:
 
 def from_blocks(
     blocks: BlockCache, location: str, wanted: Sequence[Asked], read: Read
-) -> list[Asked]:
+) -> Sequence[Asked]:
     """Answer what the block cache has of an object; gives what it has not."""
-    left = []
-    for one in wanted:
-        number, start, stop = one
-        content = blocks.get(location, start, stop)
-        if read.recorder is not None and blocks.num_bytes:
-            trace.look("block cache", found=content is not None, recorder=read.recorder)
-        if content is None:
-            left.append(one)
-        else:
-            read.buffers[number] = content
+    left = blocks.answer(location, wanted, read.buffers)
+    if read.recorder is not None and blocks.num_bytes:
+        for number, _, _ in wanted:
+            found = read.buffers[number] is not None
+            trace.look("block cache", found=found, recorder=read.recorder)
     return left
 
 

@@ -103,17 +103,22 @@ class Scheduler:
     def _begin(self, ranges: Sequence[WantedRange], reason: str, *, bulk: bool) -> Read:
         """Answer what can be answered at once, and put the rest on the list of this turn."""
         read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
-        later: list[tuple[str, list[Asked]]] = []
+        later: list[tuple[str, Sequence[Asked]]] = []
         try:
             by_object = sort_out(ranges, read, self._registry, bulk=bulk)
-            inline = not bulk and len(ranges) <= INLINE_RANGES and total(by_object) <= INLINE_BYTES
+            inline: bool | None = None
+            wanted: Sequence[Asked]
             for location, wanted in by_object.items():
-                store, path = self._resolve(location)
+                store, path = self._registry.resolve(location)
                 if isinstance(store, RemoteStore):
                     if not bulk and self._blocks.is_on:
                         wanted = from_blocks(self._blocks, location, wanted, read)
-                elif inline and answer_now(store, path, wanted, read):
-                    continue
+                else:
+                    if inline is None:
+                        few = not bulk and len(ranges) <= INLINE_RANGES
+                        inline = few and total(by_object) <= INLINE_BYTES
+                    if inline and answer_now(store, path, wanted, read):
+                        continue
                 if wanted:
                     later.append((location, wanted))
         except Exception as error:
