@@ -13,6 +13,8 @@
 namespace alance {
 namespace {
 
+constexpr int64_t kSkip = 2048;  // entries whose rows are counted at once
+
 std::string chunk_name(int64_t chunk) { return "chunk " + std::to_string(chunk); }
 
 // Reads the header of every chunk and checks that all buffers lie inside it.
@@ -186,6 +188,8 @@ void row_spans(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int64_
   int64_t* value_stop = value_start + num_wanted;
   int64_t row = -1, value = 0, found = 0, position = 0;
   bool open = false;
+  const bool skips = max_rep >= 0 && max_rep <= UINT16_MAX && max_visible >= 0 &&
+                     max_visible <= UINT16_MAX;
   const auto close = [&](int64_t at) {
     if (!open) return;
     entry_stop[found] = at;
@@ -196,7 +200,16 @@ void row_spans(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int64_
   for (size_t run = 0; run < breaks.size() && found < num_wanted; ++run) {
     const int64_t stop = breaks.data()[run];
     if (stop < position || stop > num_entries) corrupt("row_spans: breaks out of order");
-    for (; position < stop; ++position) {
+    while (position < stop) {
+      // Rows before a wanted one are counted, not looked at.
+      if (skips && !open && stop - position >= kSkip && wanted.data()[found] - row > kSkip) {
+        row += count_equal(rep.data() + position, kSkip, static_cast<uint16_t>(max_rep));
+        value += def.size() == 0 ? kSkip
+                                 : count_at_most(def.data() + position, kSkip,
+                                                 static_cast<uint16_t>(max_visible));
+        position += kSkip;
+        continue;
+      }
       if (rep.data()[position] == max_rep) {
         close(position);
         if (found == num_wanted) return;
@@ -207,6 +220,7 @@ void row_spans(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int64_
         }
       }
       value += def.size() == 0 || def.data()[position] <= max_visible;
+      ++position;
     }
     close(position);
   }

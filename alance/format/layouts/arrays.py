@@ -94,6 +94,8 @@ def narrow(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], *, large: boo
         raise UnsupportedError(
             f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
         )
+    if not large and offsets.dtype == np.int64:
+        return pa.py_buffer(_kernels.narrow_offsets(offsets.view(np.int64)))
     return pa.py_buffer(offsets.astype(np.int64 if large else np.int32, copy=False))
 
 

@@ -83,7 +83,7 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
             levels = None
             num_slots = len(rep)
             if len(left) and slot_max == base:  # all have the same level
-                num_slots = int(np.count_nonzero(left <= slot_max))
+                num_slots = _kernels.count_up_to(left, slot_max)
             elif len(left):
                 levels = _kernels.levels_up_to(left, slot_max)
                 num_slots = len(levels)
@@ -92,10 +92,11 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
         if number == len(page.layers):
             break
         outer = _until_list(page.layers[number + 1 :])
+        is_last = number + 1 == len(page.layers)
         slot_max = base + layer.num_levels + sum(one.num_levels for one in outer)
         with kernel_errors:
             offsets, valid, num_nulls, rep, left = _kernels.list_layer(
-                rep, left, base, slot_max, _empty_level(layer, base)
+                rep, left, base, slot_max, _empty_level(layer, base), is_last
             )
         found.append(Lists(offsets, valid.view(np.bool_) if num_nulls else None))
         base += layer.num_levels
@@ -133,12 +134,9 @@ def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
     valid = join_masks([one.valid for one in layers], [one.num_slots for one in layers])
     if isinstance(layers[0], Items):
         return Items(sum(one.num_slots for one in layers), valid)
-    pieces, total = [np.zeros(1, np.int64)], 0
-    for one in layers:
-        assert isinstance(one, Lists)
-        pieces.append(one.offsets[1:] + total)
-        total += int(one.offsets[-1])
-    return Lists(np.concatenate(pieces), valid)
+    return Lists(
+        _kernels.join_lists([one.offsets for one in layers if isinstance(one, Lists)]), valid
+    )
 
 
 def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
