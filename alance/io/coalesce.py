@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 MAX_STOP: Final = 1 << 62  # with a gap added, still an int64
+FEW: Final = 96  # ranges; with more, the calls for arrays are worth it
 MAX_RANGE_BYTES: Final = 1 << 40  # more than any memory holds, and not too many requests yet
 
 
@@ -43,8 +44,8 @@ def coalesce(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coa
         gap: bytes between two ranges that may be read in vain to save a request.
         max_bytes: size that merging must not go beyond.
     """
-    if len(ranges) == 1:
-        return Coalesced([ranges[0]], [0])
+    if len(ranges) <= FEW and (found := _coalesce_few(ranges, gap, max_bytes)) is not None:
+        return found
     bounds = np.array(ranges, np.int64)
     order = np.lexsort((-bounds[:, 1], bounds[:, 0]))
     starts, stops = bounds[order, 0], bounds[order, 1]
@@ -64,6 +65,27 @@ def coalesce(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coa
     owners[order] = np.cumsum(is_first) - 1
     spans = list(zip(starts[firsts].tolist(), ends.tolist(), strict=True))
     return Coalesced(spans, owners.tolist())
+
+
+def _coalesce_few(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coalesced | None:
+    """As of `coalesce`, without arrays; None where merging goes beyond the limit."""
+    if len(ranges) == 1:
+        return Coalesced([ranges[0]], [0])
+    spans: list[tuple[int, int]] = []
+    owners = [0] * len(ranges)
+    begin, end = -1, -gap - 1
+    for number in sorted(range(len(ranges)), key=ranges.__getitem__):
+        start, stop = ranges[number]
+        if start > end + gap:
+            spans.append((start, stop))
+            begin, end = start, stop
+        elif stop > end:
+            if stop - begin > max_bytes:
+                return None
+            end = stop
+            spans[-1] = begin, end
+        owners[number] = len(spans) - 1
+    return Coalesced(spans, owners)
 
 
 def _cut(

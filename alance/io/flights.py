@@ -223,13 +223,15 @@ class Lane:
         else:
             seconds = trace.now() - call.flights[0].begun
             self.speed.note(call.num_bytes, seconds, call.landed_before)
+            blocks, retries = self.blocks, getattr(done, "retries", 0)
+            location = self.store.root + call.flights[0].path
             for flight, buffer in zip(call.flights, done.result(), strict=True):
                 flight.buffer = buffer
-                flight.record(len(buffer), retries=getattr(done, "retries", 0))
-                location = self.store.root + flight.path
-                self.blocks.note_end(location, flight.stop)
+                if flight.is_traced:
+                    flight.record(len(buffer), retries=retries)
+                blocks.note_end(location, flight.stop)
                 if flight.is_kept:
-                    self.blocks.put(location, flight.start, buffer)
+                    blocks.put(location, flight.start, buffer)
                 readers, flight.readers = flight.readers, set()
                 for read in readers:
                     read.landed(flight)
