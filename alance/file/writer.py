@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A data file that is there.

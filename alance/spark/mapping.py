@@ -88,7 +88,7 @@ def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             pieces = work.partitions[number]
-            rows = stream(lambda p=pieces: read_pieces(work.version, work.names, work.options, p))  # type: ignore[misc]
+            rows = stream(partial(read_pieces, work.version, work.names, work.options, pieces))
             for made in work.function(rows):
                 if not set(work.schema.names) <= set(made.schema.names):
                     raise InvalidInputError(
