@@ -56,6 +56,7 @@ class Snapshot:
 
     __slots__ = (
         "_counts",
+        "_firsts",
         "_row_index",
         "_wanted",
         "handles",
@@ -80,6 +81,7 @@ class Snapshot:
         self.schema: Schema = manifest.schema
         self.handles: Sequence[FragmentHandle] = Handles(self)
         self._counts: npt.NDArray[np.int64] | None = None
+        self._firsts: npt.NDArray[np.int64] | None = None
         self._row_index: RowIdIndex | None = None
         self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
 
@@ -213,6 +215,14 @@ class Snapshot:
             )
             self._counts = counts
         return self._counts
+
+    async def first_rows(self) -> npt.NDArray[np.int64]:
+        """The position of each fragment's first live row, and the number of all; errors as of
+        `live_counts`.
+        """
+        if self._firsts is None:
+            self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
+        return self._firsts
 
     async def load_row_ids(self, handles: Iterable[FragmentHandle], meta: Collection[str]) -> None:
         """Load the row ids and versions of rows that the manifest itself does not hold.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
@@ -14,12 +13,13 @@ from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe, note_rows
-from alance.format.numbers import distinct, to_arrow
+from alance.format.numbers import to_arrow
 from alance.format.plans import together
 from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.first_use import load_readers
 from alance.ops.handle import local_files
+from alance.ops.placed import by_fragment, by_position
 from alance.ops.positions import as_positions
 from alance.ops.rows import with_meta
 from alance.ops.warm import warm_plan
@@ -27,12 +27,14 @@ from alance.ops.warm import warm_plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
+    from alance.ops.placed import Placed
     from alance.ops.projection import Columns, Projection
     from alance.ops.snapshot import FragmentHandle, Snapshot, Wanted
 
@@ -50,13 +52,10 @@ async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> 
         InvalidInputError: a position at or beyond the number of rows.
     """
     wanted = as_positions(indices, "indices")
-    counts = await snapshot.live_counts()
-    first = np.concatenate(([0], np.cumsum(counts)))
-    if len(wanted) and wanted.max() >= first[-1]:
-        raise InvalidInputError(f"index {wanted.max()}: the dataset has {first[-1]} rows")
-    fragments = np.searchsorted(first, wanted, "right") - 1
-    offsets = wanted - first[fragments]
-    return await take_located(snapshot, fragments, offsets, columns, live=True)
+    firsts = await snapshot.first_rows()
+    if len(wanted) and wanted.max() >= firsts[-1]:
+        raise InvalidInputError(f"index {wanted.max()}: the dataset has {firsts[-1]} rows")
+    return await _take_placed(snapshot, by_position(wanted, firsts), columns, live=True)
 
 
 async def take_addresses(
@@ -97,23 +96,24 @@ async def take_located(
     Args:
         live: `offsets` count live rows only; else they are physical, and must not be deleted.
     """
+    return await _take_placed(snapshot, by_fragment(fragments, offsets), columns, live=live)
+
+
+async def _take_placed(
+    snapshot: Snapshot, placed: Placed, columns: Columns, *, live: bool
+) -> pa.Table:
+    """As of `take_located`."""
     await load_readers(snapshot, columns)
     wanted = snapshot.wanted(columns)
     projection, schema = wanted.projection, wanted.schema
-    # Sorted by fragment and row, each row once; `places` are those of the asked rows among them.
-    keys, places = fragments << 32 | offsets, None
-    if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
-        keys, places = distinct(keys)
-    if len(keys) == 0:
+    positions, rows, cuts, places = placed
+    if not positions:
         return in_order(_nothing(projection, schema), None)
-    positions, rows = keys >> 32, keys & 0xFFFF_FFFF
-    begins = np.flatnonzero(np.concatenate([[True], positions[1:] != positions[:-1]]))
-    handles = [snapshot.handles[position] for position in positions[begins].tolist()]
+    handles = [snapshot.handles[position] for position in positions]
     await snapshot.recall(handles)
     await _prepare(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_row_ids(handles, projection.meta)
-    cuts = [*begins.tolist(), len(rows)]
     rows_of = []
     for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
         mine = rows[start:stop]

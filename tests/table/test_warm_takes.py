@@ -9,10 +9,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.ops.placed import by_fragment, by_position
 from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
@@ -124,3 +127,41 @@ def test_tables_know_their_bounds() -> None:
             _kernels.plan_rows([table], np.array(wrong, np.int64), ends_of)
     with pytest.raises(ValueError, match="unequal"):
         _kernels.plan_rows([table], np.array([1], np.int64), [1, 1])
+
+
+@given(
+    st.lists(st.integers(0, 6), max_size=8),
+    st.lists(st.floats(0, 0.999), max_size=40),
+    st.booleans(),
+)
+def test_rows_are_placed_by_kernel_as_by_numpy(
+    counts: list[int], picked: list[float], ordered: bool
+) -> None:
+    firsts = np.concatenate(([0], np.cumsum(np.array(counts, np.int64))))
+    total = int(firsts[-1])
+    wanted = np.array([int(one * total) for one in picked] if total else [], np.int64)
+    wanted = np.unique(wanted) if ordered else wanted
+    found = by_position(wanted, firsts)
+    fragments = np.searchsorted(firsts, wanted, "right") - 1
+    other = by_fragment(fragments, wanted - firsts[fragments])
+    assert found.fragments == other.fragments
+    assert found.cuts == other.cuts
+    assert found.rows.tolist() == other.rows.tolist()
+    assert (found.places is None) == (other.places is None)
+    if found.places is not None and other.places is not None:
+        assert found.places.tolist() == other.places.tolist()
+
+
+def test_placing_knows_its_bounds() -> None:
+    def place(wanted: list[int], firsts: list[int]) -> None:
+        _kernels.place_rows(np.array(wanted, np.int64), np.array(firsts, np.int64))
+
+    place([4], [0, 5])
+    for wanted in ([5], [-1], [1, 7]):
+        with pytest.raises(ValueError, match="no such row"):
+            place(wanted, [0, 5])
+    with pytest.raises(ValueError, match="too many"):
+        place([0] * 1025, [0, 5])
+    for firsts in ([], [1, 5]):
+        with pytest.raises(ValueError, match="first rows"):
+            place([2], firsts)

@@ -1,0 +1,52 @@
+"""Rows as callers ask for them, in any order and repeated, as rows of fragments, each once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from alance import _kernels
+from alance.format.numbers import distinct
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
+FEW: Final = 1 << 10  # rows; more are sorted faster by numpy
+
+
+class Placed(NamedTuple):
+    """Rows of fragments, fragment by fragment."""
+
+    fragments: list[int]  # ascending
+    rows: Int64s  # of all of them: ascending and unique in each
+    cuts: list[int]  # where those of each fragment begin, and the last end
+    places: Int64s | None  # of the wanted rows among these; None: they are in this order
+
+
+def by_position(wanted: Int64s, firsts: Int64s) -> Placed:
+    """Rows by position in the dataset.
+
+    Args:
+        wanted: shape (n,), all below the last of `firsts`.
+        firsts: the first row of each fragment, and the number of all rows.
+    """
+    if len(wanted) <= FEW:
+        return Placed(*_kernels.place_rows(wanted, firsts))
+    fragments = np.searchsorted(firsts, wanted, "right") - 1
+    return by_fragment(fragments, wanted - firsts[fragments])
+
+
+def by_fragment(fragments: Int64s, offsets: Int64s) -> Placed:
+    """Rows by fragment and offset in it (below 2^32); shape (n,) each."""
+    keys, places = fragments << 32 | offsets, None
+    if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
+        keys, places = distinct(keys)
+    if len(keys) == 0:
+        return Placed([], keys, [0], None)
+    positions = keys >> 32
+    begins = np.flatnonzero(np.concatenate([[True], positions[1:] != positions[:-1]]))
+    cuts = [*begins.tolist(), len(keys)]
+    return Placed(positions[begins].tolist(), keys & 0xFFFF_FFFF, cuts, places)
