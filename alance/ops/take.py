@@ -117,9 +117,9 @@ async def _take_placed(
     rows_of = []
     for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
         mine = rows[start:stop]
-        if live:
+        if live and (handle.deleted is not None or mine[-1] >= handle.num_physical_rows):
             mine = handle.physical(mine)
-        else:
+        elif not live:
             _check_live(handle, mine)
         rows_of.append(mine)
     taken = TakenRows(schema, await _tasks(snapshot, handles, rows_of, wanted))
