@@ -9,6 +9,7 @@
 #include "fastlanes_loops.hpp"
 #include "owned.hpp"
 #include "spans.hpp"
+#include "unlocked.hpp"
 
 namespace alance {
 namespace {
@@ -100,11 +101,11 @@ Numpy<uint8_t> unpack_inline(Bytes data, In<int64_t> starts, In<int64_t> sizes,
 Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, int width, bool baseline) {
   auto decode = [&] {
-    nb::gil_scoped_release release;
     const Loop* loops = loops_of<Unpack>(bits, baseline);
     if (width < 1 || width > bits) corrupt("bit-packing: width " + std::to_string(width));
     Spans chunks(data, starts, sizes, "bit-packing");
     Counts counts(counts_, chunks, "bit-packing");
+    const Unlocked unlocked(counts.total);
     const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
     auto raw_size = [&](int64_t count) {
       return product(count / BLOCK, block_bytes, "bit-packing") + count % BLOCK * value_bytes;

@@ -1,5 +1,6 @@
 // Chunk words of mini-block pages: where each chunk begins, in bytes and in values.
 #include "bounds.hpp"
+#include "unlocked.hpp"
 
 namespace alance {
 namespace {
@@ -58,7 +59,7 @@ void chunk_words(Bytes words, bool large, uint64_t num_items, int64_t chunk_byte
   if (static_cast<int64_t>(numbers.size()) != 2 * (count + 1))
     corrupt("a table of " + text(numbers.size()) + " numbers for " + text(count) + " chunks");
   Table table{numbers.data(), numbers.data() + count + 1};
-  nb::gil_scoped_release release;
+  const Unlocked unlocked(2 * count);
   if (large)
     parse<uint32_t>(words.data(), count, num_items, chunk_bytes, table);
   else

@@ -2,7 +2,7 @@
 // values belong to a row.
 #include <algorithm>
 
-#include "bounds.hpp"
+#include "unlocked.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define ALANCE_WIDE __attribute__((target_clones("avx2", "default")))
@@ -36,6 +36,7 @@ void split_chunks(const Bytes& data, const In<int64_t>& chunk_starts,
       static_cast<int64_t>(starts.size()) != num_buffers * num_chunks ||
       static_cast<int64_t>(sizes.size()) != num_buffers * num_chunks)
     corrupt("split_chunks: arrays of unequal length");
+  const Unlocked unlocked(8 * (num_buffers + 1) * num_chunks);
   const int64_t width = large ? 4 : 2;
   const int64_t header = 2 + 2 * level_buffers + width * value_buffers;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
@@ -135,6 +136,7 @@ void check_levels(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int
   if (!fits(values.size(), num_chunks) || !fits(rows.size(), num_chunks) ||
       !fits(carries.size(), num_chunks))
     corrupt("check_levels: arrays of unequal length");
+  const Unlocked unlocked(total + num_chunks);
   int64_t position = 0;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     const int64_t count = entries.data()[chunk];
@@ -236,11 +238,10 @@ void register_chunks(nanobind::module_& m) {
   using namespace alance;
   m.def("split_chunks", &split_chunks, nb::arg("data"), nb::arg("chunk_starts"),
         nb::arg("chunk_sizes"), nb::arg("level_buffers"), nb::arg("value_buffers"),
-        nb::arg("large"), nb::arg("entries"), nb::arg("starts"), nb::arg("sizes"),
-        nb::call_guard<nb::gil_scoped_release>());
+        nb::arg("large"), nb::arg("entries"), nb::arg("starts"), nb::arg("sizes"));
   m.def("check_levels", &check_levels, nb::arg("rep"), nb::arg("definition"), nb::arg("entries"),
         nb::arg("max_rep"), nb::arg("max_def"), nb::arg("max_visible"), nb::arg("values"),
-        nb::arg("rows"), nb::arg("carries"), nb::call_guard<nb::gil_scoped_release>());
+        nb::arg("rows"), nb::arg("carries"));
   m.def("row_spans", &row_spans, nb::arg("rep"), nb::arg("definition"), nb::arg("breaks"),
         nb::arg("wanted"), nb::arg("max_rep"), nb::arg("max_visible"), nb::arg("spans"),
         nb::call_guard<nb::gil_scoped_release>());

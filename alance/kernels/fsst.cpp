@@ -13,8 +13,13 @@ namespace {
 using namespace fsst;
 
 constexpr int64_t kBlock = 2048;        // codes between two looks at the room that is left
-constexpr int64_t kSample = 32 << 10;   // codes that tell how long all of them get
+constexpr int64_t kSample = 16 << 10;   // codes that tell how long all of them get
 constexpr uint32_t kInside = UINT32_MAX;  // a place inside an escape: no string may begin there
+
+// A place in a block that is far shorter than 4 GiB.
+inline uint32_t low(const uint8_t* place) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place));
+}
 
 // Which of eight codes are the escape or have no symbol: are at least `count`.
 class Special {
@@ -138,7 +143,7 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
   Offset* out_offset = out_offsets.data();
   uint8_t* out = room.begin();
   uint8_t escaped = 0;
-  uint32_t places[kBlock + 8];  // of the codes of a block, from its first byte
+  uint32_t places[kBlock + 8];  // of the codes of a block
   for (size_t number = 0; number < streams.size(); ++number) {
     const Stream& stream = streams[number];
     const uint8_t* code = stream.begin;
@@ -151,6 +156,7 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
       out = room.need(number, code, out);
       const uint8_t* const block = code;
       uint8_t* const first = out;
+      const uint32_t inside = low(first) + kInside;
       const uint8_t* const stop = code + std::min<int64_t>(kBlock, end - code);
       while (code < stop) {
         uint32_t* place = places + (code - block);
@@ -162,7 +168,7 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
           if (count < 8) eight = keep(eight, count, ESCAPE);  // which is of no length
           for (int i = 0; i < 8; ++i) {
             const uint8_t symbol = static_cast<uint8_t>(eight >> (8 * i));
-            place[i] = static_cast<uint32_t>(out - first);
+            place[i] = low(out);
             store(out, table.symbols[symbol]);
             out += table.lengths[symbol];
           }
@@ -170,10 +176,10 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
           if (count == 8 || code == end) continue;
           place += count;
         }
-        *place = static_cast<uint32_t>(out - first);
+        *place = low(out);
         if (*code == ESCAPE) {
           if (end - code < 2) corrupt("fsst: a string ends with an escape");
-          place[1] = kInside;
+          place[1] = inside;
           escaped |= code[1];
           *out++ = code[1];
           code += 2;
@@ -189,7 +195,7 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
       for (; next < stream.count; ++next) {
         const uint8_t* const string = string_at(next);
         if (string >= code) break;
-        const uint32_t place = places[string - block];
+        const uint32_t place = places[string - block] - low(first);
         if (place == kInside) corrupt("fsst: a string ends with an escape");
         out_offset[next] = static_cast<Offset>(before + place);
       }

@@ -5,6 +5,7 @@
 
 #include "bounds.hpp"
 #include "owned.hpp"
+#include "unlocked.hpp"
 
 namespace alance {
 namespace {
@@ -127,7 +128,7 @@ nb::tuple list_layer(const In<uint16_t>& rep, const In<uint16_t>& definition, in
 
 // How many levels are at most `highest`.
 int64_t count_up_to(const In<uint16_t>& levels, uint16_t highest) {
-  nb::gil_scoped_release release;
+  const Unlocked unlocked(static_cast<int64_t>(levels.size()) / 4);
   const uint16_t* from = levels.data();
   return count_if(static_cast<int64_t>(levels.size()),
                   [&](int64_t i) { return from[i] <= highest; });
