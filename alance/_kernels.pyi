@@ -502,7 +502,10 @@ class RowTable:
     def set(self, number: int, kernel: RowPage, page: object) -> None: ...
 
 def plan_rows(
-    tables: Sequence[RowTable], rows: npt.NDArray[np.int64], ends: Sequence[int]
+    tables: Sequence[RowTable],
+    rows: npt.NDArray[np.int64],
+    ends: Sequence[int],
+    with_pieces: bool = True,
 ) -> (
     tuple[
         list[Any],

@@ -18,7 +18,7 @@ from alance.format.layouts.paged_rows import PagedRows, takes_rows
 from alance.format.plans import ByteRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
     from alance.format.field import Field
-    from alance.format.layouts.paged_rows import RowPage
+    from alance.format.layouts.paged_rows import LocalFile, RowPage
     from alance.format.plans import Plan
     from alance.format.schema import Schema
 
@@ -100,13 +100,14 @@ class WarmLeaf:
 
 
 def find_rows(
-    tables: Sequence[RowTables], rows: Int64s, ends: Sequence[int]
+    tables: Sequence[RowTables], rows: Int64s, ends: Sequence[int], *, with_pieces: bool
 ) -> list[WarmLeaf] | None:
     """The bytes that hold rows of fragments; None where a page is not known.
 
     Args:
         rows: physical row offsets, fragment by fragment, each sorted and unique.
         ends: where those of each fragment end; none is empty.
+        with_pieces: say which bytes of files these are.
     """
     first = tables[0]
     if any(table.fields != first.fields for table in tables):
@@ -116,7 +117,8 @@ def find_rows(
         if len({table.kinds[at] for table in tables}) > 1:
             return None
         try:
-            planned = _kernels.plan_rows([table.kernels[at] for table in tables], rows, ends)
+            kernels = [table.kernels[at] for table in tables]
+            planned = _kernels.plan_rows(kernels, rows, ends, with_pieces)
         except ValueError:  # the longer way tells what is wrong
             return None
         if planned is None:
@@ -149,12 +151,30 @@ def fetch_rows(
             mine = contents[before + first : before + end]
             sources.append(mine[0] if len(mine) == 1 else memoryview(b"".join(mine)))
         before += leaf.piece_ends[-1]
-        cuts = pairwise([0, *leaf.ends.tolist()])
-        rows = tuple([leaf.rows[first:end] for first, end in cuts])
-        found[leaf.field.id] = PagedRows(
-            leaf.field, leaf.pages, rows, tuple(sources), True, (leaf.rows, leaf.ends)
-        )
+        found[leaf.field.id] = _paged(leaf, tuple(sources))
     return [FragmentTask(schema, num_rows, found)]
+
+
+def rows_in_files(
+    schema: Schema, num_rows: int, leaves: Sequence[WarmLeaf], files: Mapping[str, LocalFile]
+) -> FragmentTask | None:
+    """The rows of all fragments as those of one, read when they are decoded; None where a file
+    is not open.
+    """
+    found: dict[int, Found] = {}
+    for leaf in leaves:
+        sources = [files.get(path) for path in leaf.paths]
+        there = tuple([source for source in sources if source is not None])
+        if len(there) < len(sources):
+            return None
+        found[leaf.field.id] = _paged(leaf, there)
+    return FragmentTask(schema, num_rows, found)
+
+
+def _paged(leaf: WarmLeaf, sources: tuple[LocalFile | memoryview, ...]) -> PagedRows:
+    cuts = pairwise([0, *leaf.ends.tolist()])
+    rows = tuple([leaf.rows[first:end] for first, end in cuts])
+    return PagedRows(leaf.field, leaf.pages, rows, sources, True, (leaf.rows, leaf.ends))
 
 
 def _is_simple(one: OpenLeaf) -> bool:

@@ -55,7 +55,7 @@ struct Found {
 
 // Rows `first` to `last` of a table: false where a page is not known.
 bool find(const RowTable& table, size_t number, const int64_t* rows, int64_t first, int64_t last,
-          int64_t* in_page, Found& found) {
+          bool with_pieces, int64_t* in_page, Found& found) {
   const std::vector<int64_t>& bounds = table.first_rows();
   for (int64_t i = first; i < last;) {
     const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows[i]);
@@ -66,10 +66,12 @@ bool find(const RowTable& table, size_t number, const int64_t* rows, int64_t fir
     int64_t next = i;
     for (; next < last && rows[next] < *above; ++next) in_page[next] = rows[next] - bounds[page];
     kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-    for (const needs::Run& run :
-         needs::runs_of(*kernel, needs::needs_of(*kernel, in_page, i, next), 0, INT64_MAX)) {
-      found.starts.push_back(kernel->start() + run.begin);
-      found.stops.push_back(kernel->start() + run.end);
+    if (with_pieces) {
+      for (const needs::Run& run :
+           needs::runs_of(*kernel, needs::needs_of(*kernel, in_page, i, next), 0, INT64_MAX)) {
+        found.starts.push_back(kernel->start() + run.begin);
+        found.stops.push_back(kernel->start() + run.end);
+      }
     }
     found.hits.push_back({number, page});
     found.ends.push_back(next);
@@ -88,10 +90,10 @@ nb::list list_of(const std::vector<int64_t>& values) {
 // Rows of several tables: those of table t end at `ends[t]` in `rows`, ascending and unique.
 //
 // None where one of their pages is not known. Else the pages that hold them, the table of each,
-// the rows counted from the first of their page and where those of each page end, the bytes of
-// files that hold them (starts and stops), and where those of each page end.
+// the rows counted from the first of their page and where those of each page end; `with_pieces`
+// also the bytes of files that hold them (starts and stops), and where those of each page end.
 nb::object plan_rows(const std::vector<const RowTable*>& tables, const In<int64_t>& rows,
-                     const std::vector<int64_t>& ends) {
+                     const std::vector<int64_t>& ends, bool with_pieces) {
   const int64_t count = static_cast<int64_t>(rows.size());
   if (ends.size() != tables.size()) corrupt("plan_rows: arrays of unequal length");
   int64_t before = 0;
@@ -105,7 +107,8 @@ nb::object plan_rows(const std::vector<const RowTable*>& tables, const In<int64_
   const auto run = [&] {
     int64_t first = 0;
     for (size_t t = 0; t < tables.size(); ++t) {
-      if (!find(*tables[t], t, rows.data(), first, ends[t], in_page.data(), found)) return false;
+      if (!find(*tables[t], t, rows.data(), first, ends[t], with_pieces, in_page.data(), found))
+        return false;
       first = ends[t];
     }
     return true;
@@ -137,5 +140,6 @@ void register_row_table(nanobind::module_& m) {
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
       .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"));
-  m.def("plan_rows", &plan_rows, nb::arg("tables"), nb::arg("rows"), nb::arg("ends"));
+  m.def("plan_rows", &plan_rows, nb::arg("tables"), nb::arg("rows"), nb::arg("ends"),
+        nb::arg("with_pieces") = true);
 }

@@ -22,7 +22,7 @@ from alance.ops.handle import local_files
 from alance.ops.placed import by_fragment, by_position
 from alance.ops.positions import as_positions
 from alance.ops.rows import with_meta
-from alance.ops.warm import warm_plan
+from alance.ops.warm import learn, warm_files, warm_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -148,11 +148,19 @@ async def _tasks(
         if plan is not None:
             return await engine.drive(plan, "take")
     files = local_files(handles)
+    if files:
+        warm = warm_files(engine.cache, handles, rows_of, wanted, files)
+        if warm is not None:
+            return warm
     plans = [
         _take_fragment(snapshot, handle, mine, wanted, files)
         for handle, mine in zip(handles, rows_of, strict=True)
     ]
-    return await engine.drive(together(plans), "take")
+    is_known = engine.cache.peek(("fragment", handles[0], wanted.key)) is not None
+    tasks = await engine.drive(together(plans), "take")
+    if files and is_known:
+        learn(engine.cache, handles, rows_of, wanted)
+    return tasks
 
 
 async def _decode(

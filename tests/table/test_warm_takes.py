@@ -76,6 +76,22 @@ async def test_crowds_get_what_they_ask_for(columns_lab: Lab, columns: list[str]
         assert await dataset.take(many, columns) == expected(columns_lab, many, columns)
 
 
+@pytest.mark.parametrize(
+    "columns", [["number"], ["some", "text"], ["nested", "some"], ["vector"], None], ids=str
+)
+async def test_local_takes_give_the_same_again(columns_lab: Lab, columns: list[str] | None) -> None:
+    random = np.random.default_rng(len(str(columns)))
+    async with alance.Session() as session:
+        dataset = await alance.dataset(columns_lab.root / "lab" / "t.lance", session=session)
+        count = await dataset.count_rows()
+        for _ in range(10):
+            picked = random.integers(0, count, 12).tolist()
+            assert await dataset.take(picked, columns) == expected(columns_lab, picked, columns)
+        many = random.integers(0, count, 3000).tolist()
+        for _ in range(2):
+            assert await dataset.take(many, columns) == expected(columns_lab, many, columns)
+
+
 async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:
     columns_lab.config(latency_ms=20)
     try:
