@@ -142,7 +142,7 @@ class Levels:
         if self.rep is None or start >= stop:
             rows = slice(start, max(start, stop)) if self.rep is None else slice(0, 0)
             return rows, rows
-        ends = np.unique(np.array([start, stop - 1], np.int64))
+        ends = np.array([start] if start == stop - 1 else [start, stop - 1], np.int64)
         spans = self._spans(ends, breaks)
         return slice(int(spans[0, 0]), int(spans[1, -1])), slice(
             int(spans[2, 0]), int(spans[3, -1])

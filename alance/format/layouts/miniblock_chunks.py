@@ -140,10 +140,23 @@ class ChunkRuns:
     @property
     def numbers(self) -> Int64s:
         """The numbers of all chunks of all runs."""
+        if len(self.first) == 1:
+            return np.arange(int(self.first[0]), int(self.last[0]) + 1)
         lengths = self.last - self.first + 1
         before = np.cumsum(lengths) - lengths
         shifts: Int64s = np.repeat(self.first - before, lengths)
         return shifts + np.arange(len(shifts))
+
+    def places(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Values of each chunk, where it begins in the bytes of all runs, and its bytes."""
+        values, places = self.chunks.first_values, self.chunks.first_bytes
+        if len(self.first) == 1:
+            part = slice(int(self.first[0]), int(self.last[0]) + 2)
+            values, places = values[part], places[part]
+            return values[1:] - values[:-1], places[:-1] - places[0], places[1:] - places[:-1]
+        numbers = self.numbers
+        sizes = places[numbers + 1] - places[numbers]
+        return values[numbers + 1] - values[numbers], np.cumsum(sizes) - sizes, sizes
 
     @property
     def ends(self) -> Int64s:

@@ -81,21 +81,17 @@ class MiniBlockTask:
                 )
                 points = runs.entries, runs.entries
                 return self._with_dictionary(levels.page_values(values, len(self.rows), points))
-            numbers = runs.numbers
-            chunks = runs.chunks
-            counts = chunks.first_values[numbers + 1] - chunks.first_values[numbers]
-            sizes = chunks.first_bytes[numbers + 1] - chunks.first_bytes[numbers]
-            levels, values, entries = self._decode_chunks(
-                numbers, counts, np.cumsum(sizes) - sizes, sizes
-            )
+            levels, values, entries = self._decode_chunks(runs.numbers, *runs.places())
             if self._wants_all(runs):
                 page = levels.all_rows(values, len(self.rows))
                 return self._with_dictionary(page)
             if isinstance(self.rows, range):
                 first = int(runs.ordinals(np.array(self.rows[:1], np.int64)).sum())
-                chosen = levels.choose_range(first, first + len(self.rows), entries[-1:])
+                breaks = np.array([levels.num_entries])
+                chosen = levels.choose_range(first, first + len(self.rows), breaks)
             else:
-                chosen = levels.choose(runs.ordinals(self.rows), entries[runs.ends])
+                breaks = np.cumsum(entries)[runs.ends - 1]
+                chosen = levels.choose(runs.ordinals(self.rows), breaks)
             return self._with_dictionary(levels.page_values(values, len(self.rows), chosen))
 
     def _wants_all(self, runs: ChunkRuns) -> bool:
@@ -107,7 +103,7 @@ class MiniBlockTask:
     def _decode_chunks(
         self, numbers: Int64s, counts: Int64s, starts: Int64s, sizes: Int64s
     ) -> tuple[Levels, Block, Int64s]:
-        """Levels and values of all chunks, and the number of entries before each and in all.
+        """Levels and values of all chunks, and the number of entries of each.
 
         Args: of each chunk, its number, values, place in the bytes that were read, and bytes.
         """
@@ -142,7 +138,7 @@ class MiniBlockTask:
             raise CorruptFileError(
                 f"mini-block: {values.num_values} values decoded, expected {counts.sum()}"
             )
-        return levels, values, np.concatenate([[0], np.cumsum(entries)])
+        return levels, values, entries
 
     def _split(self, counts: Int64s, starts: Int64s, sizes: Int64s) -> _SplitChunks:
         """Where the buffers of all chunks lie in the joined pieces."""
