@@ -235,6 +235,8 @@ class Lane:
                 readers, flight.readers = flight.readers, set()
                 for read in readers:
                     read.landed(flight)
+        for flight in call.flights:
+            flight.call = None  # else bytes live on in a cycle until garbage is collected
         self.send()
 
     def _fail(self, call: Call, error: BaseException) -> None:

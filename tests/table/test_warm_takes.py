@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING
 
 import lance
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.io.flights import Flight
 from alance.ops.placed import by_fragment, by_position
 from alance.testing.lab import Lab
 
@@ -181,3 +183,21 @@ def test_placing_knows_its_bounds() -> None:
     for firsts in ([], [1, 5]):
         with pytest.raises(ValueError, match="first rows"):
             place([2], firsts)
+
+
+async def test_bytes_of_requests_do_not_wait_for_the_collector(columns_lab: Lab) -> None:
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
+        )
+        await dataset.take([5, 12_000, 30_000], ["number", "text"])
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await asyncio.gather(*(dataset.take([n, n * 700], ["text"]) for n in range(40)))
+            gc.collect()
+            left = [one for one in gc.garbage if isinstance(one, Flight | memoryview)]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        assert left == []
