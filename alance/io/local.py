@@ -203,7 +203,7 @@ class LocalStore:
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
             await whole(start(partial(publish.name_together, made)))
         except BaseException:
-            await asyncio.shield(start(partial(publish.drop_all, made)))
+            await whole(start(partial(publish.drop_all, made)))
             raise
 
     def open_upload(

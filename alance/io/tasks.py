@@ -24,13 +24,17 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def whole(job: asyncio.Future[T]) -> T:
-    """The result of a thread's job. A cancellation follows at its end, when all is there."""
-    try:
-        return await asyncio.shield(job)
-    except asyncio.CancelledError:
-        await asyncio.wait([job])
+    """The result of a thread's job. Cancellations follow at its end, when all is there."""
+    cancelled: asyncio.CancelledError | None = None
+    while not job.done():
+        try:
+            await asyncio.wait([job])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
         job.cancelled() or job.exception()  # seen, so that the loop does not report it
-        raise
+        raise cancelled
+    return job.result()
 
 
 async def to_the_end(work: Coroutine[object, object, T], limit_s: float) -> T:

@@ -133,6 +133,7 @@ async def test_nothing_stays_of_a_cancelled_call(
     call = asyncio.ensure_future(LocalStore().put_together(files))
     await begun.wait()
     call.cancel()
+    loop.call_later(0.02, call.cancel)
     loop.call_later(0.05, goes_on.set)
     await asyncio.gather(call, return_exceptions=True)
     goes_on.set()
