@@ -6,6 +6,7 @@ import math
 import pickle
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import lance
 import numpy as np
@@ -138,7 +139,7 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
     )
     given_runs = data.draw(st.lists(st.lists(values_of, max_size=40), max_size=5))
     number, schema, step = 0, run_schema("BTree", kind), data.draw(st.integers(1, 9))
-    dataset = await alance.write_dataset(pa.table({"a": [1]}), f"memory://{id(data)}/t")
+    dataset = await alance.write_dataset(pa.table({"a": [1]}), f"memory://{uuid4()}/t")
     runs, parts = [], []
     for run in given_runs:
         ids_ = pa.array(range(number, number + len(run)), pa.uint64())
@@ -154,12 +155,12 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
         parts.append(IndexPart("a", "BTree", 1, (), path, len(run), blocks))
     merger = RunMerger(dataset._snapshot, schema, memory)
     found = [batch async for batch in merger.merged(parts)]
+    await alance.drop(dataset.uri)
     if not number:
         assert found == []
         return
     expected = sort_parts([run for run in runs if run.num_rows])
     assert pa.concat_batches(found).column(1) == expected.column(1)
-    await alance.drop(dataset.uri)
 
 
 async def test_memory_of_a_merge(tmp_path: Path) -> None:
