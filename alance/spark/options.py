@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from alance.errors import InvalidInputError
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,7 +153,7 @@ class WriteOptions(Options):
     message: str | None = None
     txn_app: str | None = None
     txn_version: int | None = None
-    max_retries: int = 20
+    max_retries: int = MAX_RETRIES
 
     def check(self) -> None:
         """See `Options.check`."""

@@ -141,7 +141,7 @@ def test_pylance_writes_at_the_same_time(spark, tmp_path):
     written = [10_000]
 
     def other() -> None:
-        while not ended.is_set():
+        while not ended.wait(0.02):  # without a pause it could be first each time
             start = written[0]
             lance.write_dataset(pa.table({"id": range(start, start + 5)}), uri, mode="append")
             written[0] += 5
