@@ -28,7 +28,7 @@ from alance.ops.write import table_schema
 from alance.ops.write_options import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
     from alance.format.proto import table_pb2
     from alance.format.table.lineage import Lineage
@@ -60,9 +60,15 @@ async def rewrite(
     files = DataFiles(snapshot.session, snapshot.table, snapshot.schema, options.version, limits)
     try:
         schema = table_schema(snapshot.manifest)
-        async with aclosing(_batches(snapshot, fragment_ids, options)) as batches:
-            async for batch in batches:
-                await files.write(conform(batch, schema))
+        async with (
+            aclosing(_batches(snapshot, fragment_ids, options)) as batches,
+            aclosing(_cut(batches, num_rows, num_files)) as parts,
+        ):
+            async for part in parts:
+                if part is None:
+                    await files.cut()
+                else:
+                    await files.write(conform(part, schema))
         made = await files.seal()
         if rows_of(made) != num_rows:
             raise CorruptFileError(
@@ -77,6 +83,25 @@ async def rewrite(
         await files.discard()
         raise
     return made
+
+
+async def _cut(
+    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
+) -> AsyncGenerator[pa.RecordBatch | None, None]:
+    """The same rows, with None where a file ends: of some files each has as many, or one more."""
+    least, more = divmod(num_rows, num_files)
+    number, room = 0, least + (more > 0)
+    async for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, room) if room else batch.slice(start)
+            yield part
+            start += part.num_rows
+            room -= part.num_rows
+            if room == 0:
+                yield None
+                number += 1
+                room = least + (number < more)
 
 
 async def _batches(
