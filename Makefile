@@ -3,42 +3,43 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What runs in two processes; Spark has two of its own.
-FAST := not soak and not browser and not azure and not spark
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz soak clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz sanitize soak clean
 
-$(VENV)/.ready: pyproject.toml $(wildcard alance/kernels/*)
+# The package, with what the demo needs: all that is compiled, and few packages.
+$(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
+	@echo "Making $(VENV) and compiling the kernels: some minutes, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,cli,demo]"
+	$(PIP) --upgrade pip
+	$(PIP) --editable . --group demo
 	touch $@
 
-demo: $(VENV)/.ready
+# Packages alone: pip does not build alance again for a group.
+$(VENV)/.ready: $(VENV)/.demo
+	$(PIP) --group test
+	touch $@
+
+demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 # Spark is installed where there is a Java for it; without, the tests say that they did not run.
 $(VENV)/.spark: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[spark]"
+	$(PIP) --group spark
 	touch $@
 
 demo-spark: $(VENV)/.ready
 	$(BIN)/python -m alance.spark.java
 	$(MAKE) $(VENV)/.spark
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "tpchgen-cli>=2.0"
 	$(BIN)/python examples/spark_pipeline.py
 
 test: $(VENV)/.ready
-	if $(BIN)/python -m alance.spark.java > $(VENV)/.java 2>&1; then $(MAKE) $(VENV)/.spark; fi
-	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
-	if grep -q '^/' $(VENV)/.java; then $(BIN)/pytest -m spark tests/spark; fi
-	@grep -q '^/' $(VENV)/.java || { echo "The Spark tests did not run:"; cat $(VENV)/.java; }
-	@echo "The tests of pages in a browser did not run: make test-browser"
-	@echo "The tests of Azure did not run: make test-azure (needs node and npm)"
+	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) $(VENV)/.spark; fi
+	@$(BIN)/python -m tests.suites
 
 # Needs a Chromium on the machine (apt-get install chromium); downloads none.
 test-browser: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[browser]"
+	$(PIP) --group browser
 	$(BIN)/pytest -m browser tests/viz
 
 # Azurite, Microsoft's emulator, comes by npm.
@@ -73,22 +74,34 @@ protos: $(VENV)/.ready
 	PYTHON=$(BIN)/python protos/generate.sh
 
 bench: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(PIP) --group bench
 	$(BIN)/python -m benchmarks
 
 # Beside Spark's Parquet and alance without Spark; needs Java.
 bench-spark: $(VENV)/.ready
 	$(BIN)/python -m alance.spark.java
 	$(MAKE) $(VENV)/.spark
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(PIP) --group bench
 	$(BIN)/python -m benchmarks.spark
 
 # Damaged files and random bytes, 200 times as many as `make test` tries.
 fuzz: $(VENV)/.ready
 	$(BIN)/pytest --hypothesis-profile=soak --timeout 7200 tests/bad_input tests/format tests/kernels
 
+# The kernels as the compiler's sanitizers watch them (GCC or Clang), over their own tests and those
+# of damaged bytes. Left out are tests of memory and address space, of which the sanitizers take most.
+sanitize: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "nanobind>=2.9" "cmake>=3.20"
+	$(BIN)/cmake -S alance/kernels -B build/sanitized -DALANCE_SANITIZE=ON \
+	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+	$(BIN)/cmake --build build/sanitized --parallel 2
+	$(BIN)/python tests/kernels/sanitized.py build/sanitized --timeout 3600 \
+	  tests/kernels tests/bad_input tests/format/layouts tests/format/table \
+	  tests/v2_3/test_v2_3_kernels.py --deselect tests/kernels/test_release_memory.py \
+	  --deselect tests/bad_input/test_metadata_sizes.py
+
 soak: $(VENV)/.ready
-	$(BIN)/pytest -m soak --timeout 7200
+	$(BIN)/pytest --hypothesis-profile=random -m soak --timeout 7200
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -294,6 +294,31 @@ def jsonb_to_text(
     valid: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
 
+# --- json_find.cpp ---
+
+# The text of the value at a path in each JSON text, and its kind: 0 nothing, 1 null, 2 boolean,
+# 3 number, 4 text, 5 array, 6 object. A step takes the member of a name (where `has_name`) or the
+# item of an index (-1: none, -2: the last). `plain`: texts without their quotes and escapes.
+def json_find(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64],
+    names: npt.NDArray[np.uint8],
+    indices: npt.NDArray[np.int64],
+    has_name: npt.NDArray[np.uint8],
+    plain: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
+
+# Items of each JSON array; 0 of what is none.
+def json_lengths(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.int64]: ...
+
+# Whether each JSON array has an item of just this text.
+def json_has(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], item: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]: ...
+
 # --- memory.cpp ---
 
 def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...

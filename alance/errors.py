@@ -40,7 +40,7 @@ class StoreError(AlanceError, OSError):
 
 
 class AccessError(StoreError, PermissionError):
-    """The store refused the credentials."""
+    """The store refused the credentials, or none were given for a place that a table names."""
 
 
 class ForkedError(AlanceError, RuntimeError):

@@ -97,6 +97,7 @@ class FileWriter:
             uri, storage_options=storage_options, store=store
         )
         upload = opened.open_upload(path)
+        upload.background = session.engine.background
         made = cls(upload, session, schema, version, page_bytes, buffer_bytes)
         if schema is not None:
             made._begin(schema)

@@ -15,6 +15,7 @@ from alance.file.plain import columns_of
 from alance.file.states import ScanStates
 from alance.format.container import TAIL_BYTES
 from alance.format.schema import Schema
+from alance.io.generators import outermost
 from alance.ops.first_use import OLDER_FILES
 from alance.ops.positions import as_positions
 from alance.ops.take import in_order
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from alance.file_version import FileVersion
     from alance.format.container import Container
     from alance.format.plans import Plan
+    from alance.io.store import Store
 
 BATCH_ROWS = 64 << 10  # rows of a batch at most, where the caller asks for no size
 
@@ -35,7 +37,7 @@ BATCH_ROWS = 64 << 10  # rows of a batch at most, where the caller asks for no s
 class FileReader:
     """A Lance data file. Immutable; safe to share among tasks."""
 
-    __slots__ = ("_container", "_num_rows", "_schema", "_session", "_source")
+    __slots__ = ("_container", "_num_rows", "_schema", "_session", "_source", "_store")
 
     def __init__(
         self,
@@ -44,8 +46,10 @@ class FileReader:
         container: Container,
         schema: Schema,
         num_rows: int,
+        store: Store,
     ) -> None:
         self._session = session
+        self._store = store  # else the registry may drop it
         self._source = source
         self._container = container
         self._schema = schema
@@ -91,7 +95,7 @@ class FileReader:
             from_tail(plan(), location, tail, file_bytes - len(tail)), "open file"
         )
         source = FileSource(location, file_bytes, columns)
-        return cls(session, source, container, schema, num_rows)
+        return cls(session, source, container, schema, num_rows, opened)
 
     @property
     def schema(self) -> pa.Schema:
@@ -147,6 +151,7 @@ class FileReader:
             lambda: in_order(task.decode(), places.reshape(-1)), task.num_bytes
         )
 
+    @outermost
     async def to_batches(
         self,
         columns: Sequence[str] | None = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.io.generators import outermost
 from alance.ops import count, ordering
 from alance.ops.first_use import load_readers
 from alance.ops.planning import plan_scan
@@ -17,6 +18,7 @@ from alance.ops.scan import scan
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from alance.format.field import Field
     from alance.ops.explain import Explanation
     from alance.ops.options import ScanOptions
     from alance.ops.projection import Columns
@@ -41,25 +43,26 @@ class Scanner:
             InvalidInputError: an unknown column or a bad expression.
         """
         schema = ordering.output_schema(self._snapshot, self._columns, self._options)
-        names = self._blobs_as_bytes
-        if not names:
+        fields = self._blobs_as_bytes
+        if not fields:
             return schema
         from alance.ops.blob_bytes import bytes_schema
 
-        return bytes_schema(self._snapshot, schema, names)
+        return bytes_schema(schema, fields)
 
     async def _load(self) -> None:
         """Import what `projected_schema` parses with, so that it does not keep the loop."""
         await load_readers(self._snapshot, self._columns)
 
     @property
-    def _blobs_as_bytes(self) -> tuple[str, ...]:
+    def _blobs_as_bytes(self) -> dict[str, Field]:
         if self._options.blob_handling != "all_binary":
-            return ()
+            return {}
         from alance.ops.blob_bytes import blob_columns
 
         return blob_columns(self._snapshot, self._columns)
 
+    @outermost
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """The batches, fetched and decoded ahead under the budgets of the options.
 

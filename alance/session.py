@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -10,6 +11,7 @@ from weakref import WeakKeyDictionary
 from alance.errors import InvalidInputError
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
+from alance.io.limits import CONNECT_S, TIMEOUT_S, TimeLimits
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
@@ -42,6 +44,12 @@ class Session:
         block_cache_bytes: budget of the block cache: data of remote stores that takes of many
             concurrent callers asked for. Scans and single callers do not fill it.
         decode_threads: threads that decode; None: one a processor, at most 8.
+        timeout: seconds that a request to a remote store may take, with all its attempts and
+            pauses, before it fails with a `StoreError`: besides a second for each 64 KiB that it
+            carries, which is the least rate of a body. `timeout` among the storage options (of one
+            attempt) takes its place for that store.
+        connect_timeout: seconds that making a connection may take; it is tried again within
+            `timeout`. `connect_timeout` among the storage options takes its place.
         cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of
             remote tables outlive the process there, checksummed, so that a take in a new process
             costs two rounds, LIST and data. Processes may share it. Its bytes are those of the
@@ -61,6 +69,8 @@ class Session:
         io_buffer_bytes: int = IO_BUFFER_BYTES,
         block_cache_bytes: int = BLOCK_CACHE_BYTES,
         decode_threads: int | None = None,
+        timeout: float = TIMEOUT_S,
+        connect_timeout: float = CONNECT_S,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_dir_bytes: int = CACHE_DIR_BYTES,
         trust_versions: bool = False,
@@ -76,6 +86,12 @@ class Session:
         for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
             if limit is not None and limit < 1:
                 raise InvalidInputError(f"{name}={limit}: expected at least 1")
+        for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+            if not 0 < seconds < math.inf:
+                raise InvalidInputError(
+                    f"{name}={seconds!r}: expected a positive number of seconds"
+                )
+        self._limits = TimeLimits(float(timeout), float(connect_timeout))
         self.io_buffer_bytes = io_buffer_bytes
         self._cache_bytes = cache_bytes
         self._block_cache_bytes = block_cache_bytes
@@ -104,7 +120,7 @@ class Session:
         if self._closed:
             raise InvalidInputError("the session is closed")
         if self._engine is None:
-            registry = StoreRegistry.shared()
+            registry = StoreRegistry.shared(self._limits)
             scheduler = Scheduler(
                 registry,
                 max_requests=self._max_requests,
@@ -130,6 +146,20 @@ class Session:
         """Hits, misses and bytes of the search cache."""
         return self.engine.cache.stats
 
+    async def settled(self, timeout_s: float = 60.0) -> int:
+        """Wait until what cancelled calls have left to be done has ended.
+
+        Such calls return within a second. Where the store does not answer, the files that they
+        wrote, which no version has, are removed after that.
+
+        Args:
+            timeout_s: seconds to wait at most.
+
+        Returns:
+            How much of it still goes on.
+        """
+        return await self.engine.background.settled(timeout_s)
+
     async def clear_disk_cache(self) -> None:
         """Empty `cache_dir`, for all processes that share it; removing the folder does so too."""
         kept = self.engine.cache.kept
@@ -142,21 +172,29 @@ class Session:
         loop = asyncio.get_running_loop()
         session = _of_loop.get(loop)
         if session is None or session._closed:
+            for ended in [one for one in _of_loop if one.is_closed()]:
+                del _of_loop[ended]  # its session knows the loop, which so would stay for ever
             session = _of_loop[loop] = cls()
         return session
 
     async def aclose(self) -> None:
         """Cancel what is under way, wait for it, write out the disk cache, and stop the threads.
 
-        May be called twice.
+        What cancelled calls have left to be done has two seconds to end; then it is dropped. May
+        be called twice.
         """
         self._closed = True
         engine, self._engine = self._engine, None
         if engine is not None:
+            for queue in self.commit_queues.values():
+                await queue.drop()
+            await engine.background.aclose()
             await engine.scheduler.aclose()
             if engine.cache.kept is not None:
                 await engine.cache.kept.flush()
             await engine.pool.aclose()
+            engine.registry.close()
+            self.commit_queues.clear()
 
     async def __aenter__(self) -> Session:
         return self

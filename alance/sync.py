@@ -12,71 +12,22 @@ read them directly.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-import threading
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 import alance
-from alance.errors import InvalidInputError
+from alance.io.own_loop import OwnLoop
 
 T = TypeVar("T")
 
 
-class _Background:
-    """One event loop in a daemon thread, started at the first call; a fork starts its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def run(self, awaitable: Awaitable[T]) -> T:
-        """Run to the end in the loop; an interrupt cancels it there.
-
-        Raises:
-            InvalidInputError: called from the background loop itself.
-        """
-        loop = self._started()
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is loop:
-            raise InvalidInputError("alance.sync called from its own event loop: use `await`")
-
-        async def wait() -> T:
-            return await awaitable
-
-        future = asyncio.run_coroutine_threadsafe(wait(), loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=self._loop.run_forever, name="alance-sync", daemon=True
-                )
-                thread.start()
-            return self._loop
-
-    def forget(self) -> None:
-        """After a fork: the thread is not in the child."""
-        self._lock = threading.Lock()
-        self._loop = None
-
-
-_background: Final = _Background()
+_background: Final = OwnLoop()
 os.register_at_fork(after_in_child=_background.forget)
 
 _faces: Final[dict[type, type]] = {}
@@ -96,18 +47,21 @@ def _unwrap(value: Any) -> Any:
     return value._inner if type(value) in _faces.values() else value
 
 
+async def _next(batches: AsyncIterator[T]) -> T:
+    # In the loop, which so knows the iterator and closes it at the end.
+    return await anext(batches)
+
+
 def _iterate(batches: AsyncIterator[T]) -> Iterator[T]:
     """A blocking iterator over an async one, which is closed when this one is."""
     try:
         while True:
             try:
-                yield _background.run(batches.__anext__())
+                yield _background.run(_next(batches))
             except StopAsyncIteration:
                 return
     finally:
-        close = getattr(batches, "aclose", None)
-        if close is not None:
-            _background.run(close())
+        _background.close(batches)
 
 
 def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[..., Any]:

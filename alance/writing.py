@@ -65,9 +65,10 @@ async def write_dataset(
     An error or a cancellation leaves the table as it was, and removes the data files.
 
     Args:
-        data: a Table, RecordBatch, reader, pyarrow Dataset or Scanner, anything with the Arrow
-            stream protocol (pandas, polars, DuckDB), or an iterable or async iterable of Tables
-            or RecordBatches. Streams are never held as a whole.
+        data: a Table, RecordBatch, reader, a Dataset or Scanner of alance or pyarrow, anything
+            with the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic
+            models, a dict of lists, or an iterable or async iterable of Tables or RecordBatches.
+            Streams are never held as a whole.
         uri: as of `dataset`.
         mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
             columns that they lack are null; `overwrite`: rows and schema are replaced, older

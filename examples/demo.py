@@ -26,7 +26,7 @@ import alance
 from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
 TABLE = Path(__file__).parents[1] / "tests" / "golden" / "lineitem.lance"
 LATENCY_MS = 30
@@ -94,30 +94,40 @@ async def read(lab: Lab) -> None:
     )
 
 
-async def batches_of(file: pq.ParquetFile, groups: list[int]) -> AsyncIterator[pa.RecordBatch]:
+def read_group(path: Path, number: int) -> pa.Table:
+    """One row group of a Parquet file.
+
+    Opened, read and closed by one call, in one thread: pyarrow allows no two threads in one
+    `ParquetFile`, nor may it be closed while a thread still reads.
+    """
+    with pq.ParquetFile(path) as file:
+        return file.read_row_group(number)
+
+
+async def batches_of(path: Path, groups: Iterable[int]) -> AsyncIterator[pa.RecordBatch]:
     """Some row groups of a Parquet file, a batch at a time."""
-    found = file.iter_batches(1 << 14, row_groups=groups)
-    while (batch := await asyncio.to_thread(next, found, None)) is not None:
-        yield batch
+    for number in groups:
+        rows = await asyncio.to_thread(read_group, path, number)
+        for batch in rows.to_batches(max_chunksize=1 << 14):
+            yield batch
 
 
 async def write(lab: Lab, path: Path) -> None:
     """Ingest a Parquet file by several producers; take, scan and compare."""
-    file = pq.ParquetFile(path)
+    metadata = await asyncio.to_thread(pq.read_metadata, path)
     uri, options = "s3://lab/ingested.lance", lab.lance_options()
-    num_rows = file.metadata.num_rows
+    num_rows = metadata.num_rows
     title(f"ingest {num_rows:,} rows by {PRODUCERS} producers, a version every half second")
     begun = time.perf_counter()
 
     async def produce(sink: alance.Sink, number: int) -> None:
-        groups = list(range(number, file.num_row_groups, PRODUCERS))
-        async for batch in batches_of(file, groups):
+        async for batch in batches_of(path, range(number, metadata.num_row_groups, PRODUCERS)):
             await sink.write(batch)
 
     with lab.recording() as seen:
         async with alance.ingest(
             uri,
-            file.schema_arrow,
+            metadata.schema.to_arrow_schema(),
             commit_interval=0.5,
             max_rows_per_file=200_000,
             storage_options=options,
@@ -142,7 +152,7 @@ async def write(lab: Lab, path: Path) -> None:
     taken = await dataset.take(rows)
     print(f"take: {taken.num_rows:,} rows in {time.perf_counter() - begun:.2f} s")
     check(taken.equals(found.take(rows)), "the take gives the rows of the scan")
-    wanted = (await asyncio.to_thread(file.read)).cast(found.schema)
+    wanted = (await asyncio.to_thread(pq.read_table, path)).cast(found.schema)
     check(sort(found).equals(sort(wanted)), "the scan gives the rows of the Parquet file")
     print(f"all rows are there, each once, in {dataset}")
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES, one_line
+from alance.format.paths import join_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,12 +82,12 @@ class ArrowCondition:
         references = [_NAME.findall(found) for found in _NESTED.findall(text)]
         paths = [names for names in references if names[0] == field.name]
         is_whole = field.name in _NESTED.sub("", text)
-        if is_whole or not paths or any("." in name for path in paths for name in path):
+        if is_whole or not paths:
             return [field.name]
         only = pa.field(field.name, _only(field.type, [path[1:] for path in paths]))
         if not self._runs_on([only if other is field else other for other in needed]):
             return [field.name]
-        return list(dict.fromkeys(".".join(path) for path in paths))
+        return list(dict.fromkeys(join_path(path) for path in paths))
 
     def _runs_on(self, fields: Sequence[pa.Field]) -> bool:
         try:

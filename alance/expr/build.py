@@ -12,6 +12,7 @@ from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.functions import apply
+from alance.expr.members import member
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Column, Literal, Node, plain_type
 from alance.expr.type_names import named_type
@@ -80,25 +81,28 @@ class Builder:
             if len(parts) > 1:
                 raise Problem("text has no fields; names take backticks, not double quotes")
             return Literal(as_scalar(names[0]), name=names[0])
+        whole = ".".join(names)
         if self._schema.get_field_index(names[0]) < 0:
-            whole = ".".join(names)
-            if self._schema.get_field_index(whole) < 0:
-                if whole.lower() in ("current_date", "current_timestamp"):
-                    return apply(whole, [])
-                raise unknown("column", names[0], self._schema.names)
-            names = [whole]
-        return self._field(tuple(names))
+            if self._schema.get_field_index(whole) >= 0:
+                names = [whole]
+            elif whole.lower() in ("current_date", "current_timestamp"):
+                return apply(whole, [])
+            else:
+                names[0] = self._in_another_case(parts[0])
+        column: Node = Column((names[0],), plain_type(self._schema.field(names[0]).type))
+        for name in names[1:]:
+            column = member(column, name)
+        return column
 
-    def _field(self, path: tuple[str, ...]) -> Node:
-        arrow = plain_type(self._schema.field(path[0]).type)
-        for depth, name in enumerate(path[1:], 1):
-            if not pa.types.is_struct(arrow):
-                raise Problem(f"{'.'.join(path[:depth])!r} is {arrow}, it has no field {name!r}")
-            if arrow.get_field_index(name) < 0:
-                names = [arrow.field(number).name for number in range(arrow.num_fields)]
-                raise unknown("field", ".".join(path[: depth + 1]), names)
-            arrow = plain_type(arrow.field(name).type)
-        return Column(path, arrow)
+    def _in_another_case(self, identifier: Tree) -> str:
+        """The one column whose name differs by case alone; names in backticks are exact."""
+        name = str(identifier.name)
+        alike: list[str] = [other for other in self._schema.names if other.lower() == name.lower()]
+        if identifier.args.get("quoted") or not alike:
+            raise unknown("column", name, self._schema.names)
+        if len(alike) > 1:
+            raise Problem(f"column {name!r}: there are {' and '.join(map(repr, alike))}")
+        return alike[0]
 
     def _is_double_quoted(self, identifier: Tree) -> bool:
         start = identifier.meta.get("start")
@@ -110,7 +114,7 @@ class Builder:
 
     def dot(self, tree: Tree) -> Node:
         """A field of what is before the dot."""
-        return self._below(self.build(tree.this), tree.expression.name)
+        return member(self.build(tree.this), tree.expression.name)
 
     def bracket(self, tree: Tree) -> Node:
         """`s['a']`: a field by name; `l[1]`: an item of a list by number."""
@@ -121,17 +125,12 @@ class Builder:
             raise Problem("parts of lists", unsupported=True)
         node = self.build(tree.this)
         if getattr(key, "is_string", False):
-            return self._below(node, key.this)
+            return member(node, key.this)
         return lists.item("[]", [node, self.build(key)])
 
     def array(self, tree: Tree) -> Node:
         """`[1, 2]`."""
         return lists.made_list("[]", self._all(tree.expressions))
-
-    def _below(self, node: Node, name: str) -> Node:
-        if not isinstance(node, Column):
-            raise Problem("fields of computed values", unsupported=True)
-        return self._field((*node.path, name))
 
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""
@@ -172,7 +171,11 @@ class Builder:
         """IN a list."""
         if tree.args.get("query") or tree.args.get("unnest") or not tree.expressions:
             raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
-        return logic.is_in(self.build(tree.this), self._all(tree.expressions))
+        node, first = self.build(tree.this), tree.expressions[0]
+        values = self._source.long_list(first)
+        if values is None:
+            return logic.is_in(node, self._all(tree.expressions))
+        return logic.is_among(node, values)
 
     def between(self, tree: Tree) -> Node:
         """BETWEEN."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -53,6 +54,7 @@ class Scale:
     high: int
 
 
+@lru_cache(maxsize=64)  # asked for once a literal, of which there may be 100 000
 def scale_of(type_: pa.DataType) -> Scale | None:
     """The scale of a type; None for floats, text and the rest."""
     if pa.types.is_integer(type_):

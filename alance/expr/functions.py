@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
-from alance.expr import arithmetic, letters, lists, logic, moments, regex, text
+from alance.expr import (
+    arithmetic,
+    arrow_names,
+    json_values,
+    letters,
+    lists,
+    logic,
+    members,
+    moments,
+    regex,
+    text,
+)
 from alance.expr.compare import extreme
 from alance.expr.problem import Problem, unknown
 from alance.expr.tree import Literal, call
@@ -26,15 +37,13 @@ _ELSEWHERE: Final = """
     acosh array_append array_concat array_dims array_distance array_distinct array_except
     array_intersect array_join array_max array_min array_ndims array_pop_back array_pop_front
     array_positions array_prepend array_remove array_repeat array_replace array_resize
-    array_reverse array_slice array_sort array_to_string array_union arrow_cast arrow_typeof
-    ascii asinh atanh avg bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos cot
-    count current_time date_bin date_format decode digest encode factorial find_in_set
-    first_value flatten from_unixtime gcd generate_series get_field json_array_contains
-    json_exists json_extract json_get json_get_bool json_get_float json_get_int json_get_string
-    last_value lcm levenshtein make_date make_time map map_keys map_values max md5 median min
-    nvl2 overlay pi random range row_number sha224 sha256 sha384 sha512 stddev
-    string_agg string_to_array strings struct substr_index substring_index sum to_char to_hex
-    to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
+    array_reverse array_slice array_sort array_to_string array_union arrow_typeof ascii asinh
+    atanh avg bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos cot count
+    current_time date_bin date_format decode digest encode factorial find_in_set first_value
+    flatten from_unixtime gcd generate_series last_value lcm levenshtein make_date make_time map
+    map_keys map_values max md5 median min nvl2 overlay pi random range row_number sha224 sha256
+    sha384 sha512 stddev string_agg string_to_array strings struct substr_index substring_index
+    sum to_char to_hex to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
     to_timestamp_seconds to_unixtime translate union_extract unnest uuid var version
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
@@ -165,7 +174,18 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **dict.fromkeys(("today", "current_date"), Function(0, 0, moments.today)),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
+    "json_get": Function(2, 2, json_values.get),
+    "json_get_string": Function(2, 2, json_values.get_text),
+    "json_get_int": Function(2, 2, json_values.get_whole),
+    "json_get_float": Function(2, 2, json_values.get_real),
+    "json_get_bool": Function(2, 2, json_values.get_truth),
+    "json_extract": Function(2, 2, json_values.extract),
+    "json_exists": Function(2, 2, json_values.exists),
+    "json_array_length": Function(2, 2, json_values.array_length),
+    "json_array_contains": Function(3, 3, json_values.array_contains),
     "named_struct": Function(2, MANY, _named_struct),
+    "get_field": Function(2, 2, members.get_field),
+    "arrow_cast": Function(2, 2, arrow_names.arrow_cast),
     "make_array": Function(0, MANY, lists.made_list),
     **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, lists.length)),
     **dict.fromkeys(("empty", "array_empty"), Function(1, 1, lists.is_empty)),

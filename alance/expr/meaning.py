@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.expr.tree import Call
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from alance.expr.tree import Literal, Node
 
 
@@ -22,10 +24,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """Whether a node is one of some literals, none of them null."""
+    """Whether a node is one of some literals, or of the values of an array, none of them null."""
 
     node: Node
-    items: tuple[Literal, ...]
+    items: tuple[Literal, ...] | pa.Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,4 +43,6 @@ Meaning: TypeAlias = Comparison | Membership | Prefix
 
 def meaning(node: Node, what: Meaning) -> Node:
     """The node, with what it means where it is a call."""
-    return replace(node, meaning=what) if type(node) is Call else node
+    if type(node) is not Call:
+        return node
+    return Call(node.name, node.function, node.args, node.type, what)

@@ -17,6 +17,7 @@ from alance.expr import logic
 from alance.expr.arrow import ArrowCondition
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES, Node, broadcast, column_paths, one_line
+from alance.format.paths import join_path
 
 if TYPE_CHECKING:
     from alance.expr.lexical import Source, Tree
@@ -155,10 +156,10 @@ def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
 
 
 def _columns(node: Node) -> tuple[str, ...]:
-    """The paths that a node needs; a whole column where a name has a dot, or is needed whole."""
+    """The paths that a node needs; or the whole column where that is needed."""
     paths = dict.fromkeys(column_paths(node))
-    whole = {path[0] for path in paths if len(path) == 1 or any("." in name for name in path[1:])}
-    names = [path[0] if path[0] in whole else ".".join(path) for path in paths]
+    whole = {path[0] for path in paths if len(path) == 1}
+    names = [path[0] if path[0] in whole else join_path(path) for path in paths]
     return tuple(dict.fromkeys(names))
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import compare
-from alance.expr.exact import exact_value, scale_of
+from alance.expr.prune_sets import as_bytes
 from alance.expr.prune_zones import Anything, May
 from alance.expr.tree import Column, Literal, Node, broadcast
 from alance.format.numbers import as_mask, as_scalar, to_arrow
@@ -20,8 +18,8 @@ from alance.format.numbers import as_mask, as_scalar, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alance.expr.meaning import Membership, Prefix
-    from alance.expr.prune_zones import Check, Mask, Zones
+    from alance.expr.meaning import Prefix
+    from alance.expr.prune_zones import Asked, Check, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class IsNull:
 
     column: Column
 
-    def may(self, zones: Zones) -> May:
+    def may(self, zones: Asked) -> May:
         found = zones.bounds(self.column)
         if found is None:
             return Anything().may(zones)
@@ -57,7 +55,7 @@ class _Compared:
     nan_true: bool
     nan_false: bool
 
-    def may(self, zones: Zones) -> May:
+    def may(self, zones: Asked) -> May:
         found = zones.bounds(self.column)
         if found is None:
             return Anything().may(zones)
@@ -90,7 +88,7 @@ class _Between:
     low: Node  # of the high bounds: they reach the first
     high: Node  # of the low bounds: they do not exceed the last
 
-    def may(self, zones: Zones) -> May:
+    def may(self, zones: Asked) -> May:
         found = zones.bounds(self.column)
         if found is None:
             return Anything().may(zones)
@@ -137,64 +135,6 @@ def _of_nans(op: str, type_: pa.DataType, literal: Node) -> tuple[bool, bool]:
     return bool(found.any()), not found.all()
 
 
-def listed(said: Membership) -> Check:
-    """A column that is one of some literals."""
-    column, items = said.node, said.items
-    assert isinstance(column, Column)
-    scale = scale_of(column.type)
-    if scale is None:
-        if pa.types.is_boolean(column.type):
-            return Anything()
-        return _Among(column, sorted(item.value.cast(pa.binary()).as_py() for item in items))
-    numbers = [exact_value(item, column.type) for item in items]
-    wholes = [number / scale.unit for number in numbers if isinstance(number, Fraction)]
-    return _Among(column, sorted(int(one) for one in wholes if one.denominator == 1))
-
-
-@dataclass(frozen=True, slots=True)
-class _Among:
-    """A column that is one of a sorted list, of text as bytes, or of whole numbers of its unit."""
-
-    column: Column
-    values: list[int] | list[bytes]
-
-    def may(self, zones: Zones) -> May:
-        found = zones.bounds(self.column)
-        if found is None:
-            return Anything().may(zones)
-        pairs = zip(_stored(found.low), _stored(found.high), strict=True)
-        true = found.has_values & [self._has(*pair) for pair in pairs]
-        return May(true, found.has_values, found.has_nulls)
-
-    def _has(self, low: int | bytes | None, high: int | bytes | None) -> bool:
-        values: list[Any] = self.values
-        first = 0 if low is None else bisect_left(values, low)
-        return first < (len(values) if high is None else bisect_right(values, high))
-
-    def columns(self) -> Iterator[Column]:
-        yield self.column
-
-
-def _stored(bounds: pa.Array) -> list[Any]:
-    """Bounds as text's bytes, or as the whole numbers that are stored; None where unknown."""
-    if (scale := scale_of(bounds.type)) is None:
-        return _as_bytes(bounds).to_pylist()  # type: ignore[no-any-return]
-    width = bounds.type.bit_width // 8
-    content = bytes(bounds.buffers()[1])
-    places = range(bounds.offset * width, (bounds.offset + len(bounds)) * width, width)
-    wholes = [
-        int.from_bytes(content[at : at + width], "little", signed=scale.low < 0) for at in places
-    ]
-    known = bounds.is_valid().to_pylist()
-    return [whole if one else None for whole, one in zip(wholes, known, strict=True)]
-
-
-def _as_bytes(text: pa.Array) -> pa.Array:
-    """Text or binary as bytes, which may be cut inside of a letter."""
-    large = pa.types.is_large_string(text.type) or pa.types.is_large_binary(text.type)
-    return text.view(pa.large_binary() if large else pa.binary())
-
-
 def prefixed(said: Prefix) -> Check:
     """A column of text between a prefix and the last text that begins with it."""
     column, prefix = said.node, said.prefix
@@ -220,5 +160,5 @@ class _HeadAtMost:
         return ()
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        heads = pc.binary_slice(_as_bytes(batch.column("low")), 0, len(self.prefix))
+        heads = pc.binary_slice(as_bytes(batch.column("low")), 0, len(self.prefix))
         return pc.less_equal(heads, as_scalar(self.prefix, heads.type))

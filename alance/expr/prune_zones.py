@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from alance.expr.tree import Column
 
     Mask = npt.NDArray[np.bool_]
+    Key = tuple[tuple[str, ...], pa.DataType]  # path and type of a column
+    Pair = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,41 @@ class May:
     null: Mask
 
 
+class Asked:
+    """Zones that a condition of many terms is asked of: each column's bounds are fetched once."""
+
+    def __init__(self, zones: Zones) -> None:
+        self.num_zones = zones.num_zones
+        self._zones = zones
+        self._bounds: dict[Key, Bounds | None] = {}
+        self._pairs: dict[Key, list[Pair]] = {}
+
+    def bounds(self, column: Column) -> Bounds | None:
+        """See `Zones`."""
+        key = column.path, column.type
+        if key not in self._bounds:
+            self._bounds[key] = self._zones.bounds(column)
+        return self._bounds[key]
+
+    def pairs(self, column: Column, make: Callable[[Bounds], list[Pair]]) -> list[Pair]:
+        """The bounds of each zone in another form, made once.
+
+        Args:
+            column: whose bounds are known.
+            make: always the same one.
+        """
+        key = column.path, column.type
+        if key not in self._pairs:
+            bounds = self.bounds(column)
+            assert bounds is not None
+            self._pairs[key] = make(bounds)
+        return self._pairs[key]
+
+
 class Check(Protocol):
     """A condition, asked of zones."""
 
-    def may(self, zones: Zones) -> May: ...
+    def may(self, zones: Asked) -> May: ...
 
     def columns(self) -> Iterator[Column]:
         """The columns whose bounds it asks for, repeated as they are."""
@@ -69,7 +103,7 @@ class Check(Protocol):
 class Anything:
     """A condition that is not understood."""
 
-    def may(self, zones: Zones) -> May:
+    def may(self, zones: Asked) -> May:
         maybe = np.ones(zones.num_zones, np.bool_)
         return May(maybe, maybe, maybe)
 

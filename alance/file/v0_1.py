@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,26 +63,24 @@ def open_batch_fields(
 
     Args:
         fields: of the schema.
-        columns: field id -> any number; the ids of the fields of the file.
+        columns: field id -> its place among those of the file.
 
     Raises:
         CorruptFileError: pages that contradict each other or the schema.
     """
-    types = container.field_ids() or {
-        one.id: one.logical_type for field in fields for one in field.walk() if one.id in columns
-    }
-    before = {} if container.schema is None else pages_before(container.schema)
     mine = [one for field in fields for one in field.walk() if one.id in columns]
-    for one in mine:
-        if one.id not in types:
-            raise CorruptFileError(
-                f"{container.path}: no field {one.id}, the manifest says {one.name!r} is in it"
-            )
+    types = container.field_ids() or {one.id: one.logical_type for one in mine}
+    own = _own_ids(mine, columns, types, container.path)
+    now = {own_id: field_id for field_id, own_id in own.items()}
+    before = {
+        now.get(field_id, field_id): replace(field, id=now.get(field.id, field.id))
+        for field_id, field in (pages_before(container.schema) if container.schema else {}).items()
+    }
     wanted = [one.id for one in mine if one.logical_type != "struct"]
     wanted += fields_before(mine, before)
-    runs = yield from _open_runs(container, list(dict.fromkeys(wanted)), types, states)
+    runs = yield from _open_runs(container, list(dict.fromkeys(wanted)), own, types, states)
     have = {field_id: run for field_id, run in runs.items() if field_id in columns}
-    items = yield from _open_items(mine, container, states)
+    items = yield from _open_items(mine, own, container, states)
     tree = Tree(container.path, container.file_bytes, have, runs, before, items)
     rows = np.array([0, container.num_rows], np.int64)
     num_rows = np.diff(container.first_rows)
@@ -95,49 +93,72 @@ def open_batch_fields(
     return found
 
 
+def _own_ids(
+    fields: Sequence[Field], columns: Mapping[int, int], types: Mapping[int, str], path: str
+) -> dict[int, int]:
+    """The ids that a file has for fields whose ids were repaired after it was written."""
+    ids, own = list(types), {}
+    for field in fields:
+        if field.id in types:
+            continue
+        place = columns[field.id]
+        if place >= len(ids) or types[ids[place]] != field.logical_type:
+            raise CorruptFileError(
+                f"{path}: no field {field.id}, the manifest says {field.name!r} is in it"
+            )
+        own[field.id] = ids[place]
+    return own
+
+
 def _open_runs(
-    container: BatchContainer, wanted: Sequence[int], types: Mapping[int, str], states: States
+    container: BatchContainer,
+    wanted: Sequence[int],
+    own: Mapping[int, int],
+    types: Mapping[int, str],
+    states: States,
 ) -> Plan[dict[int, PageRun]]:
     found: dict[int, PageRun] = {}
     for field_id in wanted:
-        known: PageRun | None = states.peek(("run", container.path, field_id))
+        known: PageRun | None = states.peek(("run", container.path, own.get(field_id, field_id)))
         if known is not None:
             found[field_id] = known
     missing = [one for one in wanted if one not in found]
     if missing:
-        kept = kept_by(states)
-        runs = recalled(lambda: container.read_runs(missing, types), container.path, kept)
+        kept, ids = kept_by(states), [own.get(one, one) for one in missing]
+        runs = recalled(lambda: container.read_runs(ids, types), container.path, kept)
         if runs is None:
-            runs = yield from noted(container.read_runs(missing, types), kept)
-        for field_id, run in zip(missing, runs, strict=True):
+            runs = yield from noted(container.read_runs(ids, types), kept)
+        for field_id, own_id, run in zip(missing, ids, runs, strict=True):
             found[field_id] = run
-            states.put(("run", container.path, field_id), run, run.num_bytes)
+            states.put(("run", container.path, own_id), run, run.num_bytes)
     return found
 
 
 def _open_items(
-    fields: Sequence[Field], container: BatchContainer, states: States
+    fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, Items]]:
     """The values of dictionaries: those of the table, else those of the file."""
     found: dict[int, Items] = {}
-    missing = []
+    missing = {}
     for field in fields:
         if not field.logical_type.startswith("dict:"):
             continue
-        key = ("items", container.path, field.id)
+        own_id = own_ids.get(field.id, field.id)
+        key = ("items", container.path, own_id)
         items = items_of(field) or states.peek(key)
         if items is not None:
             found[field.id] = items
             continue
-        own = None if container.schema is None else container.schema.field_by_id(field.id)
+        own = None if container.schema is None else container.schema.field_by_id(own_id)
         if own is None or own.logical_type != field.logical_type:
             raise CorruptFileError(
                 f"{container.path}: no values for the dictionary of field {field.name!r}"
             )
-        missing.append(own)
-    plans = [_items_of(field, container) for field in missing]
-    for field, items in zip(missing, (yield from together(plans)), strict=True):
-        found[field.id] = items
+        missing[field.id] = own
+    plans = [_items_of(field, container) for field in missing.values()]
+    read = yield from together(plans)
+    for (field_id, field), items in zip(missing.items(), read, strict=True):
+        found[field_id] = items
         size = 100 + field.message.dictionary.length * 16
         states.put(("items", container.path, field.id), items, size)
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
+from alance.format.encode.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 
 def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
-    """Check the leaves of a file that is begun; warn where later releases may not read it.
+    """Check the leaves of a file that is begun.
+
+    Warns where later releases may not read it, and of metadata that are not used as they are.
 
     Raises:
         InvalidInputError: blobs of a version that these files do not have.
     """
     for leaf in leaves:
+        for text in Options.doubtful(leaf.metadata):
+            warnings.warn(f"field {leaf.name!r}: metadata {text}", stacklevel=4)
         if leaf.is_blob_v2 and version < FileVersion.V2_2:
             raise InvalidInputError(
                 f"field {leaf.name!r}: blobs of version 2 in a file of {version.value}; "

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from alance.format.types import is_nested, leaf_type, nested_type
+from alance.format.extensions import EXTENSION_METADATA, EXTENSION_NAME, with_extension
+from alance.format.types import BFLOAT16, is_nested, leaf_type, nested_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from alance.format.proto import file_pb2
 
-EXTENSION_NAME: Final = "ARROW:extension:name"
-EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 BLOB: Final = "lance-encoding:blob"
 BLOB_V2: Final = "lance.blob.v2"
 PACKED: Final = ("lance-encoding:packed", "packed")
 JSON: Final = "lance.json"
+BFLOAT16_LISTS: Final = f"fixed_size_list:{BFLOAT16}:"
 
 # What a blob column holds: its description.
 BLOB_V1_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
@@ -131,18 +131,16 @@ class Field:
             arrow = nested_type(
                 self.logical_type, [child._arrow(as_stored=as_stored) for child in self.children]
             )
+        of_bfloat16 = self.logical_type.startswith(BFLOAT16_LISTS)
+        if of_bfloat16:
+            named = {EXTENSION_NAME: BFLOAT16, EXTENSION_METADATA: ""}
+            arrow = pa.list_(pa.field("item", arrow.value_type, metadata=named), arrow.list_size)
         nullable = self.nullable or arrow.id == pa.lib.Type_NA
         made = pa.field(self.name, arrow, nullable, metadata or None)
-        return _with_extension(made) if EXTENSION_NAME in metadata else made
+        return with_extension(made) if of_bfloat16 or EXTENSION_NAME in metadata else made
 
     def walk(self) -> Iterator[Field]:
         """This field and all below it, depth-first, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
-
-
-def _with_extension(made: pa.Field) -> pa.Field:
-    """The field with its extension type, where pyarrow has it registered."""
-    schema = pa.schema([made])
-    return pa.ipc.read_schema(schema.serialize()).field(0)

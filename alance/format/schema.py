@@ -14,12 +14,39 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.format.field import EXTENSION_METADATA, EXTENSION_NAME, JSON, Field
+from alance.format.extensions import EXTENSION_METADATA, EXTENSION_NAME, parameters_of
+from alance.format.field import JSON, Field
+from alance.format.keys import set_keys
+from alance.format.paths import join_path, split_path
 from alance.format.proto import file_pb2
 from alance.format.types import is_nested, logical_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+# What reads give beside the columns of a table: no column of a table has such a name.
+RESERVED: Final = (
+    "_rowid",
+    "_rowaddr",
+    "_rowoffset",
+    "_row_created_at_version",
+    "_row_last_updated_at_version",
+)
+
+
+def check_not_reserved(names: Iterable[str]) -> None:
+    """Check the names of new top-level columns of a table.
+
+    Raises:
+        InvalidInputError: one that only reads give.
+    """
+    for name in names:
+        if name in RESERVED:
+            raise InvalidInputError(
+                f"column {name!r}: the name is reserved, reads give it beside the columns of a "
+                "table; drop the column or rename it"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,8 @@ class Schema:
 
         Raises:
             UnsupportedError: a type that the format has not.
-            InvalidInputError: names used twice, or with dots at top level.
+            InvalidInputError: names used twice, or with dots at top level; metadata or parameters
+                of an extension type that are no UTF-8.
         """
         messages: list[file_pb2.Field] = []
         names = [one.name for one in schema]
@@ -80,8 +108,8 @@ class Schema:
                 raise InvalidInputError(f"field {name!r}: top-level names have no dots")
         for one in schema:
             _append(messages, one, -1)
-        metadata = {key.decode(): value for key, value in (schema.metadata or {}).items()}
-        return cls.from_protobuf(messages, metadata)
+        metadata = _texts(schema.metadata, "the schema")
+        return cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema of the table."""
@@ -99,27 +127,49 @@ class Schema:
         return next((one for one in self.walk() if one.id == field_id), None)
 
     def field(self, path: str) -> Field:
-        """A field by name or dotted path.
+        """A field by its name or its path (`alance.format.paths`).
 
         Raises:
             InvalidInputError: no such field; names close ones.
         """
-        found = next((one for one in self.fields if one.name == path), None)
-        if found is not None:
-            return found
+        names = self.names_of(path)
+        field: Field | None = None
         candidates: Sequence[Field] = self.fields
-        for depth, name in enumerate(path.split(".")):
-            found = next((one for one in candidates if one.name == name), None)
-            if found is None:
+        for depth, name in enumerate(names):
+            field = next((one for one in candidates if one.name == name), None)
+            if field is None:
                 from difflib import get_close_matches
 
                 close = get_close_matches(name, [one.name for one in candidates], n=3)
                 hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
-                below = f" in {'.'.join(path.split('.')[:depth])!r}" if depth else ""
+                below = f" in {join_path(names[:depth])!r}" if depth else ""
                 raise InvalidInputError(f"column {path!r}: no field {name!r}{below}{hint}")
-            candidates = found.children
-        assert found is not None
-        return found
+            candidates = field.children
+        assert field is not None  # a path has one name at least
+        return field
+
+    def names_of(self, path: str) -> tuple[str, ...]:
+        """The names of a path, the column's first; a column whose name has dots is one name."""
+        if "." in path and any(one.name == path for one in self.fields):
+            return (path,)
+        return split_path(path)
+
+    def in_this_case(self, path: str) -> str:
+        """The path with the case of letters that the fields' names have.
+
+        Names that are there as they stand come first; what is not there stays as it is.
+        """
+        names: list[str] = []
+        candidates: Sequence[Field] = self.fields
+        for name in self.names_of(path):
+            alike = [one for one in candidates if one.name.lower() == name.lower()]
+            exact = [one for one in alike if one.name == name]
+            if len(exact or alike) != 1:
+                return path
+            (field,) = exact or alike
+            names.append(field.name)
+            candidates = field.children
+        return join_path(names)
 
     def project(self, paths: Iterable[str]) -> Schema:
         """The schema with only the fields named, and their parents.
@@ -132,8 +182,7 @@ class Schema:
         wanted: dict[str, list[list[str]]] = {}
         for path in paths:
             self.field(path)
-            exact = any(one.name == path for one in self.fields)
-            top, *rest = [path] if exact else path.split(".")
+            top, *rest = self.names_of(path)
             wanted.setdefault(top, []).append(rest)
         by_name = {one.name: one for one in self.fields}
         return Schema(
@@ -186,6 +235,23 @@ def _text(value: bytes, where: str) -> str:
         raise CorruptFileError(f"metadata of {where!r}: no UTF-8: {error}") from error
 
 
+def _texts(metadata: Mapping[bytes, bytes] | None, where: str) -> dict[str, str]:
+    """Metadata that is to be written: the format has text.
+
+    Raises:
+        InvalidInputError: something else.
+    """
+    texts = {}
+    for key, value in (metadata or {}).items():
+        try:
+            texts[key.decode()] = value.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(
+                f"metadata of {where}: {key!r} or its value is no UTF-8; encode bytes, as base64"
+            ) from error
+    return texts
+
+
 _ENCODINGS: Final = {
     "struct": file_pb2.NONE,
     "null": file_pb2.NONE,
@@ -198,16 +264,15 @@ _ENCODINGS: Final = {
 
 
 def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> None:
-    metadata = {key.decode(): value for key, value in (one.metadata or {}).items()}
+    metadata = dict(_texts(one.metadata, f"field {one.name!r}"))
     arrow = one.type
     if isinstance(arrow, pa.BaseExtensionType):
         is_json = arrow.extension_name == "arrow.json"
-        metadata[EXTENSION_NAME] = JSON.encode() if is_json else arrow.extension_name.encode()
-        # Extension types of Arrow itself do not say their parameters in Python; most have none.
-        serialize = getattr(arrow, "__arrow_ext_serialize__", bytes)
-        metadata[EXTENSION_METADATA] = serialize()
+        metadata[EXTENSION_NAME] = JSON if is_json else arrow.extension_name
+        parameters = {EXTENSION_METADATA.encode(): parameters_of(arrow)}
+        metadata |= _texts(parameters, f"field {one.name!r}")
         arrow = arrow.storage_type
-    name = "json" if metadata.get(EXTENSION_NAME) == JSON.encode() else logical_type(arrow)
+    name = "json" if metadata.get(EXTENSION_NAME) == JSON else logical_type(arrow)
     message = file_pb2.Field(
         name=one.name,
         id=len(messages),
@@ -217,11 +282,12 @@ def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> No
         encoding=file_pb2.DICTIONARY
         if name.startswith("dict:")
         else _ENCODINGS.get(name, file_pb2.PLAIN),
-        extension_name=metadata.get(EXTENSION_NAME, b"").decode(),
-        metadata=metadata,
+        extension_name=metadata.get(EXTENSION_NAME, ""),
+        metadata={key: text.encode() for key, text in metadata.items()},
     )
     if name.startswith("dict:"):
         message.dictionary.SetInParent()  # older readers demand it, empty as it is
+    set_keys(message)
     messages.append(message)
     if not is_nested(name):
         return

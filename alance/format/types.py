@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
+from alance.format.extensions import EXTENSION_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+BFLOAT16: Final = "lance.bfloat16"  # an extension type, and the logical type of items of lists
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
     "bool": pa.bool_(),
@@ -47,13 +49,13 @@ SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "duration:ms": pa.duration("ms"),
     "duration:us": pa.duration("us"),
     "duration:ns": pa.duration("ns"),
-    "lance.bfloat16": pa.binary(2),
+    BFLOAT16: pa.binary(2),
 }
 TIME_UNITS: Final = ("s", "ms", "us", "ns")
 NESTED: Final = ("struct", "list", "list.struct", "large_list", "large_list.struct", "map")
 
 _NAME_OF: Final = {
-    arrow: name for name, arrow in SIMPLE.items() if name not in ("blob", "json", "lance.bfloat16")
+    arrow: name for name, arrow in SIMPLE.items() if name not in ("blob", "json", BFLOAT16)
 }
 
 
@@ -110,6 +112,10 @@ def logical_type(arrow: pa.DataType) -> str:
     Raises:
         UnsupportedError: a type that the format has not.
     """
+    if isinstance(arrow, pa.BaseExtensionType):
+        raise UnsupportedError(
+            f"{arrow} in a fixed-size list or a dictionary: the format has no place for its name"
+        )
     name = _NAME_OF.get(arrow)
     if name is not None:
         return name
@@ -168,14 +174,17 @@ def _write_list(arrow: pa.DataType) -> str:
 
 def _write_fixed_size_list(arrow: pa.DataType) -> str:
     item = arrow.value_type
+    metadata = arrow.value_field.metadata or {}
+    if isinstance(item, pa.BaseExtensionType):
+        metadata = {EXTENSION_NAME.encode(): item.extension_name.encode()}
+        if pa.types.is_struct(item.storage_type):
+            item = item.storage_type
     if pa.types.is_struct(item):
         return f"fixed_size_list:struct:{arrow.list_size}"
     if pa.types.is_nested(item) and not pa.types.is_fixed_size_list(item):
         raise UnsupportedError(f"Arrow type {arrow}: the format has no fixed-size list of {item}")
-    if arrow.value_field.metadata and (
-        arrow.value_field.metadata.get(b"ARROW:extension:name") == b"lance.bfloat16"
-    ):
-        return f"fixed_size_list:lance.bfloat16:{arrow.list_size}"
+    if metadata.get(EXTENSION_NAME.encode()) == BFLOAT16.encode():
+        return f"fixed_size_list:{BFLOAT16}:{arrow.list_size}"
     return f"fixed_size_list:{logical_type(item)}:{arrow.list_size}"
 
 
@@ -186,6 +195,15 @@ def _write_dictionary(arrow: pa.DataType) -> str:
     return f"dict:{value}:{logical_type(arrow.index_type)}:false"
 
 
+def _write_map(arrow: pa.DataType) -> str:
+    if arrow.keys_sorted:
+        raise UnsupportedError(
+            f"Arrow type {arrow}: the format does not say that keys are sorted; cast it to "
+            "pa.map_(key, item)"
+        )
+    return "map"
+
+
 _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], str]]]] = (
     (pa.types.is_timestamp, lambda arrow: f"timestamp:{arrow.unit}:{arrow.tz or '-'}"),
     (pa.types.is_decimal128, lambda arrow: f"decimal:128:{arrow.precision}:{arrow.scale}"),
@@ -194,7 +212,7 @@ _WRITERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
     (pa.types.is_dictionary, _write_dictionary),
     (pa.types.is_fixed_size_list, _write_fixed_size_list),
     (pa.types.is_struct, lambda _: "struct"),
-    (pa.types.is_map, lambda _: "map"),
+    (pa.types.is_map, _write_map),
     (lambda arrow: pa.types.is_list(arrow) or pa.types.is_large_list(arrow), _write_list),
     (lambda arrow: arrow == pa.string_view(), lambda _: "string"),
     (lambda arrow: arrow == pa.binary_view(), lambda _: "binary"),

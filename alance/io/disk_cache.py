@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from alance.io.disk_store import DiskStore, Ranges
     from alance.io.registry import StoreRegistry
+    from alance.io.store import Store
 
 HELD_BYTES: Final = 32 << 20  # of recalled objects in memory, besides those of the latest call
 PENDING_BYTES: Final = 16 << 20  # are written at once
@@ -61,7 +62,7 @@ class DiskCache:
         self.trusts_versions = trusts_versions
         self._store = store
         self._registry = registry
-        self._places: dict[str, bytes | None] = {}  # by root of the store
+        self._places: weakref.WeakKeyDictionary[Store, bytes | None] = weakref.WeakKeyDictionary()
         self._held: OrderedDict[str, _Held] = OrderedDict()  # by location
         self._held_bytes = 0
         self._pending: dict[bytes, Ranges] = {}
@@ -187,11 +188,11 @@ class DiskCache:
     def _key(self, location: str, entity: str) -> bytes | None:
         """The hash of what an object is; None for those of local stores."""
         store, path = self._registry.resolve(location)
-        if store.root not in self._places:
+        if store not in self._places:
             name = place_of(store)
             hashed = None if name is None else hashlib.sha256(name.encode()).digest()
-            self._places[store.root] = hashed
-        place = self._places[store.root]
+            self._places[store] = hashed
+        place = self._places[store]
         if place is None:
             return None
         return hashlib.sha256(place + f"{path}\0{entity}".encode()).digest()

@@ -32,6 +32,11 @@ _CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
         ".fabric.microsoft.com",
     ),
 }
+_ALLOW_HTTP: Final[Mapping[str, str]] = {
+    "s3": "AWS_ALLOW_HTTP",
+    "gcs": "GOOGLE_ALLOW_HTTP",
+    "azure": "AZURE_ALLOW_HTTP",
+}
 EMULATOR: Final = "http://127.0.0.1:10000"
 
 
@@ -46,6 +51,11 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
             return found
         return None
     return None
+
+
+def allow_http_of_environment(kind: Kind) -> str | None:
+    """What the environment says of endpoints without TLS: `AWS_ALLOW_HTTP` and its kin."""
+    return os.environ.get(_ALLOW_HTTP.get(kind, ""))
 
 
 def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[str]:

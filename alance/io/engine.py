@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from alance.io import trace
+from alance.io.background import Background
 from alance.io.drive import drive, drive_all
 from alance.io.local import LocalStore
 
@@ -31,6 +32,7 @@ class Engine:
     scheduler: Scheduler
     cache: SearchCache
     pool: DecodePool
+    background: Background = field(default_factory=Background)
 
     async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False) -> T:
         """Drive a plan over the scheduler; `bulk` merges over wider gaps, as a scan wants."""

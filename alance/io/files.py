@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
+from alance.errors import StoreError
 from alance.io.store import short_read
 
 if TYPE_CHECKING:
@@ -147,12 +148,17 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
 
     Raises:
         CorruptFileError: the file ends before a range does.
+        StoreError: more than fits in memory, as of a sparse file.
     """
     size = os.fstat(file.fd).st_size
     for start, stop in ranges:  # before memory is allocated for what cannot be there
         if stop > size:
             raise short_read(where, (start, stop), max(0, size - start))
-    buffers = allocate(ranges)
+    try:
+        buffers = allocate(ranges)
+    except MemoryError as error:
+        wanted = sum(stop - start for start, stop in ranges)
+        raise StoreError(f"{where}: no memory for {wanted} bytes of {size}") from error
     for (start, stop), buffer in zip(ranges, buffers, strict=True):
         done, wanted = 0, stop - start
         while done < wanted:

@@ -124,6 +124,11 @@ class Lane:
         self._num_requests = 0
         self._num_bytes = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or is under way."""
+        return not self.calls and not self.air
+
     def find(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Flight | None]:
         """For each range of an object, a flight that will bring all of it."""
         flights = sorted(self.air.get(path, {}).values(), key=lambda flight: flight.start)

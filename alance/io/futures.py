@@ -7,9 +7,12 @@ drops the requests underneath at once, not in the next tick.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from alance.io.limits import outlasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +46,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
         finish: makes the result out of what the attempt gave; may raise.
         translate: a failure of the attempt, as it is shown to the caller.
         retries: the rule.
+        limit_s: seconds after which the call fails, whatever it is doing.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
         finish: Callable[[R], T],
         translate: Callable[[BaseException], Exception],
         retries: Retries,
+        limit_s: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
@@ -60,16 +65,32 @@ class Retried(asyncio.Future[T], Generic[T, R]):
         self._retries = retries
         self._count = 0
         self._attempt: asyncio.Future[R] | asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+        self._limit_s = limit_s
+        self._timer = loop.call_later(limit_s, self._is_over)
         self._begin()
 
     def cancel(self, msg: object = None) -> bool:
         """Drop the attempt that is under way, or the pause before the next one."""
         if self.done():
             return False
-        if self._attempt is not None:
-            self._attempt.cancel()
-            self._attempt = None
+        self._drop()
         return super().cancel(msg)
+
+    def _drop(self) -> None:
+        self._timer.cancel()
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.cancel()
+
+    def _is_over(self) -> None:
+        self._fail(self._translate(outlasted(self._limit_s, self._failure)))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.done():
+            # First: an attempt that is cancelled at once would cancel this future.
+            self.set_exception(error)
+            self._drop()
 
     @property
     def retries(self) -> int:
@@ -81,7 +102,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
             attempt = self._start()
         except Exception as error:  # an argument that the store refuses
             self._attempt = None
-            self.set_exception(self._translate(error))
+            self._fail(self._translate(error))
             return
         self._attempt = attempt
         attempt.add_done_callback(self._ended)
@@ -101,14 +122,16 @@ class Retried(asyncio.Future[T], Generic[T, R]):
                 failure: Exception = failed
             else:
                 self._retries.succeeded()
+                self._timer.cancel()
                 self.set_result(result)
                 return
         else:
             failure = self._translate(error)
         pause = self._retries.pause(failure, self._count)
         if pause is None:
-            self.set_exception(failure)
+            self._fail(failure)
         else:
+            self._failure = failure
             self._count += 1
             self._attempt = self.get_loop().call_later(pause, self._begin)
 
@@ -156,14 +179,29 @@ class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
             self.set_result([item for part in parts for item in part.result()])
 
 
-def in_thread(
-    executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop
-) -> asyncio.Future[T]:
-    """The result of a job of an executor. Cancelling drops a job that has not begun.
+class Job(asyncio.Future[T]):
+    """The result of a job of an executor. Cancelling drops a job that has not begun."""
 
-    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected.
+    work: concurrent.futures.Future[None]
+
+    def cancel(self, msg: object = None) -> bool:
+        """Do not wait for the job; drop it, if it has not begun."""
+        self.work.cancel()
+        return super().cancel(msg)
+
+    def withdraw(self) -> bool:
+        """Drop the job and cancel this, if it has not begun; tells whether that was so."""
+        return self.work.cancel() and super().cancel()
+
+
+def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Job[T]:
+    """The result of a job of an executor.
+
+    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected. Once the
+    main thread has ended no thread takes jobs any more; for other threads that go on, and for an
+    object's `__del__`, it is done here.
     """
-    future: asyncio.Future[T] = loop.create_future()
+    future: Job[T] = Job(loop=loop)
 
     def run() -> None:
         try:
@@ -173,8 +211,14 @@ def in_thread(
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(answer)
 
-    work = executor.submit(run)
-    future.add_done_callback(lambda ended: ended.cancelled() and work.cancel())
+    try:
+        future.work = executor.submit(run)
+    except RuntimeError as error:
+        if "shutdown" not in str(error):
+            raise
+        future.work = concurrent.futures.Future()
+        future.work.set_running_or_notify_cancel()
+        run()
     return future
 
 

@@ -1,6 +1,7 @@
-"""The beginning and end of obstore's runtime, which is one a process and never stops by itself.
+"""The beginning and end of what runs beside the program: obstore's runtime, loops in threads.
 
-Three rules, each for a way in which processes were seen to die or hang:
+The runtime is one a process and never stops by itself. Three rules, each for a way in which
+processes were seen to die or hang:
 
 1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
    (SIGABRT; 5 to 68 % of short programs). So at exit what is under way is cancelled, and the
@@ -9,6 +10,8 @@ Three rules, each for a way in which processes were seen to die or hang:
    child of a process that had used the runtime gets a `ForkedError` instead.
 3. A loop that is closed while requests are pending makes the runtime print errors. So whoever
    owns requests cancels and awaits them (`Scheduler.aclose`).
+
+Before rule 1, at exit, come the loops that run in threads (`at_exit`): they end what they do.
 
 Nothing is started or registered by importing this.
 """
@@ -22,10 +25,11 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 from weakref import WeakSet
 
-from alance.errors import ForkedError
+from alance.errors import ForkedError, StoreError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -50,6 +54,9 @@ class _Process:
         self.lock = threading.Lock()
         self.live: WeakSet[asyncio.Future[object]] = WeakSet()
         self.forkables: WeakSet[Forkable] = WeakSet()
+        self.endings: list[Callable[[], None]] = []
+        self.exits = False  # `_at_exit` is registered
+        self.ended = False
 
 
 _process: Final = _Process()
@@ -60,6 +67,7 @@ def enter() -> None:
 
     Raises:
         ForkedError: the runtime had been used before this process was forked.
+        StoreError: the process has ended but for its last objects.
     """
     if _process.forked:
         raise ForkedError(
@@ -67,12 +75,27 @@ def enter() -> None:
             "runtime does not survive a fork; use the spawn or forkserver start method of "
             "multiprocessing, or open the dataset in the child only"
         )
+    if _process.ended:
+        raise StoreError("the interpreter shuts down: no request can be sent any more")
     if not _process.used:
         _hook()
         with _process.lock:
-            if not _process.used:
-                _process.used = True
-                atexit.register(_at_exit)
+            _process.used = True
+            _exit_hook()
+
+
+def at_exit(ending: Callable[[], None]) -> None:
+    """Have something called when the program has ended, before the runtime is given up."""
+    _hook()
+    with _process.lock:
+        _process.endings.append(ending)
+        _exit_hook()
+
+
+def _exit_hook() -> None:
+    if not _process.exits:
+        _process.exits = True
+        atexit.register(_at_exit)
 
 
 def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
@@ -104,13 +127,23 @@ def _after_fork() -> None:
     if _process.used:
         _process.used = False
         _process.forked = True
-        atexit.unregister(_at_exit)
+    _process.endings.clear()
+    _process.exits = False
+    atexit.unregister(_at_exit)
     _process.live = WeakSet()
     for holder in list(_process.forkables):
         holder.after_fork()
 
 
 def _at_exit() -> None:
+    for ending in _process.endings:
+        ending()
+    if _process.used:
+        _drain()
+    _process.ended = True
+
+
+def _drain() -> None:
     deadline = time.monotonic() + DRAIN_S
     waiting = []
     for future in list(_process.live):

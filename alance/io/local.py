@@ -8,15 +8,15 @@ import os
 import resource
 import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.io import files, lifecycle, publish
-from alance.io.futures import Joined, in_thread
+from alance.io.futures import Job, Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
-from alance.io.store import ObjectMeta, check_spans, translate
+from alance.io.store import ObjectMeta, check_spans, check_whole, translate
 from alance.io.tasks import all_of, whole
+from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ INLINE_READ_BYTES: Final = 256 << 10  # 40 us of copying: one read must not hold
 INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
 PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
-THREADS: Final = 16  # 32 read no faster
 MAX_OPEN_FILES: Final = 512
 TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
@@ -60,12 +59,20 @@ class LocalStore:
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, soft_limit // 4)))
 
-    def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> asyncio.Future[T]:
-        return in_thread(_threads.executor(), job, loop)
+    def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> Job[T]:
+        return in_thread(threads.executor(), job, loop)
 
     async def _run(self, path: str, job: Callable[[], T]) -> T:
         try:
             return await self._start(asyncio.get_running_loop(), job)
+        except OSError as error:
+            failure = translate(error, self.root + path)
+            raise failure from failure.__cause__
+
+    async def _change(self, path: str, job: Callable[[], T]) -> T:
+        """The result of a job that changes files: one that has begun has ended when this has."""
+        try:
+            return await whole(self._start(asyncio.get_running_loop(), job))
         except OSError as error:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
@@ -163,6 +170,7 @@ class LocalStore:
         def job() -> memoryview:
             file = self._files.open("/" + path)
             span = (0, os.fstat(file.fd).st_size)
+            check_whole(self.root + path, span[1])
             return files.read(file, self.root + path, [span])[0]
 
         return await self._run(path, job)
@@ -181,9 +189,9 @@ class LocalStore:
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
         """Write a file: synced to the disk, with its folder, when this returns.
 
-        A cancelled call is finished in its thread.
+        A cancelled call waits for what its thread has begun: nothing appears after its end.
         """
-        await self._run(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
+        await self._change(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
 
     async def put_together(self, files: Sequence[tuple[str, Body]]) -> None:
         """Write files of which all or none will be used: as `put`, with few syncs of the folder."""
@@ -216,11 +224,11 @@ class LocalStore:
     async def delete(self, paths: Sequence[str]) -> None:
         """Remove files; those missing are no error."""
         for path in paths:
-            await self._run(path, partial(publish.remove, "/" + path))
+            await self._change(path, partial(publish.remove, "/" + path))
 
     async def copy(self, source: str, target: str) -> None:
         """Copy a file over `target`, synced to the disk."""
-        await self._run(source, lambda: publish.copy("/" + source, "/" + target))
+        await self._change(source, lambda: publish.copy("/" + source, "/" + target))
 
     async def list_dirs(self, prefix: str) -> Names:
         """Paths of the folders directly under `prefix`, sorted."""
@@ -241,29 +249,6 @@ class LocalStore:
                 yield meta
             if len(page) < page_size:
                 return
-
-
-class _Threads:
-    """The threads of all local stores of this process: to start one holds the loop up."""
-
-    def __init__(self) -> None:
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Begin anew: a parent's threads are not in its child."""
-        self._executor: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
-
-    def executor(self) -> ThreadPoolExecutor:
-        """The pool, made when first needed."""
-        with self._lock:
-            if self._executor is None:
-                lifecycle.on_fork(self)
-                self._executor = ThreadPoolExecutor(THREADS, "alance-io")
-            return self._executor
-
-
-_threads: Final = _Threads()
 
 
 class _Tick(threading.local):

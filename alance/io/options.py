@@ -2,6 +2,7 @@
 
 One flat mapping holds the store's configuration, the HTTP client's and the retries'. Keys are
 taken in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`.
+Options of other places (`base:<uri>`) are none of a store's own; see `io.access`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.io.profile import Kind
+
+BASE_PREFIX: Final = "base:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
     for key, value in (options or {}).items():
         if not isinstance(key, str):
             raise InvalidInputError(f"storage option {key!r}: expected a text as key")
+        if key.startswith(BASE_PREFIX):
+            continue
         name = _canonical(kind, key.lower())
         if name == "default_headers":
             headers.update(_headers(key, value))

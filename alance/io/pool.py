@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+
+TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
 
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
 # modules that are half imported, and no thread that finishes them.
@@ -47,6 +50,24 @@ class DecodePool:
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
+        self._turn_since: float | None = None
+
+    async def share_turn(self) -> None:
+        """Give others a turn, if small work on the loop itself has taken long in this one.
+
+        To be awaited after work that was done without waiting: a caller that awaits such work again
+        and again would keep the loop until it ends.
+        """
+        now = time.perf_counter()
+        if self._turn_since is None:
+            self._turn_since = now
+            asyncio.get_running_loop().call_soon(self._turn_ends)
+        elif now - self._turn_since >= TURN_S:
+            self._turn_ends()
+            await asyncio.sleep(0)
+
+    def _turn_ends(self) -> None:
+        self._turn_since = None
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.
@@ -72,7 +93,8 @@ class DecodePool:
         """
         missing = [name for name in modules if not is_imported(name)]
         if missing:
-            await asyncio.wrap_future(self._started().submit(partial(_import_all, missing)))
+            loop = asyncio.get_running_loop()
+            await in_thread(self._started(), partial(_import_all, missing), loop)
 
     def _started(self) -> ThreadPoolExecutor:
         if self._closed:

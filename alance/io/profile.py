@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
+PART_BYTES: Final = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class StoreProfile:
     group_range_bytes: int
     has_suffix_ranges: bool = True
     lists_in_order: bool = True
-    part_bytes: int = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
+    part_bytes: int = PART_BYTES
     upload_buffer_bytes: int = 64 * MIB  # six parts under way, one in line, one being filled
 
 

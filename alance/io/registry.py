@@ -2,21 +2,29 @@
 
 A location is the root of a store and the path inside it; whoever has a location finds the store
 here. The same bucket with other options is another store with a root of its own (`s3://bucket#2/`).
+
+A registry is a session's. Sessions share what is open with the same options and limits, and a store
+goes with the last that uses it: a registry keeps what was opened lately, each table its own.
 """
 
 from __future__ import annotations
 
+import re
 import threading
+import time
+from collections import OrderedDict
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from weakref import WeakSet, WeakValueDictionary
 
 from obstore import exceptions as obstore_errors
 from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
 from alance.io import lifecycle, profile
-from alance.io.endpoints import endpoint_of
+from alance.io.endpoints import allow_http_of_environment, endpoint_of
+from alance.io.limits import TimeLimits, seconds_of
 from alance.io.local import LocalStore
 from alance.io.memory import MemoryStore
 from alance.io.options import StoreOptions, parse_options
@@ -27,7 +35,7 @@ from alance.io.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from alance.io.profile import StoreProfile
     from alance.io.remote import ObjectStore
@@ -40,40 +48,109 @@ INNER_RETRIES: Final = 3
 INNER_RETRY_S: Final = 60.0
 FIRST_PAUSE: Final = timedelta(milliseconds=50)
 MAX_PAUSE: Final = timedelta(seconds=2)
-CLIENT: Final = {
-    "connect_timeout": "3s",
-    "read_timeout": "5s",  # between two reads of a body; the rest is asked for again
-    "timeout": "30s",  # of a request with its body
-}
-# Writes: a part is tried again by obstore alone, and a slow line may take a minute for it. The
-# time limit of reads would count the sending of a body as silence.
+# Writes: a part is tried again by obstore alone, and a slow line may take a minute for it.
 WRITE_RETRIES: Final = 6
 WRITE_RETRY_S: Final = 180.0
-WRITING_CLIENT: Final = CLIENT | {"read_timeout": "120s", "timeout": "120s"}
+
+# What a session keeps open for tables that it may open again; connections are most of its cost.
+KEPT_STORES: Final = 32
+IDLE_S: Final = 600.0
+
+_NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # a root: without its number, its number
 
 
-class StoreRegistry:
-    """Stores by root. Safe to use from several threads and event loops."""
+class _Open:
+    """The stores that are open in a process. Holds none but those that cannot be opened again."""
 
-    _shared: StoreRegistry | None = None
+    _process: _Open | None = None
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stores: dict[str, Store] = {}  # by root
-        self._roots: dict[tuple[str, StoreOptions], str] = {}  # by plain root and options
-        self._given: list[tuple[object, str]] = []  # store objects of users, and their roots
+        self.lock = threading.Lock()
+        self.users: WeakSet[StoreRegistry] = WeakSet()
+        self._lasting: dict[str, Store] = {}  # local files, and memory, which is its own content
+        self._passing: WeakValueDictionary[str, Store] = WeakValueDictionary()  # by root
+        self._alike: WeakValueDictionary[object, Store] = WeakValueDictionary()
         lifecycle.on_fork(self)
 
     @classmethod
-    def shared(cls) -> StoreRegistry:
-        """The registry of this process."""
-        if cls._shared is None:
-            cls._shared = cls()
-        return cls._shared
+    def of_process(cls) -> _Open:
+        if cls._process is None:
+            cls._process = cls()
+        return cls._process
 
     def after_fork(self) -> None:
         """Make the lock anew: another thread may have held it."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+
+    def get(self, root: str) -> Store | None:
+        """The store with a root."""
+        return self._lasting.get(root) or self._passing.get(root)
+
+    def shared(self, key: object, make: Callable[[], Store]) -> Store:
+        """The store that was made for a key, as long as it is used; else a new one."""
+        store = self._alike.get(key)
+        if store is None:
+            store = self._alike[key] = self.add(make())
+        return store
+
+    def add(self, store: Store) -> Store:
+        """Let a store be found by its root."""
+        lasts = isinstance(store, LocalStore | MemoryStore)
+        (self._lasting if lasts else self._passing)[store.root] = store
+        return store
+
+    def given(self, objects: object, limits: TimeLimits) -> Store | None:
+        """The store of a store object that a user gave before."""
+        for store in list(self._passing.values()):
+            if isinstance(store, RemoteStore) and store.is_given and store.limits == limits:
+                same = store.objects is objects
+                if same or (type(store.objects) is type(objects) and store.objects == objects):
+                    return store
+        return None
+
+    def free_root(self, root: str) -> str:
+        """The root, or with a number where another store has it or a session may remember it."""
+        plain, _ = _taken_apart(root)
+        numbers = [user.numbers.get(plain, 0) for user in self.users]
+        numbers += [
+            number
+            for known, number in map(_taken_apart, [*self._lasting, *self._passing])
+            if known == plain
+        ]
+        last = max(numbers, default=0)
+        return f"{plain}#{last + 1}/" if last else f"{plain}/"
+
+
+def _taken_apart(root: str) -> tuple[str, int]:
+    """A root without its number and `/`, and the number, which is 1 where it shows none."""
+    found = _NUMBERED.fullmatch(root)
+    assert found is not None, root
+    return found[1], int(found[2] or 1)
+
+
+class StoreRegistry:
+    """Stores by root, as one session uses them. Safe to use from several threads and event loops.
+
+    Attributes:
+        numbers: by root without its number, the highest number of a store that was opened here.
+
+    Args:
+        limits: of requests to the stores that are opened.
+        stores: those of the process; None: of this registry alone.
+    """
+
+    def __init__(self, limits: TimeLimits | None = None, stores: _Open | None = None) -> None:
+        self._limits = limits or TimeLimits()
+        self._open = stores or _Open()
+        self._kept: OrderedDict[str, tuple[Store, float]] = OrderedDict()  # with the time of use
+        self.numbers: dict[str, int] = {}
+        with self._open.lock:
+            self._open.users.add(self)
+
+    @classmethod
+    def shared(cls, limits: TimeLimits | None = None) -> StoreRegistry:
+        """A registry of a session, over the stores of this process."""
+        return cls(limits, _Open.of_process())
 
     def open(
         self,
@@ -83,6 +160,8 @@ class StoreRegistry:
         store: object | None = None,
     ) -> tuple[Store, str]:
         """The store of a URI, and the path inside it. Sends no request.
+
+        Whoever goes on using its root keeps the store, too: `resolve` finds it no longer than that.
 
         Args:
             uri: URI or local path; with `store`, a path inside that store.
@@ -100,35 +179,45 @@ class StoreRegistry:
             return self._adopt(store, str(uri))
         address = parse_uri(uri)
         options = parse_options(address.kind, storage_options)
+        limits = self._limits
         if address.kind in ("local", "memory"):
-            options = StoreOptions()
-        with self._lock:
-            root = self._roots.get((address.root, options))
-            if root is None:
-                root = self._free_root(address.root)
-                self._stores[root] = _make(replace(address, root=root), options)
-                self._roots[address.root, options] = root
-            return self._stores[root], address.path
+            options, limits = StoreOptions(), TimeLimits()
+
+        def make() -> Store:
+            return _make(replace(address, root=self._open.free_root(address.root)), options, limits)
+
+        with self._open.lock:
+            opened = self._open.shared((address.root, options, limits), make)
+            return self._keep(opened), address.path
 
     def resolve(self, location: str) -> tuple[Store, str]:
         """The store of a location, and the path inside it.
 
         Raises:
-            InvalidInputError: no store with this root was opened.
+            InvalidInputError: no store with this root is open.
         """
         end = location.find("/", location.find("://") + 3) + 1
-        store = self._stores.get(location[:end])
+        store = self._open.get(location[:end])
         if store is None:
             raise InvalidInputError(f"location {location!r}: its store was not opened")
         return store, location[end:]
 
-    def _free_root(self, root: str) -> str:
-        """The root, or with a number where it is taken."""
-        free, number = root, 1
-        while free in self._stores:
-            number += 1
-            free = f"{root[:-1]}#{number}/"
-        return free
+    def close(self) -> None:
+        """Keep no store any more; those that tables hold go with them."""
+        with self._open.lock:
+            self._kept.clear()
+            self.numbers.clear()
+
+    def _keep(self, store: Store) -> Store:
+        """Keep a store for a while, and drop those that were not opened for long."""
+        now = time.monotonic()
+        plain, number = _taken_apart(store.root)
+        self.numbers[plain] = max(number, self.numbers.get(plain, 0))
+        self._kept.pop(store.root, None)
+        self._kept[store.root] = (store, now)
+        while len(self._kept) > KEPT_STORES or now - next(iter(self._kept.values()))[1] > IDLE_S:
+            self._kept.popitem(last=False)
+        return store
 
     def _adopt(self, store: object, path: str) -> tuple[Store, str]:
         inside = clean_path(path)
@@ -136,31 +225,38 @@ class StoreRegistry:
             top = str(store.prefix or "")
             local, base = self.open(top or "/")
             return local, join(base, inside)
-        with self._lock:
-            for known, root in self._given:
-                if known is store or (type(known) is type(store) and known == store):
-                    return self._stores[root], inside
-            made = self._wrap(store)
-            self._stores[made.root] = made
-            self._given.append((store, made.root))
-            return made, inside
+        limits = _of_client(self._limits, getattr(store, "client_options", None) or {})
+        with self._open.lock:
+            opened = self._open.given(store, limits) or self._wrap(store, limits)
+            return self._keep(opened), inside
 
-    def _wrap(self, store: object) -> Store:
+    def _wrap(self, store: object, limits: TimeLimits) -> Store:
         for kind, (scheme, suited) in _GIVEN.items():
             if isinstance(store, kind):
                 config = getattr(store, "config", None) or {}
                 name = config.get("bucket") or config.get("container_name") or "store"
-                root = self._free_root(f"{scheme}://{name}/")
-                return RemoteStore(root, cast("ObjectStore", store), suited)
+                root = self._open.free_root(f"{scheme}://{name}/")
+                objects = cast("ObjectStore", store)
+                made = RemoteStore(root, objects, suited, limits=limits, is_given=True)
+                return self._open.add(made)
         if all(hasattr(store, name) for name in ("root", "profile", "get_ranges", "read_now")):
             own = cast("Store", store)
-            if own.root in self._stores:
+            other = self._open.get(own.root)
+            if other is not None and other is not own:
                 raise InvalidInputError(f"store: another one has the root {own.root!r}")
-            return own
+            return self._open.add(own)
         raise InvalidInputError(
             f"store: expected a store of obstore, found {type(store).__module__}."
             f"{type(store).__qualname__}"
         )
+
+
+def _of_client(
+    limits: TimeLimits, client: Mapping[str, object], retries: int = INNER_RETRIES
+) -> TimeLimits:
+    """The limits of a store whose client has a time limit of its own, which is an attempt's."""
+    given = seconds_of(client["timeout"]) if "timeout" in client else None
+    return limits if given is None else replace(limits, timeout_s=given * (1 + retries))
 
 
 # The root's scheme, and the profile, of store objects that users give.
@@ -173,14 +269,18 @@ _GIVEN: Final[Mapping[type, tuple[str, StoreProfile]]] = {
 }
 
 
-def _make(address: Address, options: StoreOptions) -> Store:
+def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
     if address.kind == "local":
         return LocalStore(address.root)
     if address.kind == "memory":
         return MemoryStore(address.root)
     retries = Retries() if options.outer_retries is None else Retries(options.outer_retries)
+    inner = INNER_RETRIES if options.max_retries is None else options.max_retries
+    limits = _of_client(limits, dict(options.client), max(inner, retries.max_retries))
+    if options.retry_timeout_s is not None:
+        limits = replace(limits, timeout_s=max(limits.timeout_s, options.retry_timeout_s))
     try:
-        objects, suited = _objects(address, options)
+        objects, suited = _objects(address, options, limits)
     except (obstore_errors.BaseError, ValueError) as error:
         # The text may quote a value, and so a secret: the names of the options must do.
         raise InvalidInputError(
@@ -192,7 +292,8 @@ def _make(address: Address, options: StoreOptions) -> Store:
         objects,
         suited,
         retries,
-        lambda: _objects(address, options, _cheaper(objects))[0],
+        limits,
+        lambda: _objects(address, options, limits, _cheaper(objects))[0],
     )
 
 
@@ -205,11 +306,18 @@ def _reason(error: Exception, options: StoreOptions) -> str:
 
 
 def _objects(
-    address: Address, options: StoreOptions, for_writes: Config | None = None
+    address: Address,
+    options: StoreOptions,
+    limits: TimeLimits,
+    for_writes: Config | None = None,
 ) -> tuple[ObjectStore, StoreProfile]:
     writes = for_writes is not None
     config: Config = {**(for_writes or {}), **dict(options.config)}
-    client: Config = {**(WRITING_CLIENT if writes else CLIENT), **dict(options.client)}
+    usual_client = limits.writing(profile.PART_BYTES) if writes else limits.reading()
+    client: Config = {**usual_client, **dict(options.client)}
+    # What obstore is told of its client stands in for all that the environment says of it.
+    if (allowed := allow_http_of_environment(address.kind)) is not None:
+        client.setdefault("allow_http", allowed)
     if options.headers:
         client["default_headers"] = dict(options.headers)
     usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)

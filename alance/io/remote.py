@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import obstore
 
-from alance.errors import CorruptFileError, NotFoundError, StoreError, UnsupportedError
+from alance.errors import CorruptFileError, NotFoundError
 from alance.io import lifecycle, trace
 from alance.io.futures import Joined, Retried, done, failed
+from alance.io.limits import Limit, TimeLimits, outlasted
+from alance.io.remote_list import list_objects
 from alance.io.resilience import Retries
-from alance.io.store import ObjectMeta, check_spans, check_tag, short_read, translate
+from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, short_read, translate
 from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
@@ -33,9 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
 SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body goes in parts
-_NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
+DELETE_BYTES: Final = 4096  # a deletion may take as long as so many bytes: 16 in a second
 
 
 class RemoteStore:
@@ -46,7 +47,9 @@ class RemoteStore:
         objects: the store object; its own retries come first.
         profile: what suits the kind of store.
         retries: on top of the store object's.
+        limits: of the time that a request takes, its retries included.
         uploads: makes the store object for writes without a condition; None: the same one.
+        is_given: a user gave the store object.
     """
 
     def __init__(
@@ -55,13 +58,18 @@ class RemoteStore:
         objects: ObjectStore,
         profile: StoreProfile,
         retries: Retries | None = None,
+        limits: TimeLimits | None = None,
         uploads: Callable[[], ObjectStore] | None = None,
+        *,
+        is_given: bool = False,
     ) -> None:
         self.root = root
         self.profile = profile
+        self.is_given = is_given
         self._objects = objects
         self._uploads = cache(uploads or (lambda: objects))
         self._retries = Retries() if retries is None else retries
+        self.limits = TimeLimits() if limits is None else limits
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.root!r})"
@@ -125,18 +133,36 @@ class RemoteStore:
             return [next(found) if start != stop else memoryview(b"") for start, stop in ranges]
 
         failure = partial(translate, where=where)
+        limit_s = self.limits.whole(sum([stop - start for start, stop in asked]))
         if not asked:
             return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
         if len(asked) == 1:
-            return Retried(start_one, lambda body: finish([body]), failure, self._retries, loop)
-        return Retried(start_all, finish, failure, self._retries, loop)
+            return Retried(
+                start_one, lambda body: finish([body]), failure, self._retries, limit_s, loop
+            )
+        return Retried(start_all, finish, failure, self._retries, limit_s, loop)
 
-    async def _run(self, path: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _run(
+        self, path: str, attempt: Callable[[], Awaitable[T]], limit: Limit | None = None
+    ) -> T:
+        """The result of a request, with its retries, within its time."""
+        limit = limit or Limit(self.limits.whole())
+        last: Exception | None = None
+
         def enter() -> Awaitable[T]:
             lifecycle.enter()
             return attempt()
 
-        return await self._retries.run(enter, partial(translate, where=self.root + path))
+        def failed(error: BaseException) -> Exception:
+            nonlocal last
+            last = translate(error, self.root + path)
+            return last
+
+        try:
+            async with limit.clock:
+                return await self._retries.run(enter, failed)
+        except TimeoutError:
+            raise translate(outlasted(limit.seconds, last), self.root + path) from None
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
@@ -169,21 +195,24 @@ class RemoteStore:
             trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async())), result.meta["size"]
 
-        tail, size = await self._run(path, attempt)
+        tail, size = await self._run(path, attempt, Limit(self.limits.whole(num_bytes)))
         if len(tail) != min(num_bytes, size):
             raise short_read(self.root + path, (max(0, size - num_bytes), size), len(tail))
         return tail, size
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """The whole object; where a tag is given, only if it still has this one."""
+        limit = Limit(self.limits.whole())
 
         async def attempt() -> memoryview:
             result = await _watch(obstore.get_async(self._objects, path))
             trace.note_first_byte()
             check_tag(self.root + path, e_tag, result.meta["e_tag"])
+            check_whole(self.root + path, result.meta["size"])
+            limit.become(self.limits.whole(result.meta["size"]))
             return memoryview(await _watch(result.bytes_async()))
 
-        return await self._run(path, attempt)
+        return await self._run(path, attempt, limit)
 
     async def size(self, path: str) -> int:
         """Bytes of the object; costs a HEAD."""
@@ -204,12 +233,19 @@ class RemoteStore:
         objects = self._objects if if_absent else self._uploads()
         mode: PutMode = "create" if if_absent else "overwrite"
 
-        def attempt() -> asyncio.Future[obstore.PutResult]:
+        async def attempt() -> None:
             lifecycle.enter()
-            return _watch(obstore.put_async(objects, path, content, mode=mode, use_multipart=False))
+            limit = Limit(self.limits.put(len(content)))
+            try:
+                async with limit.clock:
+                    await _watch(
+                        obstore.put_async(objects, path, content, mode=mode, use_multipart=False)
+                    )
+            except TimeoutError:
+                raise outlasted(limit.seconds, None) from None
 
         if not if_absent:
-            await self._run(path, attempt)
+            await self._run(path, attempt, Limit(self.limits.whole(len(content))))
             return
         try:
             await attempt()
@@ -229,7 +265,10 @@ class RemoteStore:
         if not names:
             return
         try:
-            await self._run(names[0], lambda: _watch(obstore.delete_async(self._objects, names)))
+            limit = Limit(self.limits.whole(len(names) * DELETE_BYTES))
+            await self._run(
+                names[0], lambda: _watch(obstore.delete_async(self._objects, names)), limit
+            )
         except NotFoundError:
             # One was missing: the rest may or may not have been reached.
             if len(names) > 1:
@@ -243,56 +282,16 @@ class RemoteStore:
     async def list_dirs(self, prefix: str) -> Names:
         """Paths of the folders directly under `prefix`, sorted."""
         folder = prefix.strip("/")
+
         found = await self._run(
             folder,
             lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
         )
         return sorted(found["common_prefixes"])
 
-    async def list(
-        self, prefix: str, *, start_after: str | None = None
-    ) -> AsyncIterator[ObjectMeta]:
+    def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""
-        folder = prefix.strip("/") or None
-        ordered = self.profile.lists_in_order
-        last = start_after
-        seen: set[str] = set()  # where a listing that failed can only start again
-        stream = None
-
-        async def attempt() -> Sequence[obstore.ObjectMeta]:
-            nonlocal stream
-            if stream is None:
-                stream = obstore.list(
-                    self._objects, folder, offset=last if ordered else None, chunk_size=LIST_CHUNK
-                )
-            try:
-                return await _watch(stream.__anext__())
-            except StopAsyncIteration:
-                return ()
-            except Exception:
-                stream = None
-                raise
-
-        while True:
-            try:
-                chunk = await self._run(prefix, attempt)
-            except StoreError as error:
-                if self.profile.kind == "http" and error.status in _NO_LISTING:
-                    raise UnsupportedError(
-                        f"{self.root}{prefix}: this server does not list its files; name the "
-                        f"version to open"
-                    ) from error
-                raise
-            if not chunk:
-                return
-            for found in chunk:
-                path = found["path"]
-                if path in seen or (start_after is not None and path <= start_after):
-                    continue
-                if not ordered:
-                    seen.add(path)
-                yield ObjectMeta(path, found["size"], found["last_modified"], found["e_tag"])
-            last = chunk[-1]["path"]
+        return list_objects(self._objects, self.root, self.profile, self._run, prefix, start_after)
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:

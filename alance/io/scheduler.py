@@ -19,6 +19,7 @@ from alance.io.booking import Wanted, book
 from alance.io.flights import Lane
 from alance.io.inline import answer_now, from_blocks, sort_out, total
 from alance.io.reads import Read
+from alance.io.registry import KEPT_STORES
 from alance.io.remote import RemoteStore
 from alance.io.store import ObjectMeta
 
@@ -230,6 +231,9 @@ class Scheduler:
     def _lane(self, store: Store) -> Lane:
         lane = self._lanes.get(store.root)
         if lane is None:
+            idle = [root for root, one in self._lanes.items() if one.is_idle]
+            for root in idle[: max(0, len(self._lanes) + 1 - KEPT_STORES)]:
+                del self._lanes[root]  # else stores would stay, one for each set of credentials
             limit = self._max_requests or store.profile.max_requests
             lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self._blocks)
         return lane

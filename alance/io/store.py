@@ -6,6 +6,7 @@ a trace names an object, it gives its location: the store's root followed by the
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]  # `list` itself is a method of the stores
+
+MAX_WHOLE_BYTES: Final = 2 << 30  # the limit of protobuf; manifests have some 100 bytes a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,18 @@ def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
     )
 
 
+def check_whole(where: str, num_bytes: int) -> None:
+    """Check the size of an object that is to be read whole, before anything is read.
+
+    Raises:
+        CorruptFileError: larger than any protobuf message, and so than any object of that kind.
+    """
+    if num_bytes > MAX_WHOLE_BYTES:
+        raise CorruptFileError(
+            f"{where}: {num_bytes} bytes; no object of metadata has more than {MAX_WHOLE_BYTES}"
+        )
+
+
 # obstore tells the status and the kind of a failure in the text of its errors only.
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _TRANSPORT: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
@@ -209,6 +224,10 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return UnsupportedError(f"{where}: the store cannot do this: {summary}")
         case obstore_errors.InvalidPathError() | ValueError():
             return InvalidInputError(f"{where}: {summary}")
+        case OSError() if error.errno == errno.ENAMETOOLONG:
+            return InvalidInputError(f"{where}: the name, or one of its parts, is too long")
+        case TimeoutError():
+            return StoreError(f"{where}: {summary}", retryable=True)
         case OSError() if error.errno is not None:  # without: what a writer of obstore says
             return StoreError(f"{where}: {error.strerror or summary}")
         case _ if status == 416 or "Wanted range starting at" in text:

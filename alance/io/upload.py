@@ -4,8 +4,8 @@
         await upload.write(buffer)
         size = await upload.finish()
 
-Leaving the block without `finish`, by an error or by a cancellation, drops what was written. That
-runs to its end even when the task is cancelled again.
+Leaving the block without `finish`, by an error or by a cancellation, drops what was written. A
+task that was cancelled waits for that as `io.background` says; then it goes on by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, cast
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.io.tasks import to_the_end
+from alance.io.background import GRACE_S, Background
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,13 +42,17 @@ class Upload(ABC):
 
     Attributes:
         where: location of the object.
+        background: where the dropping goes on that a cancelled task does not wait for.
         num_bytes: given to `write` so far.
         held_bytes: of these, what has not surely left yet.
         peak_bytes: the most that was ever held.
     """
 
+    grace_s = GRACE_S  # for what is under way when the task is cancelled
+
     def __init__(self, where: str) -> None:
         self.where = where
+        self.background = Background()
         self.num_bytes = 0
         self.held_bytes = 0
         self.peak_bytes = 0
@@ -69,7 +73,7 @@ class Upload(ABC):
     ) -> None:
         try:
             await self.abort()
-        except (AlanceError, TimeoutError) as failure:
+        except AlanceError as failure:
             if error is None:
                 raise
             self._report(failure)
@@ -95,7 +99,9 @@ class Upload(ABC):
     async def finish(self) -> int:
         """Make the object visible; gives its bytes.
 
-        A cancelled call takes back what it made visible. The path should be a new one: after an
+        A cancelled call takes back what it made visible. A request that the store has not answered
+        in time is dropped, and may have landed or yet land: what is there then is not touched, as
+        it may be an object of before. The path should be a new one: after an
         answer that got lost, an object of the right size is taken for this one.
 
         Raises:
@@ -104,11 +110,13 @@ class Upload(ABC):
         self._enter()
         self._is_open = False
         try:
-            await to_the_end(self._publish(), FINISH_S)
+            await self.background.to_the_end(
+                self._publish(), FINISH_S, self.grace_s, what=self.where
+            )
         except BaseException:
             try:
                 await self.abort()
-            except (AlanceError, TimeoutError) as failure:
+            except AlanceError as failure:
                 self._report(failure)
             raise
         finally:
@@ -120,16 +128,16 @@ class Upload(ABC):
         """Drop what was written, unless it is finished or dropped already.
 
         Raises:
-            StoreError: the store failed; parts may be left behind, invisible.
-            TimeoutError: the store did not answer in time; likewise.
+            StoreError: the store failed, or did not answer in time; parts may be left behind,
+                invisible.
         """
         if not self._is_over:
             self._is_open = False
             self._is_over = True
-            await to_the_end(self._drop(), ABORT_S)
             self._pieces.clear()
             self._block = bytearray()
             self.held_bytes = 0
+            await self.background.finish(self._drop(), ABORT_S, self.grace_s, what=self.where)
 
     def _report(self, failure: Exception) -> None:
         _log.warning("%s: an upload that failed was not dropped: %s", self.where, failure)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.io import publish
+from alance.io.background import LOCAL_GRACE_S
 from alance.io.store import translate
 from alance.io.upload import Upload
 
@@ -25,6 +26,8 @@ class LocalUpload(Upload):
         start: runs a job in the pool.
         is_durable: sync the file and its folder to the disk before `finish` returns.
     """
+
+    grace_s = LOCAL_GRACE_S
 
     def __init__(
         self,

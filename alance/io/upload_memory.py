@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.io.background import LOCAL_GRACE_S
 from alance.io.upload import Upload
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 class MemoryUpload(Upload):
     """The pieces, until they are joined."""
+
+    grace_s = LOCAL_GRACE_S
 
     def __init__(self, store: Store, path: str) -> None:
         super().__init__(store.root + path)

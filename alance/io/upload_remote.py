@@ -25,6 +25,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io import lifecycle
+from alance.io.limits import Limit, outlasted
 from alance.io.store import translate
 from alance.io.upload import Upload
 
@@ -122,6 +123,7 @@ class RemoteUpload(Upload):
     async def _send_first(self) -> None:
         """Hand over a piece by which the upload may begin; begin it again where that fails."""
         pieces = self._first[-1:]
+        until = asyncio.get_running_loop().time() + self._store.limits.whole()
         for attempt in range(1, BEGINNINGS + 1):
             assert self._writer is not None
             try:
@@ -131,7 +133,7 @@ class RemoteUpload(Upload):
             except AccessError:
                 raise
             except StoreError:
-                if attempt == BEGINNINGS:
+                if attempt == BEGINNINGS or asyncio.get_running_loop().time() > until:
                     raise
             pieces = self._first
             self._begin()
@@ -142,10 +144,18 @@ class RemoteUpload(Upload):
         return min(full, self.max_parts) * self.part_bytes + rest
 
     async def _await(self, call: Awaitable[object]) -> None:
-        """Await a call that goes on when this task is cancelled."""
+        """Await a call that goes on when this task is cancelled, or its time is over.
+
+        It waits for the slowest of the parts under way at most, and for one small request.
+        """
         self._call = lifecycle.watch(asyncio.ensure_future(call))
+        limits = self._store.limits
+        limit = Limit(limits.whole(self.part_bytes) + limits.whole())
         try:
-            await asyncio.shield(self._call)
+            async with limit.clock:
+                await asyncio.shield(self._call)
+        except TimeoutError:
+            raise translate(outlasted(limit.seconds, None), self.where) from None
         except Exception as error:
             failure = translate(error, self.where)
             raise failure from failure.__cause__
@@ -183,8 +193,14 @@ class RemoteUpload(Upload):
         if call is not None and not call.done():
             if self._num_sent >= self.part_bytes and not self._is_closed:
                 call.cancel()  # it only waits for its turn
-            await asyncio.wait([call])
-            self._has_landed = self._is_closed and not call.cancelled() and not call.exception()
+            try:
+                await asyncio.wait([call], timeout=self._store.limits.whole())
+            finally:
+                call.cancel()  # where there is no more time for it; its parts may be left behind
+            if not call.done():
+                await asyncio.wait([call])
+            has_failed = call.cancelled() or call.exception() is not None
+            self._has_landed = self._is_closed and not has_failed
         if self._has_landed:
             await self._store.delete([self._path])
         elif self._writer is not None and not self._is_closed:

@@ -124,8 +124,8 @@ void check_levels(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int
   int64_t total = 0;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     const int64_t count = entries.data()[chunk];
-    if (count < 0 || count > (int64_t{1} << 48)) corrupt("a negative number of levels");
-    total += count;
+    if (count < 0 || __builtin_add_overflow(total, count, &total))
+      corrupt("a chunk of " + std::to_string(count) + " levels");
   }
   const auto fits = [&](size_t size, int64_t wanted) {
     return size == 0 || static_cast<int64_t>(size) == wanted;

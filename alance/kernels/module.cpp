@@ -27,6 +27,7 @@ void register_place_rows(nb::module_& m);
 void register_expand(nb::module_& m);
 void register_utf8(nb::module_& m);
 void register_jsonb(nb::module_& m);
+void register_json_find(nb::module_& m);
 void register_fullzip(nb::module_& m);
 void register_pages_levels(nb::module_& m);
 void register_pages_chunks(nb::module_& m);
@@ -41,7 +42,12 @@ void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 
-NB_MODULE(_kernels, m) {
+NB_MODULE(_alance_kernels, m) {
+#ifdef NDEBUG
+  // A daemon thread that the interpreter ends keeps what it holds: no news for a program's user.
+  nb::set_leak_warnings(false);
+#endif
+  m.attr("INTERFACE") = ALANCE_INTERFACE;
   register_bitpacking(m);
   register_fsst(m);
   register_runs(m);
@@ -62,6 +68,7 @@ NB_MODULE(_kernels, m) {
   register_expand(m);
   register_utf8(m);
   register_jsonb(m);
+  register_json_find(m);
   register_fullzip(m);
   register_pages_levels(m);
   register_pages_chunks(m);

@@ -13,9 +13,23 @@
 
 namespace alance {
 
+// Under a sanitizer no block is used again: it would hide what reads or writes beside its block.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
+
 class Recycler {
  public:
-  static constexpr size_t kLarge = size_t{256} << 10;  // smaller blocks are malloc's own business
+  // Smaller blocks are malloc's own business.
+  static constexpr size_t kLarge = kSanitized ? SIZE_MAX : size_t{256} << 10;
   static constexpr size_t kMapped = size_t{1} << 20;   // of the system, to which they go back whole
   static constexpr size_t kKept = size_t{80} << 20;    // bytes kept for later, unless told
 

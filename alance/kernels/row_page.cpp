@@ -51,7 +51,14 @@ RowPage::RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start,
       corrupt("chunk " + text(i) + " ends before it begins");
 }
 
+// Indices are read as whole words.
+void RowPage::check_indices() const {
+  if (values_ > Values::split || !is_word(bits_))
+    corrupt("a dictionary for values of " + text(bits_) + " bits that are no indices");
+}
+
 void RowPage::set_items(Bytes items, int64_t width) {
+  check_indices();
   if (width < 1 || static_cast<int64_t>(items.size()) % width) corrupt("items of no whole width");
   items_ = items;
   item_width_ = width;
@@ -69,6 +76,7 @@ void check_offsets(const In<T>& offsets, const Bytes& items) {
 }
 
 void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
+  check_indices();
   check_offsets(offsets, items);
   offsets_32_ = offsets;
   items_ = items;
@@ -77,6 +85,7 @@ void RowPage::set_strings_32(In<int32_t> offsets, Bytes items) {
 }
 
 void RowPage::set_strings_64(In<int64_t> offsets, Bytes items) {
+  check_indices();
   check_offsets(offsets, items);
   offsets_64_ = offsets;
   items_ = items;

@@ -94,6 +94,7 @@ class RowPage {
     Part reps, nulls, first, second;  // the buffers of levels, and one or two of values
   };
 
+  void check_indices() const;
   Chunk open_chunk(int64_t number, Part bytes) const;
   void decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,
                     Sink& sink) const;

@@ -72,10 +72,7 @@ struct Pages {
     while (wire.next()) {
       if (wire.field <= 2) {
         auto& into = wire.field == 1 ? starts : sizes;
-        wire.numbers([&](uint64_t value) {
-          if (value > file.size) wire.ok = false;
-          into.push_back(static_cast<int64_t>(value));
-        });
+        wire.numbers([&](uint64_t value) { into.push_back(static_cast<int64_t>(value)); });
       } else if (wire.field == 4 && wire.wire == 2 && !has_encoding) {
         has_encoding = true;
         if (!direct(wire.bytes(), encoding)) return false;
@@ -89,7 +86,8 @@ struct Pages {
     if (!wire.ok || !has_encoding || starts.size() != sizes.size()) return false;
     for (size_t i = first; i < starts.size(); ++i) {
       const uint64_t start = static_cast<uint64_t>(starts[i]);
-      if (start % kAlign || static_cast<uint64_t>(sizes[i]) > file.size - start) return false;
+      const uint64_t size = static_cast<uint64_t>(sizes[i]);
+      if (start % kAlign || start > file.size || size > file.size - start) return false;
     }
     if (rows_here >= kMaxRows || (total += rows_here) >= kMaxRows) return false;
     rows.push_back(static_cast<int64_t>(rows_here));

@@ -1,6 +1,7 @@
 // Variable-width values: offsets and bytes of all chunks end to end, rows taken apart, and values
 // picked by index.
 #include <limits>
+#include <type_traits>
 
 #include "bounds.hpp"
 #include "owned.hpp"
@@ -40,6 +41,7 @@ nb::tuple concat_strings(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<i
   auto decode = [&] {
     nb::gil_scoped_release release;
     constexpr int64_t WIDTH = sizeof(Offset);
+    using Word = std::make_unsigned_t<Offset>;
     Spans chunks(data, starts, sizes, "variable");
     Counts counts(counts_, chunks, "variable");
     int64_t total = 0;
@@ -61,7 +63,9 @@ nb::tuple concat_strings(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<i
         Offset stop = load<Offset>(in + WIDTH * (v + 1));
         decreasing |= stop < previous;
         previous = stop;
-        offset[v] = static_cast<Offset>(at + (stop - first));
+        // Unsigned: whether they rise is known at the end.
+        offset[v] = static_cast<Offset>(static_cast<Word>(at) + static_cast<Word>(stop) -
+                                        static_cast<Word>(first));
       }
       if (decreasing) corrupt("variable: offsets decrease");
       std::memcpy(strings.bytes.data() + at, in + first, static_cast<size_t>(previous - first));

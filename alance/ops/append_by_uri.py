@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
+from alance.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    RetryableConflictError,
+    UnsupportedError,
+)
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
 from alance.format.table.operations import Append
@@ -108,7 +113,10 @@ class Guess:
         """
         session = self._session
         version = self._options.data_storage_version or FileVersion.V2_2
-        schema = Schema.from_arrow(data.schema)
+        try:
+            schema = Schema.from_arrow(data.schema)
+        except UnsupportedError:  # the table's type may be one that the rows cast to
+            return await load_manifest(session.engine, self._where)
         files = DataFiles(
             session, self._table, schema, version, self._options.limits, self._options.on_progress
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
+from alance.io.background import grace_of
 from alance.ops.cleanup_auto import clean_after
 from alance.ops.commits import commit_on, manifests_of
 from alance.ops.data_files import DataFiles, rows_of
@@ -64,7 +65,7 @@ class TableQueue(CommitQueue):
             await clean_after(engine, table, made)
             return made
 
-        super().__init__(run, manifests, rules)
+        super().__init__(run, manifests, rules, grace_s=grace_of(table.store))
         self._told = 0.0
         self.is_opening = False
 

@@ -15,6 +15,7 @@ from alance.expr.casts import widened
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES, one_line
 from alance.file.batches import empty_batch, empty_columns
+from alance.format.paths import split_path
 
 if TYPE_CHECKING:
     from alance.expr import Computed
@@ -73,7 +74,7 @@ class Assignments:
         """The columns without which the new rows cannot be made."""
         kept = {one.name for one in schema.fields} - {one.field.name for one in self.each}
         for one in self.each:
-            kept.update(path.split(".", 1)[0] for path in one.value.columns)
+            kept.update(split_path(path)[0] for path in one.value.columns)
         return [field.name for field in schema.fields if field.name in kept]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
@@ -280,7 +280,4 @@ def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInp
 async def _removed(written: Iterable[_Written]) -> None:
     for one in written:
         if one.files is not None:
-            try:
-                await one.files.discard()
-            except AlanceError:
-                continue  # an orphan, which cleanup finds
+            await one.files.discard()

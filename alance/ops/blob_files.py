@@ -113,6 +113,7 @@ class BlobFiles:
         location = blob_path(self.location, blob_id)
         store, path = self.engine.registry.resolve(location)
         upload = store.open_upload(path)
+        upload.background = self.engine.background
         self._begun.append((location, upload))
         return upload
 
@@ -121,7 +122,7 @@ class BlobFiles:
         begun, self._begun = self._begun, []
         paths = []
         for location, upload in begun:
-            with suppress(AlanceError, TimeoutError):
+            with suppress(AlanceError):
                 await upload.abort()
             paths.append(self.engine.registry.resolve(location)[1])
         return paths
@@ -133,7 +134,7 @@ class BlobFiles:
             InvalidInputError: a URI of no base path, where others are not allowed, or no URI.
             NotFoundError, StoreError: an object that is to be copied cannot be read.
         """
-        if not len(rows.external) or rows.base_ids is not None:
+        if not len(rows.external) or rows.is_resolved:
             yield rows
         elif self.options.external_blob_mode == "reference":
             yield await self.engine.pool.run(lambda: self._referring(rows, where))
@@ -142,15 +143,20 @@ class BlobFiles:
                 yield piece
 
     def _referring(self, rows: BlobRows, where: str) -> BlobRows:
+        from alance.format.encode.blob_v2 import UNKNOWN_BASE  # in a thread, not on the loop
+
         if self._roots is None:
             self._roots = {
                 _place(base.path): base.id
                 for base in self.bases.values()
                 if not base.is_dataset_root
             }
+        bases = [UNKNOWN_BASE] * len(rows.uris) if rows.base_ids is None else rows.base_ids.tolist()
         found = [
             self._reference(uri, f"field {where!r}: row {row}")
-            for row, uri in zip(rows.external.tolist(), rows.uris, strict=True)
+            if base == UNKNOWN_BASE
+            else (uri, base)
+            for row, uri, base in zip(rows.external.tolist(), rows.uris, bases, strict=True)
         ]
         return replace(
             rows,

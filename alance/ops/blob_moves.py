@@ -14,11 +14,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import UnsupportedError
+from alance.errors import InvalidInputError
 from alance.format.encode.blob import uri_array
+from alance.format.encode.leaves import storage_of
 from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.plans import ByteRange
+from alance.ops.blob_leaves import (
+    binary_array,
+    check_structure,
+    has_blobs,
+    leaves_of,
+    rebuilt,
+    with_leaves,
+)
 from alance.ops.blob_places import BlobPlace, External, described
 from alance.ops.projection import ROW_ADDRESS
 
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
 
-STRUCTURES: Final = ("struct", "list", "list.struct", "large_list", "large_list.struct")
 MOVED: Final = pa.struct(
     [
         ("data", pa.large_binary()),
@@ -55,8 +63,8 @@ def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
     """
     found = []
     for one in snapshot.schema.fields:
-        if one.name in columns and _has_blobs(one):
-            _check(one)
+        if one.name in columns and has_blobs(one):
+            check_structure(one)
             found.append(one.name)
     return found
 
@@ -93,9 +101,9 @@ async def _filled(
 
     def find() -> tuple[list[_Leaf], list[ByteRange]]:
         leaves = [
-            _Leaf(one, array, described(snapshot, one, array, rows))
+            _Leaf(one, described(snapshot, one, array, rows))
             for field in fields
-            for one, array, rows in _leaves(field, batch.column(field.name), fragments)
+            for one, array, rows in leaves_of(field, batch.column(field.name), fragments)
         ]
         return leaves, [one for leaf in leaves for one in leaf.ranges()]
 
@@ -104,10 +112,11 @@ async def _filled(
 
     def build() -> pa.RecordBatch:
         made = batch
-        contents, arrays = iter(read), iter(leaves)
+        contents = iter(read)
+        arrays = (leaf.rows(contents) for leaf in leaves)
         for field in fields:
             index = made.schema.get_field_index(field.name)
-            array = _rebuilt(field, made.column(index), arrays, contents)
+            array = rebuilt(field, made.column(index), arrays)
             made = made.set_column(index, field.logical_arrow().with_type(array.type), array)
         return made if keep_address else made.drop_columns([ROW_ADDRESS])
 
@@ -116,10 +125,9 @@ async def _filled(
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """The descriptions of a blob field in a batch, and what they say."""
+    """A blob field of a batch, and what its descriptions say."""
 
     field: Field
-    array: pa.Array
     places: Sequence[BlobPlace | External | None]
 
     def ranges(self) -> Iterator[ByteRange]:
@@ -165,12 +173,49 @@ class _Leaf:
         return pa.Array.from_buffers(MOVED, len(parts), [bitmap(valid)], children=children)
 
 
-def binary_array(parts: Sequence[bytes | memoryview], valid: Mask | None) -> pa.Array:
-    """Byte strings as one large binary array."""
-    ends = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(one) for one in parts], out=ends[1:])
-    buffers = [bitmap(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
+def moved_type(field: Field) -> pa.DataType:
+    """The type of a column of `with_payloads`."""
+
+    def leaf(blob: Field) -> pa.Field:
+        return pa.field(blob.name, pa.large_binary() if blob.is_blob_v1 else MOVED, blob.nullable)
+
+    return with_leaves(field, leaf).type
+
+
+def as_moved(field: Field, array: pa.Array) -> pa.Array:
+    """Rows as users hand them over, in the type of `with_payloads`. CPU.
+
+    Raises:
+        InvalidInputError: another type.
+    """
+    owners = np.zeros(len(array), np.uint64)
+    try:
+        arrays = [
+            one.cast(pa.large_binary()) if leaf.is_blob_v1 else _as_moved(leaf, storage_of(one))
+            for leaf, one, _ in leaves_of(field, storage_of(array), owners)
+        ]
+        return rebuilt(field, storage_of(array), iter(arrays)).cast(moved_type(field))
+    except (pa.ArrowException, AttributeError) as error:
+        raise InvalidInputError(
+            f"column {field.name!r}: {array.type} where {field.logical_arrow().type} is expected"
+        ) from error
+
+
+def _as_moved(field: Field, array: pa.Array) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        given = {"data": array}
+    else:
+        given = {one.name: array.field(number) for number, one in enumerate(array.type)}
+        if not set(given) <= set(MOVED.names):
+            raise InvalidInputError(
+                f"field {field.name!r}: a struct of {list(given)} where blobs are expected"
+            )
+    children = [
+        given[one.name].cast(one.type) if one.name in given else pa.nulls(len(array), one.type)
+        for one in MOVED
+    ]
+    valid = as_mask(array.is_valid()) if array.null_count else None
+    return pa.Array.from_buffers(MOVED, len(array), [bitmap(valid)], children=children)
 
 
 def with_validity(array: pa.Array, valid: Mask) -> pa.Array:
@@ -178,77 +223,12 @@ def with_validity(array: pa.Array, valid: Mask) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [bitmap(valid), *array.buffers()[1:]])
 
 
-def _has_blobs(field: Field) -> bool:
-    return any(one.is_blob_v1 or one.is_blob_v2 for one in field.walk())
-
-
-def _check(field: Field) -> None:
-    if field.is_blob_v1 or field.is_blob_v2 or not _has_blobs(field):
-        return
-    if field.logical_type not in STRUCTURES:
-        raise UnsupportedError(
-            f"column {field.name!r}: rows with blobs in {field.logical_type} are not moved by "
-            "this alance"
-        )
-    for child in field.children:
-        _check(child)
-
-
-def _leaves(field: Field, array: pa.Array, fragments: U64) -> Iterator[tuple[Field, pa.Array, U64]]:
-    """The arrays of descriptions at and below a field, with the fragment of each slot."""
-    if field.is_blob_v1 or field.is_blob_v2:
-        yield field, array, fragments
-    elif not _has_blobs(field):
-        return
-    elif pa.types.is_struct(array.type):
-        for number, child in enumerate(field.children):
-            yield from _leaves(child, array.field(number), fragments)
-    else:
-        offsets, items = _items(array)
-        yield from _leaves(field.children[0], items, np.repeat(fragments, np.diff(offsets)))
-
-
-def _rebuilt(
-    field: Field, array: pa.Array, leaves: Iterator[_Leaf], contents: Iterator[memoryview]
-) -> pa.Array:
-    """An array with rows for writers in place of descriptions."""
-    if field.is_blob_v1 or field.is_blob_v2:
-        return next(leaves).rows(contents)
-    if not _has_blobs(field):
-        return array
-    valid = as_mask(array.is_valid()) if array.null_count else None
-    arrow = array.type
-    if pa.types.is_struct(arrow):
-        children = [
-            _rebuilt(child, array.field(number), leaves, contents)
-            for number, child in enumerate(field.children)
-        ]
-        fields = [one.with_type(child.type) for one, child in zip(arrow, children, strict=True)]
-        return pa.Array.from_buffers(
-            pa.struct(fields), len(array), [bitmap(valid)], children=children
-        )
-    offsets, items = _items(array)
-    items = _rebuilt(field.children[0], items, leaves, contents)
-    item = arrow.value_field.with_type(items.type)
-    large = pa.types.is_large_list(arrow)
-    ends = pa.py_buffer(offsets.astype(np.int64 if large else np.int32))
-    made = pa.large_list(item) if large else pa.list_(item)
-    return pa.Array.from_buffers(made, len(array), [bitmap(valid), ends], children=[items])
-
-
-def _items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """The offsets of lists, from 0 on, and the items that they span."""
-    offsets = as_numbers(array.offsets).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    return offsets - first, array.values.slice(first, last - first)
-
-
 def _pieces(batch: pa.RecordBatch, fields: Sequence[Field]) -> list[pa.RecordBatch]:
     """The batch in pieces whose payloads fit in memory together."""
     num_bytes = np.zeros(batch.num_rows, np.int64)
     rows = np.arange(batch.num_rows, dtype=np.uint64)
     for field in fields:
-        for _, array, owners in _leaves(field, batch.column(field.name), rows):
+        for _, array, owners in leaves_of(field, batch.column(field.name), rows):
             sizes = as_numbers(array.field("size").fill_null(0)).astype(np.int64)
             np.add.at(num_bytes, owners.astype(np.int64), sizes)
     groups = np.cumsum(num_bytes) // BLOB_BYTES

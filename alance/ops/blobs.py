@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
+from alance.io.generators import outermost
 from alance.ops.blob_places import places_of
 from alance.ops.defaults import BLOB_BYTES
 from alance.ops.projection import ROW_ADDRESS
@@ -132,6 +133,7 @@ class BlobFile:
         found = iter(await self._snapshot.engine.scheduler.read(wanted, reason="blob"))
         return [bytes(next(found)) if length else b"" for _, length in ranges]
 
+    @outermost
     async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
         """The rest in pieces of so many bytes; the next one is read meanwhile.
 
@@ -253,7 +255,7 @@ async def _places(
         table = await take_addresses(snapshot, addresses, columns)
     rows = as_numbers(table.column(ROW_ADDRESS)).astype(np.uint64)
     descriptions = table.column(0).combine_chunks()
-    if "." in column:
-        descriptions = pc.struct_field(descriptions, column.split(".")[1:])
+    if below := snapshot.schema.names_of(column)[1:]:
+        descriptions = pc.struct_field(descriptions, below)
     places = await places_of(snapshot, field, descriptions, rows >> np.uint64(32))
     return rows.tolist(), places

@@ -30,7 +30,9 @@ async def clean_after(engine: Engine, table: Table, made: Manifest) -> None:
         auto = AutoCleanup.of(made.config)
         if auto is not None and auto.is_due(made.version):
             policy = replace(auto.policy, seen_from=made.version - 1)
-            await cleanup(engine, table, policy, delete_rate_limit=auto.rate)
+            # By the URI of a branch, too: the tags that name its versions are with the table.
+            own = table.seen_by(made.branch)
+            await cleanup(engine, own, policy, delete_rate_limit=auto.rate)
     except Exception:
         _log.warning("cleanup after version %d of %s", made.version, table.uri, exc_info=True)
     except BaseException as error:

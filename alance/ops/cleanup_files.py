@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from alance.format.table.fragment import DeletionFile
 from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup_policy import CleanupCandidateFile
 
@@ -46,8 +47,7 @@ class Listed:
 
 def names_of(manifest: Manifest) -> Iterator[str]:
     """The names of all that a version needs; of an index that of its folder."""
-    for fragment in manifest.fragments:
-        message = fragment.message
+    for message in manifest.fragments.messages:
         for file in message.files:
             yield f"{DATA}/{file.path}"
             if file.HasField("base_id"):
@@ -62,8 +62,9 @@ def names_of(manifest: Manifest) -> Iterator[str]:
         ):
             if external.path:
                 yield external.path
-        if fragment.deletion_file is not None:
-            yield f"{DELETIONS}/{fragment.deletion_file.name(fragment.id)}"
+        if message.HasField("deletion_file"):
+            deletion = DeletionFile.from_protobuf(message.deletion_file)
+            yield f"{DELETIONS}/{deletion.name(message.id)}"
     if manifest.head.transaction_file:
         yield f"{TRANSACTIONS}/{manifest.head.transaction_file}"
     for index in manifest.indices:

@@ -52,7 +52,7 @@ async def shallow_clone(
     Args:
         reference: None: the snapshot's version.
         store, storage_options: of the target; None: where it is the same kind of store, those of
-            the source.
+            the source, as far as they were given for that place.
 
     Raises:
         AlreadyExistsError: there is a table.
@@ -63,12 +63,11 @@ async def shallow_clone(
     source = snapshot if reference is None else await opening.checkout(snapshot, reference)
     registry = snapshot.engine.registry
     target = open_table(registry, target_uri, store=store, storage_options=storage_options)
-    if store is None and storage_options is None and snapshot.table.storage_options:
-        kind = snapshot.table.store.profile.kind
-        if target.store.profile.kind == kind:
-            target = open_table(
-                registry, target_uri, storage_options=snapshot.table.storage_options
-            )
+    if store is None and storage_options is None:
+        access, home = snapshot.table.access, target.access.home
+        assert home is not None
+        given = access.given if access.covers(home) else access.others()
+        target = open_table(registry, target_uri, storage_options=given)
     return await clone_into(source, target, None, options)
 
 

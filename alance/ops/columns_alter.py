@@ -106,7 +106,7 @@ async def alter_columns(
         casts.read = base.schema.project(paths)
         casts.made = made.shapes.project(paths)
         casts.names = {
-            one.name: ", ".join(path for path in paths if path.split(".")[0] == one.name)
+            one.name: ", ".join(path for path in paths if base.schema.names_of(path)[0] == one.name)
             for one in casts.read.fields
         }
         fragments = await backfill.fragments(base, casts.made)

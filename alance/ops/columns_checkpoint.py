@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError, StoreError
 from alance.format.proto import table_pb2
-from alance.io.tasks import to_the_end
+from alance.io.background import LOCAL_GRACE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,6 +152,7 @@ class Checkpoint:
                 return work(database)
 
         try:
-            return await to_the_end(asyncio.to_thread(run), 2 * BUSY_S)
+            background = self.snapshot.engine.background
+            return await background.to_the_end(asyncio.to_thread(run), 2 * BUSY_S, LOCAL_GRACE_S)
         except sqlite3.Error as error:
             raise StoreError(f"checkpoint {self.path!r}: {error}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.proto import file_pb2
-from alance.format.schema import Schema
+from alance.format.schema import Schema, check_not_reserved
 from alance.format.types import is_nested
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]
         new: names, types and nullability; its own metadata is left aside.
 
     Raises:
-        InvalidInputError: a field that is there already; a name with dots, or that is there twice.
+        InvalidInputError: a field that is there already; a name with dots, reserved, or twice.
         UnsupportedError: a type that the format has not.
     """
     fresh = Schema.from_arrow(new.remove_metadata())
@@ -69,6 +69,7 @@ def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]
         else:
             grown[one.name], part = _grown(old, one, ids, one.name)
             made.append(part)
+    check_not_reserved(grown.keys() - known.keys())
     fields = [grown.get(one.name, one) for one in schema.fields]
     fields += [one for name, one in grown.items() if name not in known]
     return _rebuilt(schema, fields), _rebuilt(schema, made)

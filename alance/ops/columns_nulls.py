@@ -34,7 +34,7 @@ async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
 
 async def _check(snapshot: Snapshot, handle: FragmentHandle, path: str) -> None:
     schema = snapshot.schema.project([path])
-    names = [] if any(one.name == path for one in schema.fields) else path.split(".")[1:]
+    names = schema.names_of(path)[1:]
     async with aclosing(scan(snapshot, pruned_plan(schema, handle))) as batches:
         async for batch in batches:
             found = await snapshot.engine.pool.run(partial(_num_nulls, batch.column(0), names))

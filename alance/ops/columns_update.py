@@ -15,6 +15,8 @@ from alance.format.proto import table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.backfill import Backfill, owned_ids
+from alance.ops.blob_leaves import has_blobs
+from alance.ops.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.columns_cast import cast
 from alance.ops.columns_join import Joined
 from alance.ops.columns_replace import whole_columns
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.handle import FragmentHandle
     from alance.ops.snapshot import Snapshot
@@ -43,10 +46,11 @@ async def update_in_fragment(
     """A fragment with other values. See `DatasetFragment.update_columns`."""
     joined = await Joined.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
-    target = pa.schema([one.logical_arrow() for one in schema.fields])
+    moved_blobs(snapshot, joined.columns.schema.names)  # refuses what cannot be
+    target = pa.schema([_target(one) for one in schema.fields])
     columns = pa.Table.from_batches(
         await snapshot.engine.pool.run(
-            lambda: [cast(batch, target) for batch in joined.columns.to_batches()]
+            lambda: [_conformed(batch, schema, target) for batch in joined.columns.to_batches()]
         ),
         schema=target,
     )
@@ -60,6 +64,20 @@ async def update_in_fragment(
         raise
     fields = owned_ids(schema)
     return _replaced(made, fields), tuple(fields), offsets
+
+
+def _target(field: Field) -> pa.Field:
+    """The field of new values and of those that are there, next to each other."""
+    arrow = field.logical_arrow()
+    return arrow.with_type(moved_type(field)) if has_blobs(field) else arrow
+
+
+def _conformed(batch: pa.RecordBatch, schema: Schema, target: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        as_moved(field, array) if has_blobs(field) else array
+        for field, array in zip(schema.fields, batch.columns, strict=True)
+    ]
+    return cast(pa.RecordBatch.from_arrays(arrays, names=target.names), target)
 
 
 @dataclass(slots=True)
@@ -89,10 +107,14 @@ class Updated:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         names = self.joined.columns.schema.names
         read = list(dict.fromkeys([self.joined.left_on, *names]))
-        plan = await plan_scan(
-            snapshot, read, ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes)
+        blobs = moved_blobs(snapshot, names)
+        options = ScanOptions(
+            fragments=[handle.id], io_buffer_bytes=ahead_bytes, with_row_address=bool(blobs)
         )
-        async with aclosing(scan(snapshot, plan)) as batches:
+        rows = scan(snapshot, await plan_scan(snapshot, read, options))
+        if blobs:
+            rows = with_payloads(snapshot, rows, blobs, keep_address=True)
+        async with aclosing(rows) as batches:
             async for batch in batches:
                 yield await snapshot.engine.pool.run(partial(self._values, batch, names))
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.errors import AlanceError
-from alance.io.tasks import to_the_end
 from alance.ops.blob_files import remove_blobs
-from alance.ops.data_files import DISCARD_S
+from alance.ops.discards import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,10 +63,8 @@ class RewriteResult:
 
 
 async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
-    """Remove the files of results that no version will have, as far as the store can be reached;
-    to the end, if it is cancelled.
-    """
-    await to_the_end(_discard(snapshot, results), DISCARD_S)
+    """Remove the files of results that no version will have."""
+    await in_time(snapshot.engine, snapshot.table.store, _discard(snapshot, results))
 
 
 async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:

@@ -14,8 +14,9 @@ from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
-from alance.io.tasks import all_of, to_the_end
+from alance.io.tasks import all_of
 from alance.ops.blob_files import BlobFiles
+from alance.ops.discards import in_time
 from alance.ops.write_options import Limits, Progress
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from alance.file.writer import FileWriter, WrittenFile
     from alance.format.schema import Schema
     from alance.format.table.fragment import BasePath
+    from alance.io.engine import Engine
     from alance.session import Session
     from alance.versioning.table import Table
 
-DISCARD_S: Final = 120.0
 FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
 
 
@@ -66,6 +67,10 @@ class DataFiles:
     bases: Mapping[int, BasePath] = field(default_factory=dict)
     _files: list[_File] = field(default_factory=list, init=False)
     _current: _File | None = field(default=None, init=False)
+    _engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._engine = self.session.engine
 
     @property
     def num_rows(self) -> int:
@@ -131,8 +136,8 @@ class DataFiles:
         await all_of([self._ended(file) for file in self._files])
 
     async def discard(self) -> None:
-        """Remove all files, as far as the store can be reached; to the end, if it is cancelled."""
-        await to_the_end(self._discard(), DISCARD_S)
+        """Remove all files, as far as the store can be reached; see `io.background`."""
+        await in_time(self._engine, self.table.store, self._discard())
 
     async def _discard(self) -> None:
         for file in self._files:
@@ -146,13 +151,15 @@ class DataFiles:
     def _open(self) -> _File:
         name = data_file_name()
         location = self.table.new_data_file(name)
-        session = self.session
-        store, path = session.engine.registry.resolve(location)
+        session, engine = self.session, self._engine
+        store, path = engine.registry.resolve(location)
+        upload = store.open_upload(path)
+        upload.background = self._engine.background
         writer = writer_of(self.version)(
-            store.open_upload(path),
+            upload,
             self.schema,
             self.version,
-            session.engine.pool,
+            engine.pool,
             threads=session.decode_threads,
             buffer_bytes=self.buffer_bytes,
             statistics=self.limits.statistics,
@@ -160,7 +167,7 @@ class DataFiles:
         blobs = None
         if any(one.is_blob_v2 for one in self.schema.walk()):
             options = self.limits.blobs
-            blobs = BlobFiles(session.engine, self.table, location, options, self.bases)
+            blobs = BlobFiles(engine, self.table, location, options, self.bases)
             writer.attach(blobs)
         self._current = _File(writer, name, location, blobs)
         self._files.append(self._current)
@@ -181,8 +188,8 @@ class DataFiles:
 
     async def _remove(self, file: _File) -> None:
         paths = [] if file.blobs is None else await file.blobs.abort()
-        store, path = self.session.engine.registry.resolve(file.location)
-        if file.ending is not None and not file.ending.cancelled():
+        store, path = self._engine.registry.resolve(file.location)
+        if file.ending is not None:
             paths.append(path)
         try:
             await file.writer.abort()

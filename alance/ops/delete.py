@@ -23,7 +23,7 @@ async def delete(
     """The version without the rows for which a predicate is true. See `Dataset.delete`."""
     commit = options or CommitOptions()
     await load_readers(snapshot, condition=predicate)
-    checked = checked_predicate(snapshot, predicate)
+    checked = await checked_predicate(snapshot, predicate)
     change = Delete(predicate=checked.text)
     always = constant(checked)
 

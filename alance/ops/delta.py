@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
+from alance.io.generators import outermost
 from alance.io.tasks import all_of
 from alance.ops import opening
 from alance.ops.options import ScanOptions
@@ -103,6 +104,7 @@ class DatasetDelta:
         limits = {CREATED_AT: (-1, self._begin), UPDATED_AT: (self._begin, self._end)}
         return self._rows(columns, options, limits)
 
+    @outermost
     async def get_deleted_row_ids(self) -> AsyncIterator[pa.RecordBatch]:
         """The row ids (column `_rowid`, ascending) of rows that were deleted in the range.
 
@@ -131,6 +133,7 @@ class DatasetDelta:
             values = to_arrow(gone[start : start + BATCH_ROWS])
             yield pa.RecordBatch.from_arrays([values], names=[ROW_ID])
 
+    @outermost
     async def _rows(
         self,
         columns: Sequence[str] | None,
@@ -237,7 +240,7 @@ async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> li
     """The fragments with a row whose versions all lie within limits: after one, up to the other."""
     handles = snapshot.handles
     await snapshot.resolve_sizes(handles)
-    await snapshot.load_row_ids(handles, list(limits))
+    await snapshot.load_meta(handles, list(limits))
 
     def pick() -> list[FragmentHandle]:
         return [
@@ -268,7 +271,7 @@ def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
 async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> npt.NDArray[np.uint64]:
     handles = [one for one in snapshot.handles if one.id not in without]
     await snapshot.prepare(handles)
-    await snapshot.load_row_ids(handles, [ROW_ID])
+    await snapshot.load_meta(handles, [ROW_ID])
 
     def collect() -> npt.NDArray[np.uint64]:
         found = [np.empty(0, np.uint64)]

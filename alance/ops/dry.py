@@ -222,4 +222,5 @@ def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
     made.handles = [copy(handle) for handle in snapshot.handles]
     for handle in made.handles:
         handle._snapshot = made
+        handle.identity = object()  # it is opened anew: what its columns are made of is told then
     return made

@@ -12,7 +12,7 @@ from alance.ops.dry import dry_run
 from alance.ops.first_use import load_readers
 from alance.ops.index_lookup import look_up
 from alance.ops.index_scan import may_ask, picking
-from alance.ops.planning import chosen, parse_predicate, plan_scan
+from alance.ops.planning import chosen, parsed_predicate, plan_scan
 from alance.ops.positions import as_positions
 from alance.ops.scan import scan
 from alance.ops.take import take
@@ -166,7 +166,7 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | None:
     await load_readers(snapshot, None, options.filter)
-    predicate = parse_predicate(snapshot.schema, options.filter)
+    predicate = await parsed_predicate(snapshot, options.filter)
     if predicate is None or not may_ask(snapshot, options):
         return None
     return await look_up(snapshot, predicate, chosen(snapshot, options))
@@ -184,7 +184,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     await load_readers(snapshot, columns)
     choice = snapshot.wanted(columns)
     if choice.projection.meta:
-        await snapshot.load_row_ids(snapshot.handles, choice.projection.meta)
+        await snapshot.load_meta(snapshot.handles, choice.projection.meta)
     seen = await _watch(snapshot, lambda dry: take(dry, wanted, columns))
     num_rows = len(set(wanted.tolist()))
     return Explanation(

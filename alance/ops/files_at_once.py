@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alance.errors import AlanceError
 from alance.file.at_once import encode_file
 from alance.format.table.naming import data_file_name
 from alance.io.local import LocalStore
-from alance.io.tasks import all_of, to_the_end
-from alance.ops.data_files import DISCARD_S, data_file_of
+from alance.io.tasks import all_of
+from alance.ops.data_files import data_file_of
+from alance.ops.discards import discard_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,19 +31,18 @@ class FileAtOnce:
     record: table_pb2.DataFile
 
     @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.snapshot.table.new_data_file(self.record.path)
+
+    @property
     def place(self) -> tuple[Store, str]:
         """Its store, and its path there."""
-        location = self.snapshot.table.new_data_file(self.record.path)
-        return self.snapshot.engine.registry.resolve(location)
+        return self.snapshot.engine.registry.resolve(self.location)
 
     async def discard(self) -> None:
-        """Remove it, as far as the store can be reached; to the end, if it is cancelled."""
-        await to_the_end(self._discard(), DISCARD_S)
-
-    async def _discard(self) -> None:
-        store, path = self.place
-        with suppress(AlanceError):  # an orphan, which cleanup finds
-            await store.delete([path])
+        """Remove it, as far as the store can be reached."""
+        await discard_objects(self.snapshot.engine, [self.location])
 
 
 async def write_at_once(
@@ -85,6 +83,6 @@ async def write_at_once(
                 for (store, path), (_, content) in zip(places, made, strict=True)
             )
     except BaseException:
-        await all_of(file.discard() for file, _ in made)
+        await discard_objects(snapshot.engine, [file.location for file, _ in made])
         raise
     return [file for file, _ in made]

@@ -12,7 +12,7 @@ from alance.file_version import FileVersion
 from alance.format.numbers import to_arrow
 from alance.format.table.row_id_runs import parse_row_id_runs
 from alance.format.table.row_ids import parse_versions
-from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
+from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
 from alance.versioning.row_index import RowValues
 from alance.versioning.sidecars import load_deletions
 
@@ -49,11 +49,15 @@ class FragmentHandle:
     """A fragment and what was learned of it: file sizes, row count, deletions, row ids.
 
     What is learned never changes, so that handles are shared by all tasks.
+
+    Attributes:
+        identity: is in keys of the search cache, where the handle would keep its store open.
     """
 
-    __slots__ = ("_num_rows", "_snapshot", "_sources", "_values", "deleted", "fragment")
+    __slots__ = ("_num_rows", "_snapshot", "_sources", "_values", "deleted", "fragment", "identity")
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
+        self.identity = object()
         self._snapshot = snapshot
         self.fragment = fragment
         self.deleted: DeletionVector | None = None  # None: none, or not yet loaded
@@ -171,16 +175,22 @@ class FragmentHandle:
         return first, last + 1
 
     def meta(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
-        """A meta column for some physical rows.
+        """A meta column for some physical rows; what it needs was loaded by `load_meta`.
+
+        Deleted rows have neither a row id nor a position.
 
         Raises:
             CorruptFileError: a sequence in the manifest that contradicts the format.
         """
         if name == ROW_ADDRESS or (name == ROW_ID and not self._snapshot.has_stable_row_ids):
             values = rows.view(np.uint64) | np.uint64(self.id << 32)
+        elif name == ROW_OFFSET:
+            first = self._snapshot.first_row(self)
+            live = rows if self.deleted is None else self.deleted.to_live(rows)
+            values = (live + first).view(np.uint64)
         else:
             values = self.row_values(name).at(rows)
-        if name == ROW_ID and self.deleted is not None:
+        if name in (ROW_ID, ROW_OFFSET) and self.deleted is not None:
             dead = self.deleted.contains(rows)
             if dead.any():
                 return to_arrow(values, ~dead)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import AlanceError
 from alance.expr.tree import plain
 from alance.file.v0_1_writer import writer_of
 from alance.file_version import FileVersion
@@ -22,6 +21,7 @@ from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
+from alance.ops.discards import discard_objects
 from alance.ops.index_runs import run_schema
 from alance.ops.index_segments import ADDRESSES_FROM, BITMAP, BTREE
 from alance.ops.index_sort import MEMORY, RowSorter, sort_key
@@ -166,8 +166,10 @@ class SegmentBuilder:
         store, path = session.engine.registry.resolve(self._location(name))
         fields = Schema.from_arrow(schema)
         metadata = dict(fields.metadata)
+        upload = store.open_upload(path)
+        upload.background = session.engine.background
         writer = writer_of(version)(
-            store.open_upload(path),
+            upload,
             replace(fields, metadata=metadata),
             version,
             session.engine.pool,
@@ -224,10 +226,5 @@ async def discard_files(
     snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
 ) -> None:
     """Remove the files of a segment that no version has, as far as the store can be reached."""
-    for file in files:
-        location = snapshot.table.folder(f"{INDICES}/{segment}/{file.path}")
-        store, path = snapshot.engine.registry.resolve(location)
-        try:
-            await store.delete([path])
-        except AlanceError:
-            return  # orphans, which a cleanup finds
+    places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
+    await discard_objects(snapshot.engine, places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.ops.index_segments import struct_paths
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The segments of indices by name. See `Dataset.list_indices`."""
-    paths = {one: ".".join(path) for one, path in struct_paths(snapshot.schema.fields)}
+    paths = {one: join_path(path) for one, path in struct_paths(snapshot.schema.fields)}
     found = []
     for message in sorted(snapshot.manifest.indices, key=lambda one: one.name):
         if message.name in SYSTEM:

@@ -20,6 +20,7 @@ from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
 from alance.expr.problem import Problem
 from alance.expr.tree import FAILURES
+from alance.format.paths import join_path
 from alance.io.tasks import all_of
 from alance.ops.index_ask import Asked, ask_segment
 from alance.ops.index_segments import segments_of
@@ -168,7 +169,7 @@ class _Lookup:
         covered = frozenset[int]().union(*(one.covered for one in segments))
         total = sum(self.handles[one].num_physical_rows for one in covered)
         estimate = sum(one.estimate for one in asked)
-        what = f"index {name} ({segments[0].index.kind}) on {'.'.join(ask.column.path)}"
+        what = f"index {name} ({segments[0].index.kind}) on {join_path(ask.column.path)}"
         if estimate > min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE)):
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError, NotFoundError
+from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
@@ -30,7 +31,7 @@ async def create_index(snapshot: Snapshot, wanted: NewIndex, options: CommitOpti
     async def attempt(base: Snapshot) -> Snapshot:
         found = check_new(base, wanted)
         covered = [one.id for one in base.handles] if wanted.train else []
-        builder = SegmentBuilder(base, wanted.column, found.leaf, found.kind, found.name)
+        builder = SegmentBuilder(base, found.column, found.leaf, found.kind, found.name)
         return await _commit(base, {builder: covered}, found.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
@@ -166,7 +167,7 @@ def _builder_like(
     ((kind, fields),) = found
     if kind not in KINDS.values() or len(fields) != 1 or fields[0] not in paths:
         return None
-    column = ".".join(paths[fields[0]])
+    column = join_path(paths[fields[0]])
     return SegmentBuilder(base, column, base.schema.field(column), kind, segments[0].name)
 
 

@@ -39,10 +39,12 @@ class Checked:
     """A new index on a version that it can be made of.
 
     Attributes:
+        column: the path of its field, in the case of the field's name.
         leaf: the field of the column.
         old: the segments that it replaces.
     """
 
+    column: str
     kind: str
     name: str
     leaf: Field
@@ -64,11 +66,12 @@ def check_new(base: Snapshot, wanted: NewIndex) -> Checked:
             f"{' or '.join(KINDS)}"
         )
     refuse_reuse(base)
-    leaf = _leaf(base, wanted.column)
-    name = wanted.name or f"{wanted.column}_idx"
+    column = base.schema.in_this_case(wanted.column)
+    leaf = _leaf(base, column)
+    name = wanted.name or f"{'.'.join(base.schema.names_of(column))}_idx"
     old = tuple(one for one in base.manifest.indices if one.name == name)
     _check_name(name, old, leaf, wanted)
-    return Checked(kind, name, leaf, old)
+    return Checked(column, kind, name, leaf, old)
 
 
 def refuse_reuse(base: Snapshot) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.format.index.build import RowSetBuilder
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.commits import commit_change
 from alance.ops.compact import at_version
+from alance.ops.discards import discard_objects
 from alance.ops.index_build import SegmentBuilder, discard_files, sorted_rows
 from alance.ops.index_merge import RunMerger
 from alance.ops.index_new import check_new
@@ -123,6 +124,7 @@ async def plan(
         if type(value) is not int or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
     found = check_new(snapshot, new)
+    new = replace(new, column=found.column)
 
     def build() -> IndexPlan:
         kept = tuple(one for one in done if _holds(snapshot, one, new.column, found.kind))
@@ -233,13 +235,8 @@ async def commit(
 
 async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
     """Remove the files of parts, as far as the store can be reached."""
-    registry, table = snapshot.engine.registry, snapshot.table
-    found = [registry.resolve(table.folder(one.path)) for one in parts]
-    try:
-        for store, path in found[:1]:
-            await store.delete([path, *(other for _, other in found[1:])])
-    except AlanceError:
-        return  # orphans, which cleanup finds
+    places = [snapshot.table.folder(one.path) for one in parts]
+    await discard_objects(snapshot.engine, places)
 
 
 def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:

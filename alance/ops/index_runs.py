@@ -78,6 +78,7 @@ async def write_run(
     store, place = engine.registry.resolve(snapshot.table.folder(path))
     blocks: list[Block] = []
     async with store.open_upload(place) as upload:
+        upload.background = engine.background
         async for batch in batches:
             for block, content in await engine.pool.run(lambda batch=batch: _cut(batch)):  # type: ignore[misc]
                 blocks.append(block)

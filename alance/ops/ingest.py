@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.io.tasks import to_the_end
 from alance.ops.appends import queue_of
+from alance.ops.discards import in_time
 from alance.ops.ingest_chunk import Chunk, Item, checked_sequence
 from alance.ops.ingest_history import read_history
 from alance.ops.ingest_options import IngestMetrics
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.ops.ingest_options import IngestOptions
     from alance.ops.snapshot import Snapshot
 
-DROP_S: Final = 60.0
 SETTLE_S: Final = 10.0  # for a version that is being made when the sink is aborted
 TOKENS_KEPT: Final = 1 << 20  # of a sink's own batches
 
@@ -215,7 +214,7 @@ class Ingest:
             self._fail(error)
         finally:
             if self._error is not None:
-                await to_the_end(self._drop(), DROP_S)
+                await in_time(self.last.engine, self.last.table.store, self._drop())
             self._moved.set()
 
     def _is_done(self) -> bool:

@@ -9,7 +9,7 @@ from alance.errors import NotFoundError
 from alance.format.table.naming import manifest_name
 from alance.io.tasks import all_of
 from alance.versioning.load import ManifestLocation, load_manifest
-from alance.versioning.outcome import notes_of
+from alance.versioning.outcome import last_number, notes_of
 
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
@@ -42,11 +42,13 @@ async def read_history(
 ) -> History:
     """Read the notes of a version and those before it, as many as `limit`.
 
-    Cost: a GET a version, 16 at once; of a producer no more than up to its last version.
+    Cost: a GET a version, 16 at once; of a producer that the newest version tells of, none.
 
     Args:
         producer: whose last batch is looked for; None: the tokens of all versions are wanted.
     """
+    if producer is not None and (last := last_number(newest, producer)) is not None:
+        return History(frozenset(), last)
     tokens: set[str] = set()
     stop = max(0, newest.version - limit)
     version = newest.version

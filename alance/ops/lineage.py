@@ -51,7 +51,7 @@ async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[
     handles = [snapshot.handle(one) for one in fragment_ids]
     names = (ROW_ID, CREATED_AT, UPDATED_AT)
     await snapshot.resolve_sizes(handles)
-    await snapshot.load_row_ids(handles, names)
+    await snapshot.load_meta(handles, names)
 
     def build() -> dict[int, Lineage]:
         found = {}

@@ -13,7 +13,7 @@ from alance.file.batches import empty_columns, fixed_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.ops.options import ScanOptions
-from alance.ops.planning import parse_predicate, plan_scan
+from alance.ops.planning import parsed_predicate, plan_scan
 from alance.ops.projection import ROW_ADDRESS
 from alance.ops.scan import scan
 
@@ -83,13 +83,13 @@ def in_large_batches(plan: ScanPlan) -> ScanPlan:
     return replace(plan, options=replace(plan.options, batch_size=rows))
 
 
-def checked_predicate(snapshot: Snapshot, condition: str | pc.Expression) -> Predicate:
+async def checked_predicate(snapshot: Snapshot, condition: str | pc.Expression) -> Predicate:
     """A predicate that must be there.
 
     Raises:
         InvalidInputError: none, or one that does not fit the table.
     """
-    predicate = parse_predicate(snapshot.schema, condition)
+    predicate = await parsed_predicate(snapshot, condition)
     if predicate is None:
         raise InvalidInputError("predicate: expected SQL text or a pyarrow expression, found None")
     return predicate

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr import parse_filter
+from alance.format.paths import split_path
 from alance.ops.merge_parts import given_fields, is_whole
 from alance.ops.planning import parse_predicate
 from alance.ops.projection import META
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from alance.expr import Predicate
+    from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.merge_options import MergePlan
 
@@ -91,9 +95,9 @@ class Merge:
         """The columns of the source, and of the target, that the condition needs."""
         sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
         for path in () if self.condition is None else self.condition.columns:
-            side, _, rest = path.partition(".")
+            side, *rest = split_path(path)
             if side in sides:
-                names = rest.split(".", 1)[:1] if rest else self._all(side)
+                names = rest[:1] or self._all(side)
                 sides[side].update(dict.fromkeys(names))
             else:
                 sides[TARGET][side] = None
@@ -108,7 +112,7 @@ class Merge:
     def target_columns(self) -> tuple[str, ...]:
         """The columns of the target that are scanned."""
         others = () if self.others is None else self.others.columns
-        tops = [path.split(".", 1)[0] for path in others]
+        tops = [self.schema.names_of(path)[0] for path in others]
         return tuple(dict.fromkeys([*self.on, *self.condition_columns[1], *tops]))
 
     @property
@@ -162,6 +166,7 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
 
     Raises:
         InvalidInputError: none, or an unknown one.
+        UnsupportedError: a primary key with members of structs.
     """
     names = [one.name for one in schema.fields]
     if plan.on is None:
@@ -169,6 +174,11 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
         if not keys:
             raise InvalidInputError(
                 "merge_insert: no key columns; name them by `on`, the table has no primary key"
+            )
+        if nested := [name for name in keys if name not in names]:
+            raise UnsupportedError(
+                f"merge_insert: the primary key has {nested[0]!r}, which is a member of a struct; "
+                "name key columns by `on`"
             )
         return keys
     found = []
@@ -185,10 +195,19 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
 
 
 def primary_key(schema: Schema) -> tuple[str, ...]:
-    """The columns of the table's primary key, in its order; empty: it has none."""
-    keys = [one for one in schema.fields if one.message.unenforced_primary_key]
-    keys.sort(key=lambda one: one.message.unenforced_primary_key_position)
-    return tuple(one.name for one in keys)
+    """The paths of the table's primary key, in its order; empty: it has none."""
+    keys = sorted(
+        (field.message.unenforced_primary_key_position, field.id, path)
+        for path, field in _paths(schema.fields, "")
+        if field.message.unenforced_primary_key
+    )
+    return tuple(path for _, _, path in keys)
+
+
+def _paths(fields: Iterable[Field], where: str) -> Iterator[tuple[str, Field]]:
+    for field in fields:
+        yield where + field.name, field
+        yield from _paths(field.children, f"{where}{field.name}.")
 
 
 def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:

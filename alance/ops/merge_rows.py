@@ -21,7 +21,7 @@ from alance.ops.take import take_addresses
 from alance.ops.write import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     import numpy.typing as npt
 
@@ -53,19 +53,37 @@ async def write_updated(
     """
     if not len(rows):
         return
-    schema = table_schema(base.manifest)
-    run = base.engine.pool.run
     names = (*merge.lacking, *merge.partial)
     async for batch, start, stop in chosen_rows(source, rows):
-        if not names:
-            await files.write(batch)
-            continue
-        done = 0
-        async with aclosing(_kept(base, names, places[start:stop])) as taken:
-            async for kept in taken:
-                part = batch.slice(done, kept.num_rows)
-                done += kept.num_rows
-                await files.write(await run(partial(_side, part, kept, schema)))
+        async with aclosing(completed(base, names, batch, places[start:stop])) as parts:
+            async for part in parts:
+                await files.write(part)
+
+
+async def completed(
+    base: Snapshot, names: Sequence[str], batch: pa.RecordBatch, places: U64
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Source rows with what they lack taken from the rows that they replace, some at a time.
+
+    Args:
+        names: the columns that the source lacks, or has some members of.
+        places: addresses of the rows that are replaced; shape (rows of the batch,).
+
+    Raises:
+        InvalidInputError: nulls in columns that have none.
+        UnsupportedError: these columns have blobs that are not moved.
+    """
+    if not names:
+        yield batch
+        return
+    schema = table_schema(base.manifest)
+    run = base.engine.pool.run
+    done = 0
+    async with aclosing(_kept(base, names, places)) as taken:
+        async for kept in taken:
+            part = batch.slice(done, kept.num_rows)
+            done += kept.num_rows
+            yield await run(partial(_side, part, kept, schema))
 
 
 async def write_inserted(
@@ -117,7 +135,7 @@ def _picked(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
 
 
 async def _kept(
-    base: Snapshot, names: tuple[str, ...], places: U64
+    base: Snapshot, names: Sequence[str], places: U64
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Columns of the table for rows by address, some rows at a time."""
     blobs = moved_blobs(base, names)

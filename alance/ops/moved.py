@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.errors import AlanceError, InvalidInputError
+from alance.errors import InvalidInputError
 from alance.format.proto import table_pb2
 from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_deletion_file
 from alance.format.table.naming import DELETIONS
@@ -25,6 +25,7 @@ from alance.io.local import LocalStore
 from alance.io.tasks import all_of
 from alance.ops.commit_options import CommitOptions
 from alance.ops.commits import commit_on
+from alance.ops.discards import discard_objects, in_time
 from alance.ops.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 
@@ -94,9 +95,8 @@ async def commit_rows(
         return Transaction.of(operation, read_version=snapshot.version, properties=noted)
 
     async def discard() -> None:
-        await asyncio.gather(
-            *([] if files is None else [files.discard()]), vectors.discard(), return_exceptions=True
-        )
+        discards = [vectors.discard(), *([] if files is None else [files.discard()])]
+        await in_time(snapshot.engine, snapshot.table.store, all_of(discards))
 
     try:
         await snapshot.prepare(handles)
@@ -228,12 +228,8 @@ class _DeletionFiles:
 
     async def discard(self) -> None:
         """Remove those that were written, as far as the store can be reached."""
-        for file in self._begun:
-            store, path = self._snapshot.engine.registry.resolve(self._location(file))
-            try:
-                await store.delete([path])
-            except AlanceError:
-                return  # orphans, which cleanup finds
+        begun = [self._location(file) for file in self._begun]
+        await discard_objects(self._snapshot.engine, begun)
 
     def _location(self, file: NewDeletionFile) -> str:
         return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from alance.errors import InvalidInputError, NotFoundError
-from alance.format.table.refs import branch_folder
+from alance.errors import (
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from alance.ops.snapshot import Snapshot
 from alance.session import Session
 from alance.versioning import history, load, refs
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
+    from alance.io.engine import Engine
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.load import VersionInfo
     from alance.versioning.lock import CommitLock
@@ -77,7 +82,8 @@ async def open_snapshot(
         manifest = await load.load_latest(engine, table)
     else:
         table, manifest = await _named(session, table, version)
-    return Snapshot(session, _on_own_branch(table, manifest), manifest)
+    await _check(engine, table, manifest)
+    return Snapshot(session, table, manifest)
 
 
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
@@ -121,7 +127,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
         return snapshot
     else:
         table, manifest = await _named(snapshot.session, snapshot.table, version)
-    return _moved(snapshot, table, manifest)
+    return await _moved(snapshot, table, manifest)
 
 
 async def checkout_branch(
@@ -145,7 +151,7 @@ async def checkout_branch(
         manifest = await load.load_latest(engine, table)
     else:
         manifest = await load.load_version(engine, table, version)
-    return _moved(snapshot, table, manifest)
+    return await _moved(snapshot, table, manifest)
 
 
 async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Transaction | None:
@@ -208,17 +214,37 @@ async def _named(session: Session, table: Table, version: int | str) -> tuple[Ta
         raise
 
 
-def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapshot:
+async def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapshot:
     if manifest is snapshot.manifest:
         return snapshot
+    await _check(snapshot.engine, table, manifest)
     if table.root == snapshot.table.root and manifest.same_as(snapshot.manifest):
         return snapshot
     return Snapshot(snapshot.session, table, manifest)
 
 
-def _on_own_branch(table: Table, manifest: Manifest) -> Table:
-    """The table as seen from its main folder, where the URI names the folder of a branch."""
-    branch = manifest.branch
-    if table.branch is None and branch is not None:
-        return table.moved_to_main(branch_folder(branch), branch)
-    return table
+async def _check(engine: Engine, table: Table, manifest: Manifest) -> None:
+    """Make sure that the rows of a version can be told from each other.
+
+    Releases up to 0.16 made versions with two fragments of one id, whose rows have the same
+    addresses. Cost: none for others; the manifests before it.
+
+    Raises:
+        CorruptFileError: such a version; names the last one before it that is none.
+    """
+    repeated = manifest.fragments.repeated_id
+    if repeated is None:
+        return
+    what = f"dataset {table.uri!r}: two fragments of version {manifest.version} have id {repeated}"
+    for where in reversed(await load.list_manifests(engine, table)):
+        if where.version < manifest.version:
+            try:
+                older = await load.load_manifest(engine, where, keep=False)
+            except (CorruptFileError, NotFoundError, UnsupportedError):
+                continue
+            if older.fragments.repeated_id is None:
+                raise CorruptFileError(
+                    f"{what}; version {where.version} is the last one before it that can be read: "
+                    f"open it by its number, and restore() it to go on with it"
+                )
+    raise CorruptFileError(f"{what}, and there is no older version that can be read")

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns
+from alance.format.paths import join_path
 
 if TYPE_CHECKING:
     from alance.expr import Computed
@@ -23,7 +24,8 @@ ROW_ID: Final = "_rowid"
 ROW_ADDRESS: Final = "_rowaddr"
 CREATED_AT: Final = "_row_created_at_version"
 UPDATED_AT: Final = "_row_last_updated_at_version"
-META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT)
+ROW_OFFSET: Final = "_rowoffset"  # the position among all live rows, as `take` counts them
+META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
@@ -116,9 +118,9 @@ def project(
     fields: list[str] = []
     meta: set[str] = set()
     for output in outputs:
-        needed = output.computed.columns if output.computed else (".".join(output.path),)
+        needed = output.computed.columns if output.computed else (join_path(output.path),)
         if columns is not None and not isinstance(columns, Mapping) and not flat:
-            needed = tuple(name for name in columns if _top(name) == output.name)
+            needed = tuple(name for name in columns if schema.names_of(name)[0] == output.name)
             needed = needed or (output.name,)
         for name in needed:
             (meta.add if name in META else fields.append)(name)
@@ -135,10 +137,6 @@ def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     return array
 
 
-def _top(path: str) -> str:
-    return path.split(".", 1)[0]
-
-
 def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
     outputs: dict[str, Output] = {}
     for name in columns:
@@ -150,10 +148,11 @@ def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
             outputs[name] = Output(name, (name,))
             continue
         schema.field(name)
+        path = schema.names_of(name)
         if flat:
-            outputs[name] = Output(name, tuple(name.split(".")))
+            outputs[name] = Output(name, path)
         else:
-            outputs.setdefault(_top(name), Output(_top(name), (_top(name),)))
+            outputs.setdefault(path[0], Output(path[0], path[:1]))
     return list(outputs.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from contextlib import suppress
@@ -9,24 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import (
-    AlanceError,
-    AlreadyExistsError,
-    CommitStateUnknownError,
     InvalidInputError,
     NotFoundError,
-    StoreError,
-    UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
 from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
 from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
-from alance.io.tasks import all_of, to_the_end
+from alance.io.background import grace_of
 from alance.ops import opening
 from alance.ops.clone import clone_into
+from alance.ops.discards import in_time
 from alance.ops.drop import forget_commits
+from alance.ops.refs_objects import content_of, delete_all, put_new, put_over
 from alance.versioning import load, refs
-from alance.versioning.load import read_object
-from alance.versioning.settle import Patience, Settled, put_settled
+from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from alance.ops.snapshot import Snapshot
 
 CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation
-AT_ONCE: Final = 1000  # objects that are deleted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +96,13 @@ async def create_tag(
         manifest_bytes=target.manifest_bytes,
         metadata=noted,
     )
-    await _put_new(snapshot, snapshot.table.tag(name), content, f"tag {name!r}")
+    await put_new(snapshot, snapshot.table.tag(name), content, f"tag {name!r}")
 
 
 async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
     """Move a tag; errors as of `Tags.update`."""
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
-    content = await _content(snapshot, location, f"tag {name!r}")
+    content = await content_of(snapshot, location, f"tag {name!r}")
     target = await target_of(snapshot, reference)
     changes = {
         "branch": target.branch,
@@ -114,14 +110,14 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
         "updatedAt": time_text(time.time_ns()),
         "manifestSize": target.manifest_bytes,
     }
-    await _put(snapshot, location, with_members(content, location, changes))
+    await put_over(snapshot, location, with_members(content, location, changes))
 
 
 async def delete_tag(snapshot: Snapshot, name: str) -> None:
     """Delete a tag; errors as of `Tags.delete`."""
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
-    await _content(snapshot, location, f"tag {name!r}")
-    await _delete(snapshot, [location])
+    await content_of(snapshot, location, f"tag {name!r}")
+    await delete_all(snapshot, [location])
 
 
 async def replace_metadata(
@@ -133,8 +129,8 @@ async def replace_metadata(
         location: of its record.
     """
     noted = checked_metadata(metadata)
-    content = await _content(snapshot, location, what)
-    await _put(snapshot, location, with_members(content, location, {"metadata": dict(noted)}))
+    content = await content_of(snapshot, location, what)
+    await put_over(snapshot, location, with_members(content, location, {"metadata": dict(noted)}))
 
 
 async def create_branch(
@@ -150,6 +146,7 @@ async def create_branch(
     from removing the version that the branch begins with.
     """
     check_branch_name(_text(name, "branch"))
+    engine = snapshot.engine
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
     version = target.version
@@ -168,18 +165,25 @@ async def create_branch(
         metadata=noted,
     )
 
+    async def take_back() -> None:
+        found = await engine.scheduler.read_all(record, reason="whose ref")
+        if bytes(found) == content:
+            await delete_all(snapshot, [record])
+
     async def make() -> Snapshot:
-        await _put_new(snapshot, record, content, f"branch {name!r}")
+        try:
+            await put_new(snapshot, record, content, f"branch {name!r}")
+        except asyncio.CancelledError:
+            await in_time(engine, table.store, take_back())
+            raise
         try:
             return await clone_into(source, table, name, options)
-        except CommitStateUnknownError:
-            raise
-        except AlanceError:
-            with suppress(AlanceError):
-                await _delete(snapshot, [record])
+        except BaseException as error:
+            if not may_be_visible(error):
+                await in_time(engine, table.store, delete_all(snapshot, [record]))
             raise
 
-    return await to_the_end(make(), CREATE_S)
+    return await engine.background.to_the_end(make(), CREATE_S, grace_of(table.store))
 
 
 async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
@@ -203,7 +207,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     named = sorted(tag for tag, one in tags.items() if one.branch == name)
     if named:
         raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
-    await _delete(snapshot, [record])
+    await delete_all(snapshot, [record])
     own = table.on_branch(name).root + "/"
     # Branches whose names go on from this one's have their folders inside of its folder.
     kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
@@ -211,7 +215,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     with suppress(NotFoundError):
         listing = engine.scheduler.list(own[:-1], reason="branch")
         found.extend([one.path async for one in listing if not one.path.startswith(kept)])
-    await _delete(snapshot, found)
+    await delete_all(snapshot, found)
     forget_commits(snapshot.session, table.on_branch(name))
     if table.keeper is not None:
         await table.keeper.forget(table.on_branch(name).key)
@@ -237,62 +241,3 @@ def _text(name: str, what: str) -> str:
     if what == "branch" and name == MAIN:
         raise InvalidInputError(f"branch {name!r}: reserved for the main branch")
     return name
-
-
-async def _content(snapshot: Snapshot, location: str, what: str) -> memoryview:
-    try:
-        return await read_object(snapshot.engine, location, None, what.partition(" ")[0])
-    except NotFoundError as error:
-        raise snapshot.table.not_found(f"no {what}") from error
-
-
-async def _put(snapshot: Snapshot, location: str, content: bytes) -> None:
-    store, path = snapshot.engine.registry.resolve(location)
-    try:
-        await store.put(path, content)
-    except (StoreError, AlreadyExistsError):
-        found = await snapshot.engine.scheduler.read_all(location, reason="whose ref")
-        if bytes(found) != content:
-            raise
-
-
-async def _put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:
-    """Put an object that must not be there; a lost answer is settled by reading it back."""
-    engine, table = snapshot.engine, snapshot.table
-    store, path = engine.registry.resolve(location)
-
-    async def whose() -> Settled:
-        found = await engine.scheduler.read_all(location, reason="whose ref")
-        return Settled.OURS if bytes(found) == content else Settled.THEIRS
-
-    async def put() -> None:
-        if table.keeper is None:
-            await store.put(path, content, if_absent=True)
-            return
-        # The store may ignore the condition, or refuse it.
-        with suppress(NotFoundError):
-            await whose()
-            raise AlreadyExistsError(f"{what} is there already")
-        try:
-            await store.put(path, content, if_absent=True)
-        except UnsupportedError:
-            await store.put(path, content)
-
-    settled = await put_settled(
-        put,
-        whose,
-        what,
-        Patience(),
-        at_once=store.profile.kind in ("local", "memory"),
-    )
-    if settled is Settled.THEIRS:
-        raise AlreadyExistsError(f"dataset {table.uri!r}: {what} is there already")
-
-
-async def _delete(snapshot: Snapshot, locations: list[str]) -> None:
-    found = [snapshot.engine.registry.resolve(one) for one in locations]
-    if found:
-        store = found[0][0]
-        paths = [path for _, path in found]
-        parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
-        await all_of(store.delete(part) for part in parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
@@ -9,6 +10,7 @@ from alance.format.table.operations_meta import Restore
 from alance.io.tasks import all_of
 from alance.ops import opening
 from alance.ops.commits import commit_change, latest
+from alance.versioning.load import load_version
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ async def restore(
 ) -> Snapshot:
     """Commit a version once more, on top of whatever came after it.
 
-    Cost: a LIST and a GET for the latest version, one GET for a version that is not the
-    snapshot's own; then as any commit.
+    Cost: a LIST and a GET for the latest version, one GET for the one to restore; then as any
+    commit.
 
     Args:
         version: a number on the snapshot's branch or a tag of it; None: the snapshot's.
@@ -34,7 +36,9 @@ async def restore(
         CommitConflictError: a change of the schema came in between.
     """
     if version is None:
-        source, newest = snapshot, await latest(snapshot)
+        # The version in hand may be cleaned up: then its files may be gone as well.
+        again = load_version(snapshot.engine, snapshot.table, snapshot.version)
+        source, newest = snapshot, (await asyncio.gather(latest(snapshot), again))[0]
     else:
         source, newest = await all_of([opening.checkout(snapshot, version), latest(snapshot)])
     if source.table.branch != snapshot.table.branch:

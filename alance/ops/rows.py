@@ -12,7 +12,7 @@ from alance.file.fragment import open_fragment
 from alance.file.tracing import describe
 from alance.format.numbers import as_mask, to_arrow
 from alance.ops.handle import local_files
-from alance.ops.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
+from alance.ops.projection import META
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ def with_meta(
 ) -> pa.RecordBatch:
     """The batch with meta columns of its rows; `rows` are physical row offsets."""
     arrays, fields = list(batch.columns), list(batch.schema)
-    for name in (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT):
+    for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
             continue
         arrays.append(handle.meta(name, rows))

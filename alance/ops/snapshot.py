@@ -12,7 +12,7 @@ from alance.io.tasks import all_of
 from alance.ops.handle import FragmentHandle
 from alance.ops.handles import Handles
 from alance.ops.learn import learn_rows_and_sizes, learn_values
-from alance.ops.projection import ROW_ID, project
+from alance.ops.projection import ROW_ID, ROW_OFFSET, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Snapshot:
         summary: Mapping[str, Any] | None = None,
     ) -> None:
         self.session = session
-        self.table = table
+        self.table = table.seen_by(manifest.branch)
         self.manifest = manifest
         self.summary: Mapping[str, Any] = summary or {}
         self.schema: Schema = manifest.schema
@@ -224,12 +224,21 @@ class Snapshot:
             self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
         return self._firsts
 
-    async def load_row_ids(self, handles: Iterable[FragmentHandle], meta: Collection[str]) -> None:
-        """Load the row ids and versions of rows that the manifest itself does not hold.
+    def first_row(self, handle: FragmentHandle) -> int:
+        """The position of a fragment's first live row, after `first_rows`."""
+        assert self._firsts is not None
+        return int(self._firsts[self.position(handle)])
+
+    async def load_meta(self, handles: Collection[FragmentHandle], meta: Collection[str]) -> None:
+        """Load what meta columns need: row ids and versions that the manifest itself does not
+        hold; for positions the deletion vectors of the fragments.
 
         Args:
             meta: names of meta columns.
         """
+        if ROW_OFFSET in meta:
+            await self.first_rows()
+            await self.prepare(handles)
         if not self.has_stable_row_ids:
             return
         await all_of(
@@ -263,7 +272,7 @@ class Snapshot:
 
     async def _build_row_index(self) -> RowIdIndex:
         await self.prepare(self.handles)
-        await self.load_row_ids(self.handles, [ROW_ID])
+        await self.load_meta(self.handles, [ROW_ID])
 
         def build() -> RowIdIndex:
             return RowIdIndex.of(_runs(handle) for handle in self.handles)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.format.schema import check_not_reserved
 from alance.ops.blob_arrow import has_blobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from alance.io.pool import DecodePool
 
@@ -28,12 +30,42 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
+@runtime_checkable
+class Scan(Protocol):
+    """alance's own Scanner."""
+
+    @property
+    def projected_schema(self) -> pa.Schema: ...
+    def to_batches(self) -> AsyncIterator[pa.RecordBatch]: ...
+
+
+@runtime_checkable
+class Scanned(Protocol):
+    """alance's own Dataset."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def scanner(self, *, blob_handling: Literal["all_binary"]) -> Scan: ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A row as pydantic's models have it."""
+
+    def model_dump(self) -> dict[str, Any]: ...
+
+
 Rows: TypeAlias = "pa.Table | pa.RecordBatch"
-Data: TypeAlias = "Rows | ArrowStream | Iterable[Rows] | AsyncIterable[Rows]"
+Row: TypeAlias = "Mapping[str, Any] | Model"
+Data: TypeAlias = (
+    "Rows | ArrowStream | Scan | Scanned | Sequence[Row] | Mapping[str, Any] | "
+    "Iterable[Rows] | AsyncIterable[Rows]"
+)
 
 ACCEPTED: Final = (
-    "a Table, RecordBatch, RecordBatchReader, pyarrow Dataset or Scanner, pandas or polars frame, "
-    "or an iterable or async iterable of Tables or RecordBatches"
+    "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, pandas or "
+    "polars frame, a list of dicts or pydantic models, a dict of lists, or an iterable or async "
+    "iterable of Tables or RecordBatches"
 )
 _END: Final = object()
 
@@ -61,20 +93,75 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
     Raises:
         InvalidInputError: data of another kind, or batches that do not have the schema.
     """
+    if _is_python(data):
+        data = await pool.run(partial(_table_of, data, schema))
+    elif isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
+        schema = schema or data.schema  # in which blobs are blobs, not bytes
+        data = data.scanner(blob_handling="all_binary")
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
-    own, blocking = _opened(data)
-    stream = _from_async(data) if isinstance(data, AsyncIterable) else _in_threads(blocking, pool)
+    own, batches = _opened(data)
+    if isinstance(batches, AsyncIterable):
+        stream = _from_async(batches)
+    else:
+        stream = _in_threads(batches, pool)
     if own is None:
         first = await anext(stream, None)
-        if first is None and schema is None:
+        if isinstance(data, Scan):
+            own = data.projected_schema
+        elif first is not None:
+            own = first.schema
+        elif schema is None:
             raise InvalidInputError("no batches: an empty iterable needs `schema`")
-        own = schema if first is None else first.schema
         if first is not None:
             stream = _chained(first, stream)
     return Source(schema or own, _conforming(stream, schema or own), num_rows)
 
 
-def _opened(data: Data) -> tuple[pa.Schema | None, Iterator[Rows]]:
+def _is_python(data: object) -> bool:
+    """Whether these are rows or columns of Python values."""
+    if isinstance(data, list | tuple):
+        return bool(data) and isinstance(data[0], Mapping | Model)
+    return isinstance(data, Mapping)
+
+
+def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
+    """A table of Python values; columns that a schema names take its types.
+
+    Raises:
+        InvalidInputError: values that make no column, or rows of several kinds.
+    """
+    if isinstance(data, Mapping):
+        columns = dict(data)
+    else:
+        rows = [row.model_dump() if isinstance(row, Model) else row for row in data]
+        strange = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if strange is not None:
+            raise InvalidInputError(f"a list of rows with {type(strange).__name__}: expected dicts")
+        # A row need not have all names: what it lacks is null.
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+    arrays = [_column(name, values, schema) for name, values in columns.items()]
+    try:
+        return pa.table(arrays, names=list(columns))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"a dict of columns: {error}") from error
+
+
+def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"column {name!r}: expected a name")
+    index = -1 if schema is None else schema.get_field_index(name)
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        return pa.array(values, None if schema is None or index < 0 else schema.field(index).type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"column {name!r}: {error}") from error
+
+
+def _opened(
+    data: Data,
+) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
     """The schema, where the data tells it, and what gives the batches."""
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data])
@@ -85,10 +172,12 @@ def _opened(data: Data) -> tuple[pa.Schema | None, Iterator[Rows]]:
         scanner: Any = data
         return _schema_of(scanner), iter(scanner.to_batches())
     if isinstance(data, AsyncIterable):
-        return None, iter(())
+        return None, data
     if isinstance(data, ArrowStream):
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, iter(reader)
+    if isinstance(data, Scan):
+        return None, data.to_batches()  # the first loads what its schema may be parsed with
     if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
         return None, iter(data)
     raise InvalidInputError(f"data of type {type(data).__name__}: expected {ACCEPTED}")
@@ -164,6 +253,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         raise InvalidInputError(f"column {twice!r}: the data has it twice")
     extra = [name for name in names if schema.get_field_index(name) < 0]
     if extra:
+        check_not_reserved(extra)
         raise InvalidInputError(
             f"column {extra[0]!r}: not among the columns of the table, {', '.join(schema.names)}"
         )

@@ -113,7 +113,7 @@ async def _take_placed(
     await snapshot.recall(handles)
     await _prepare(snapshot, handles, schema)
     if projection.meta:
-        await snapshot.load_row_ids(handles, projection.meta)
+        await snapshot.load_meta(handles, projection.meta)
     rows_of = []
     for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
         mine = rows[start:stop]
@@ -156,7 +156,7 @@ async def _tasks(
         _take_fragment(snapshot, handle, mine, wanted, files)
         for handle, mine in zip(handles, rows_of, strict=True)
     ]
-    is_known = engine.cache.peek(("fragment", handles[0], wanted.key)) is not None
+    is_known = engine.cache.peek(("fragment", handles[0].identity, wanted.key)) is not None
     tasks = await engine.drive(together(plans), "take")
     if files and is_known:
         learn(engine.cache, handles, rows_of, wanted)
@@ -173,7 +173,9 @@ async def _decode(
     if num_bytes <= INLINE_BYTES:
         batch = taken.decode(wait=False)
         if batch is not None:
-            return finish(batch)
+            table = finish(batch)
+            await pool.share_turn()
+            return table
     if num_bytes <= SHARED_BYTES:
         return await pool.run(lambda: finish(_all_of(taken)))
     parts = taken.split(snapshot.session.decode_threads)
@@ -218,7 +220,7 @@ def _take_fragment(
     files: Mapping[str, LocalFile],
 ) -> Plan[FragmentTask]:
     cache = snapshot.engine.cache
-    key = ("fragment", handle, wanted.key)
+    key = ("fragment", handle.identity, wanted.key)
     opened: OpenFragment | None = cache.peek(key)
     if opened is None:
         # Of callers that waited for the same files, one opens the fragment.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 def findings(manifest: Manifest) -> Iterator[str]:
     """What contradicts the format in a manifest alone."""
     yield from _of_schema(manifest)
+    for field_id in manifest.repaired:
+        yield (
+            f"field id {field_id}: data files of one fragment have it twice; it is read as another "
+            f"one, and written so by the next commit"
+        )
     yield from _of_fragment_ids(manifest)
     for fragment in manifest.fragments:
         yield from _of_fragment(manifest, fragment)
@@ -153,6 +158,7 @@ def of_shared_ids(
 def _of_indices(manifest: Manifest) -> Iterator[str]:
     fields = {one.id for one in manifest.head.fields}
     seen: set[object] = set()
+    covered: defaultdict[str, frozenset[int]] = defaultdict(frozenset)
     for message in manifest.indices:
         what = f"index {message.name!r}"
         try:
@@ -171,6 +177,10 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
             continue
         if gone := set(index.fields) - fields:
             yield f"{what}: fields {sorted(gone)} are not in the schema"
+        repeated = covered[message.name] & (index.fragment_ids or frozenset())
+        if repeated:
+            yield f"{what}: two segments cover fragments {_some(repeated)}"
+        covered[message.name] |= index.fragment_ids or frozenset()
         if index.dataset_version > manifest.version:
             yield f"{what}: of version {index.dataset_version}, this is {manifest.version}"
         if message.HasField("base_id") and message.base_id not in manifest.base_paths:

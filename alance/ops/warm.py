@@ -50,7 +50,7 @@ def warm_plan(
             return fetch_rows(wanted.schema, count, leaves)
     opened = []
     for handle in handles:
-        one: OpenFragment | None = cache.peek(("fragment", handle, wanted.key))
+        one: OpenFragment | None = cache.peek(("fragment", handle.identity, wanted.key))
         if one is None:
             return None
         opened.append(one)
@@ -98,7 +98,7 @@ def learn(
     if len(handles) > MAX_LEARNED:
         return
     for handle, rows in zip(handles, rows_of, strict=True):
-        opened: OpenFragment | None = cache.peek(("fragment", handle, wanted.key))
+        opened: OpenFragment | None = cache.peek(("fragment", handle.identity, wanted.key))
         if opened is None:
             continue
         key = "rows", handle, wanted.key

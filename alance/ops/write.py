@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, get_args
 import pyarrow as pa
 
 from alance.errors import AlreadyExistsError, NotFoundError
-from alance.format.schema import Schema
+from alance.format.keys import check_primary_key
+from alance.format.schema import Schema, check_not_reserved
 from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations import Overwrite
+from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.append_by_uri import append_by_uri
 from alance.ops.appends import append_to, files_on, summary_of
@@ -129,7 +131,10 @@ async def commit_operation(
             base = await load.load_latest(session.engine, table)
     elif read_version:
         base = await load.load_version(session.engine, table, read_version)
-    return await _commit(session, table, base, operation, options, detached=detached)
+    source: Manifest | None = None
+    if isinstance(operation, Restore):
+        source = await load.load_version(session.engine, table, operation.version)
+    return await _commit(session, table, base, operation, options, detached=detached, source=source)
 
 
 async def write_on(
@@ -170,7 +175,10 @@ async def write_on(
 
 
 def _new_schema(schema: pa.Schema, base: Manifest | None, options: WriteOptions) -> Schema:
-    return Schema.from_arrow(blobs_of_version(schema, options.version_for(base)))
+    check_not_reserved(schema.names)
+    fields = Schema.from_arrow(blobs_of_version(schema, options.version_for(base)))
+    check_primary_key(messages_of(fields))
+    return fields
 
 
 async def _commit(
@@ -183,6 +191,7 @@ async def _commit(
     files: DataFiles | None = None,
     detached: bool = False,
     summary: Mapping[str, int] | None = None,
+    source: Manifest | None = None,
 ) -> Snapshot:
     transaction = Transaction.of(
         operation,
@@ -195,7 +204,7 @@ async def _commit(
         table,
         base,
         transaction,
-        rules=TableRules(session.engine, table, settings),
+        rules=TableRules(session.engine, table, settings, source=source),
         scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
         data=None if files is None else files.publish(),
         discard=None if files is None else files.discard,

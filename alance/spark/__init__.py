@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from alance.spark.registration import register, register_once, storage_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -21,19 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["map_batches", "read", "register", "write"]
 
 FORMAT = "alance"
-
-
-def register(spark: SparkSession, *, storage_options: Mapping[str, str] | None = None) -> None:
-    """Make the format `alance` known to a session.
-
-    Args:
-        storage_options: of all tables that this session reads and writes; they go to the executors
-            with the tasks, and are in no plan and no log. Options of a single read or write,
-            `storage.<name>`, come on top.
-    """
-    from alance.spark.source import AlanceSource, with_defaults
-
-    spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
 
 
 def read(
@@ -97,7 +86,7 @@ def map_batches(
         schema: of the results: text as `"day date, total double"`, or a schema of Spark or Arrow.
         columns: that are read; None: all.
         filter: SQL text, see `Dataset.to_table`.
-        storage_options: of the store; those of `register` are not known here.
+        storage_options: of the store, on top of those of `register`.
         options: of the source, such as `version` or `with_row_id`. `partition_bytes` is 256 MiB
             where it is not given, or less where there would be fewer partitions than cores.
 
@@ -112,7 +101,7 @@ def map_batches(
         options.setdefault("parallelism", context.defaultParallelism)
     options.setdefault("partition_bytes", 256 << 20)
     given = _texts({**options, "columns": columns, "filter": filter, "path": uri})
-    return mapped(spark, function, schema, given, storage_options)
+    return mapped(spark, function, schema, given, storage_of(spark, storage_options))
 
 
 def write(frame: DataFrame, uri: str, *, mode: str = "create", **options: Any) -> None:
@@ -132,14 +121,6 @@ def write(frame: DataFrame, uri: str, *, mode: str = "create", **options: Any) -
         options["if_exists"] = "ignore" if mode == "ignore" else "error"
         mode = "append"
     frame.write.format(FORMAT).mode(mode).options(**_texts(options)).save(uri)
-
-
-def register_once(spark: SparkSession) -> None:
-    """Register the format where a session does not know it yet."""
-    known = getattr(spark, "_alance_registered", False)
-    if not known:
-        register(spark)
-        spark._alance_registered = True  # type: ignore[attr-defined]
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

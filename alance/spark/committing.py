@@ -26,10 +26,11 @@ from alance.versioning.outcome import may_be_visible
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from alance.operations import Operation
     from alance.ops.snapshot import Snapshot
+    from alance.ops.sources import Data
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
 
@@ -72,9 +73,7 @@ class Target:
     overwrite: bool
 
 
-async def write_rows(
-    target: Target, batches: Iterator[pa.RecordBatch], query: str | None = None
-) -> Written:
+async def write_rows(target: Target, batches: Data, query: str | None = None) -> Written:
     """Stream rows into data files of the table; one task's share.
 
     Memory: of the pages that are being filled, and two ends of files under way.

@@ -1,4 +1,8 @@
-"""Which batches of a producer a table has: read from the transactions of its versions."""
+"""Which batches of a producer a table has.
+
+The latest version tells it in its configuration. Where others wrote the table, or so many
+producers did that this one was dropped, the transactions of the versions are looked through.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from alance.errors import NotFoundError
 from alance.spark.versions import table_of
 from alance.spark.worker import session_for
 from alance.versioning import load
-from alance.versioning.outcome import notes_of
+from alance.versioning.outcome import last_number
 
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
@@ -21,12 +25,15 @@ AT_ONCE: Final = 16  # manifests read together on the way back
 async def last_batch(options: Options, producer: str) -> int | None:
     """The number of a producer's last batch in the table; None: it has none.
 
-    Cost: a LIST, and the manifests back to that batch, 16 at a time: of a producer that commits
-    often, one round. Of a new one: all that cleanup has left.
+    Cost: a LIST and a GET. Of a producer that the latest version does not tell of, such as a new
+    one: all manifests that cleanup has left, 16 at a time.
     """
     engine = session_for(options).engine
     table = table_of(options)
     try:
+        newest = await load.load_latest(engine, table)
+        if (number := last_number(newest, producer)) is not None:
+            return number
         places = await load.list_manifests(engine, table)
     except NotFoundError:
         return None
@@ -41,6 +48,6 @@ async def last_batch(options: Options, producer: str) -> int | None:
     for start in range(0, len(places), AT_ONCE):
         chunk = await asyncio.gather(*(manifest(one) for one in places[start : start + AT_ONCE]))
         for found in chunk:
-            if found is not None and producer in (notes := notes_of(found).producers):
-                return notes[producer][1]
+            if found is not None and (number := last_number(found, producer)) is not None:
+                return number
     return None

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.io.access import is_for_base
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 STORAGE_PREFIX: Final = "storage."
 PARTITION_BYTES: Final = 64 << 20  # encoded; Spark's own files: 128 MiB, of columns less packed
 MEMORY_BYTES: Final = 64 << 20
+# What Spark puts there where it makes a table of its catalog.
+OF_CATALOG: Final = frozenset({"location", "provider", "owner"})
+NO_PATH: Final = (
+    "no path: expected .load(uri), .save(uri) or option 'path'. Spark does not hand the place of "
+    "a table of its catalog (saveAsTable, CREATE TABLE) to data sources in Python, so such a "
+    "table is neither read nor written. Instead: alance.spark.write(frame, uri), and for SQL "
+    "CREATE OR REPLACE TEMPORARY VIEW name USING alance OPTIONS (path 'uri')"
+)
 # What Spark itself puts among the options of a source or a sink.
 OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
@@ -49,11 +58,14 @@ class Options:
             defaults: storage options that `register` was given.
 
         Raises:
-            InvalidInputError: an unknown option, or a value that is none of its kind.
+            InvalidInputError: an unknown option, a value that is none of its kind, no path.
+            UnsupportedError: a table of Spark's catalog is to be made.
         """
         known = {one.name.replace("_", ""): one.name for one in fields(cls)}
         values: dict[str, Any] = {"storage": dict(defaults or {})}
         types = {one.name: str(one.type) for one in fields(cls)}
+        if not OF_CATALOG.isdisjoint(key.lower() for key in given):
+            raise UnsupportedError(NO_PATH)
         for key, text in given.items():
             if key.lower().startswith(STORAGE_PREFIX):
                 values["storage"][key[len(STORAGE_PREFIX) :]] = text
@@ -72,7 +84,7 @@ class Options:
                 )
             values[name] = _value(name, types[name], text, is_list=name in cls.LISTS)
         if not values.get("path"):
-            raise InvalidInputError("no path: expected .load(uri), .save(uri) or option 'path'")
+            raise InvalidInputError(NO_PATH)
         options = cls(**values)
         options.check()
         return options
@@ -254,11 +266,19 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 
 
 def _mapping(key: str, text: str) -> dict[str, str]:
-    """A JSON object of texts; the text may hold secrets and is in no error."""
+    """A JSON object of texts; the text may hold secrets and is in no error.
+
+    The options of another place (`base:<uri>`) may be an object themselves.
+    """
     try:
         values = json.loads(text)
     except ValueError:
         values = None
+    if isinstance(values, dict):
+        values = {
+            name: json.dumps(one) if is_for_base(name) and isinstance(one, dict) else one
+            for name, one in values.items()
+        }
     if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
         raise InvalidInputError(f"option {key!r}: expected a JSON object of texts")
     return values

@@ -33,7 +33,7 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    from alance.spark import register
+    from alance.spark.registration import register_once
 
     running = SparkSession.getActiveSession()
     if running is None:
@@ -45,7 +45,7 @@ def session(
         for key, value in (conf or {}).items():
             builder = builder.config(key, value)
         running = builder.getOrCreate()
-    register(running)
+    register_once(running)
     return running
 
 

@@ -22,7 +22,7 @@ from alance.spark.committing import (
     remove_files,
     write_rows,
 )
-from alance.spark.marks import begin_commit, may_be_committed, not_committed
+from alance.spark.marks import begin_commit, committed, may_be_committed, not_committed
 from alance.spark.types import new_table_schema
 from alance.spark.worker import release, run
 from alance.spark.writer import target_of, written
@@ -85,6 +85,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             if not may_be_visible(error) and isinstance(error, Exception):
                 not_committed(job)
             raise
+        committed(job)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Remove what the tasks wrote, unless a version may name it."""

@@ -150,15 +150,55 @@ def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if array.type != field.type:
-            options = pc.CastOptions(field.type, allow_time_truncate=True)
+            # Members of null structs are null, also where the type has no nulls: a cast refuses.
+            options = pc.CastOptions(nullable(field.type), allow_time_truncate=True)
             try:
-                array = array.cast(options=options)
+                array = _required(array.cast(options=options), field.type)
             except pa.ArrowException as error:
                 raise InvalidInputError(
                     f"column {field.name!r}: {array.type} as {field.type}: {error}"
                 ) from error
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _required(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An array of `nullable(kind)` in that type, which may say that members are never null.
+
+    Raises:
+        ArrowInvalid: a null in such a member of a struct that is not null itself.
+    """
+    if array.type == kind:
+        return array
+    if not len(array):
+        return pa.array([], kind)
+    valid = array.is_valid()
+    bits = valid.buffers()[1] if array.null_count else None
+    if pa.types.is_struct(kind):
+        children = []
+        for number, field in enumerate(kind):
+            child = array.field(number)
+            if not field.nullable and pc.any(pc.and_(child.is_null(), valid)).as_py():
+                raise pa.ArrowInvalid(f"a null in {field.name!r}, which has none")
+            children.append(_required(child, field.type))
+        return pa.Array.from_buffers(kind, len(array), [bits], children=children)
+    if not pa.types.is_map(kind) and not pa.types.is_list(kind):
+        return array
+    starts = array.offsets.to_numpy()
+    offsets = pa.py_buffer((starts - starts[0]).astype("int32"))
+    count = int(starts[-1] - starts[0])
+    if pa.types.is_map(kind):
+        parts = (array.keys, array.items)
+        types = (kind.key_type, kind.item_type)
+        sliced = [part.slice(int(starts[0]), count) for part in parts]
+        columns = [
+            _required(part, part_type) for part, part_type in zip(sliced, types, strict=True)
+        ]
+        items = pa.struct([kind.key_field, kind.item_field])
+        children = [pa.Array.from_buffers(items, count, [None], children=columns)]
+    else:
+        children = [_required(array.values.slice(int(starts[0]), count), kind.value_type)]
+    return pa.Array.from_buffers(kind, len(array), [bits, offsets], children=children)
 
 
 def _nested(

@@ -16,7 +16,6 @@ from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
 from alance.format.table.manifest import Manifest
-from alance.format.table.refs import branch_folder
 from alance.ops import opening
 from alance.ops.snapshot import Snapshot
 from alance.spark.worker import session_for
@@ -80,7 +79,7 @@ def table_of(options: Options, branch: str | None = None) -> Table:
     registry = session_for(options).engine.registry
     table = open_table(registry, options.path, storage_options=dict(options.storage) or None)
     if branch is not None:
-        table = table.moved_to_main(branch_folder(branch), branch).on_branch(branch)
+        table = table.seen_by(branch).on_branch(branch)
     return table
 
 

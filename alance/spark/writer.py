@@ -19,7 +19,7 @@ from alance.spark.committing import (
     remove_files,
     write_rows,
 )
-from alance.spark.marks import begin_commit, may_be_committed, not_committed
+from alance.spark.marks import begin_commit, committed, may_be_committed, not_committed
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import release, run
@@ -96,6 +96,7 @@ class AlanceWriter(DataSourceArrowWriter):
             if not may_be_visible(error) and isinstance(error, Exception):
                 not_committed(self.job)
             raise
+        committed(self.job)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless a version may name it."""

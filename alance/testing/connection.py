@@ -107,6 +107,11 @@ class Connection(asyncio.Protocol):
         self._buffer += data
         self._pump()
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a request is there."""
+        return not self.busy and (self._head is not None or bool(self._buffer))
+
     def _pump(self) -> None:
         if self.busy or not self.open:
             return

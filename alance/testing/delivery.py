@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from alance.testing.objects import ObjectStore
     from alance.testing.weather import Rule, Weather
 
-CUTS: Final = frozenset({"truncate", "reset_mid", "stall_mid"})
+CUTS: Final = frozenset({"truncate", "reset_mid", "stall_mid", "trickle"})
+TRICKLE_S: Final = 1.0  # between two bytes
 PACED_CHUNK: Final = 64 * 1024  # under a limit: small steps make an even flow
 
 
@@ -107,14 +108,19 @@ class Delivery:
         conn.transport.write(head)
         cut = rule is not None and rule.action in CUTS
         mbps = rule.mbps if rule is not None and rule.action == "slow" else 0.0
-        stop = min(rule.after_bytes, answer.length) if cut and rule else answer.length
+        first = min(rule.after_bytes, answer.length) if cut and rule else answer.length
+        trickles = rule is not None and rule.action == "trickle"
+        stop = answer.length if trickles else first
         step = PACED_CHUNK if mbps or self._weather.values["conn_mbps"] else CHUNK
         # Of its own: the store may forget the object, which goes on as it was when asked for.
         fd = os.dup(self._store.fd(answer.path)) if answer.path is not None else None
         at = 0
         try:
             while at < stop and conn.open:
-                size = min(step, stop - at)
+                size = min(step, (first if at < first else stop) - at)
+                if trickles and at >= first:
+                    size = 1
+                    await asyncio.sleep(TRICKLE_S)
                 if fd is None:
                     content = answer.body[at : at + size]
                 else:

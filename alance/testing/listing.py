@@ -78,6 +78,19 @@ def list_objects(bucket: Bucket, req: Request) -> Answer:
     )
 
 
+def unending(answer: Answer, req: Request, *, is_hollow: bool) -> Answer:
+    """A page of a listing that says that another one follows: the same again, or an empty one."""
+    query = req.query
+    again = query.get("continuation-token", "") or quote(query.get("start-after", "") or "\0")
+    token = quote(LAST) if is_hollow else again
+    more = (
+        "<IsTruncated>true</IsTruncated>"
+        f"<NextContinuationToken>{quote(unquote(token), safe='')}</NextContinuationToken>"
+    )
+    answer.body = answer.body.replace(b"<IsTruncated>false</IsTruncated>", more.encode())
+    return answer
+
+
 def _entry(name: str, blob: Blob | None) -> str:
     if blob is None:
         return f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"

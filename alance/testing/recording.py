@@ -56,6 +56,14 @@ class Recording:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
+    @property
+    def rounds(self) -> int:
+        """How many requests were one after the other, each made for the answers of those before.
+
+        Told by a lab that waits for its client (`waits_for` of the weather) only.
+        """
+        return len({record["round"] for record in self.records})
+
     def summary(self) -> dict[str, Any]:
         """Numbers of requests, bytes and waves."""
         return summarize(self.records)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from alance.testing.connection import Connection
 from alance.testing.control import control
 from alance.testing.delivery import CUTS, Delivery
+from alance.testing.listing import unending
 from alance.testing.messages import Request, error
 from alance.testing.objects import REASONS, ObjectStore
 from alance.testing.operations import Service
+from alance.testing.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -38,7 +40,7 @@ class Server:
         log: a record of each request, in the order of their arrival: `n` its number, `conn`, `t0`
             arrived, `t1` answer begun, `t2` ended (seconds on the monotonic clock), `m` method,
             `op`, `bucket`, `key`, `in` and `out` bytes of the bodies, `st` status, `range`,
-            `fault`.
+            `fault`, `round` the number of its round, where they are told apart (`waits_for`).
     """
 
     def __init__(self, store: ObjectStore, weather: Weather) -> None:
@@ -50,6 +52,7 @@ class Server:
         self.accepted = 0
         self.in_flight = self.peak = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.rounds = Rounds(lambda: int(weather.values["waits_for"]), self._under_way, self.spawn)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something beside."""
@@ -79,11 +82,19 @@ class Server:
             op=req.op,
             bucket=req.bucket,
             key=req.key,
+            round=self.rounds.number,
         )
         req.record["in"] = len(body)
         self.log.append(req.record)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
+        self.rounds.enter(lambda: self._begin(conn, req))
+
+    def _under_way(self) -> int:
+        """Requests without an answer, those that have come in part among them."""
+        return self.in_flight + sum(conn.is_receiving for conn in self.conns)
+
+    def _begin(self, conn: Connection, req: Request) -> None:
         rule = self.weather.fault(req)
         delay = self.weather.latency(req.op)
         if rule is not None:
@@ -125,6 +136,9 @@ class Server:
             case "status":
                 told = error(rule.status, rule.code, "injected", rule.retry_after)
                 self.delivery.reply(conn, req, told)
+            case "endless" | "hollow" as kind:
+                page = unending(self.service(req), req, is_hollow=kind == "hollow")
+                self.delivery.reply(conn, req, page)
             case "stall":
                 await conn.lost.wait()
                 conn.reset(req.record)

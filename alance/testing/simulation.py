@@ -23,6 +23,7 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import attached
+from alance.io.access import Access
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
 from alance.io.pool import DecodePool
@@ -164,7 +165,8 @@ class Play:
         client = ModelClient(self.model, crash_after)
         registry = cast("StoreRegistry", _Registry(client))
         engine = Engine(registry, Scheduler(registry), SearchCache(0), self._pool)
-        return engine, Table("model://table", client, FOLDER, None, registry, None), client
+        access = Access.of(client.profile.kind, None, None)
+        return engine, Table("model://table", client, FOLDER, None, registry, access), client
 
     async def _commit(
         self,

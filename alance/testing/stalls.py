@@ -1,4 +1,4 @@
-"""How long an event loop is kept by single callbacks, and how late it comes to its timers.
+"""How long an event loop is kept by single callbacks.
 
 async with Stalls() as stalls:
     ...
@@ -8,56 +8,60 @@ assert stalls.longest_callback < 0.010
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-TICK: Final = 0.001  # seconds
+TASKS: Final = "/proc/self/task"
 
 
 class Stalls:
-    """Times every callback of the running loop, and wakes it each millisecond.
+    """Times every callback of the running loop.
+
+    What counts is the time that a callback works or is blocked: by a sleep, a read, a lock. The
+    time that this process had to wait for a processor, because others had it, does not, so that a
+    busy machine tells the same as an idle one. Nor does the cycle collector, whose pauses are as
+    long as the program has objects. Where the system does not tell who waits for a processor
+    (`/proc/self/task/*/schedstat`, of Linux), only work counts.
 
     Attributes:
-        longest_callback: seconds that one callback kept the loop: the lesser of wall and processor
-            time, so that what a busy machine or other threads take away does not count, nor
-            does the cycle collector, whose pauses are as long as the program has objects.
+        longest_callback: seconds that one callback kept the loop.
         slowest: what that callback was.
-        longest_delay: seconds by which a timer came late at most: all callbacks of a turn, other
-            threads and programs add to it.
     """
 
     def __init__(self) -> None:
         self.longest_callback = 0.0
         self.slowest = ""
-        self.longest_delay = 0.0
-        self._task: asyncio.Task[None] | None = None
         self._run: Any = asyncio.Handle._run
         self._collecting_since = 0.0
         self._collected = 0.0
 
     async def __aenter__(self) -> Stalls:
         stalls, run = self, self._run
+        queues = self._queues = Queues()
 
         def timed(handle: Any) -> None:
+            waited, collected = queues.waited(), stalls._collected
             wall, processor = time.perf_counter(), time.thread_time()
-            collected = stalls._collected
             try:
                 run(handle)
             finally:
-                spent = min(time.perf_counter() - wall, time.thread_time() - processor)
-                spent -= stalls._collected - collected
+                worked = time.thread_time() - processor
+                spent = time.perf_counter() - wall
+                spent -= queues.waited() - waited if queues.are_known else spent
+                spent = max(worked, spent) - (stalls._collected - collected)
                 if spent > stalls.longest_callback:
                     stalls.longest_callback = spent
                     stalls.slowest = repr(handle)
 
         asyncio.Handle._run = timed  # type: ignore[assignment,method-assign]
         gc.callbacks.append(self._collector)
-        self._task = asyncio.ensure_future(self._watch())
-        await asyncio.sleep(2 * TICK)
+        await asyncio.sleep(0)  # the callback that goes on here was not timed from its begin
         return self
 
     async def __aexit__(
@@ -68,9 +72,7 @@ class Stalls:
     ) -> None:
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
         gc.callbacks.remove(self._collector)
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._queues.close()
 
     def _collector(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
@@ -78,8 +80,38 @@ class Stalls:
         else:
             self._collected += max(0.0, time.thread_time() - self._collecting_since)
 
-    async def _watch(self) -> None:
-        while True:
-            begun = time.perf_counter()
-            await asyncio.sleep(TICK)
-            self.longest_delay = max(self.longest_delay, time.perf_counter() - begun - TICK)
+
+class Queues:
+    """How long the threads of this process have waited for a processor.
+
+    All of them count: who holds the interpreter's lock and waits for a processor lets the loop wait
+    too.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}  # of each thread
+        self._ended = 0.0  # what threads had waited that are no more
+        self._last: dict[str, float] = {}
+        self.are_known = os.path.exists(f"{TASKS}/{os.getpid()}/schedstat")
+
+    def waited(self) -> float:
+        """Seconds so far, of all threads together; 0.0 where it is not known."""
+        if not self.are_known:
+            return 0.0
+        for thread in os.listdir(TASKS):
+            if thread not in self._files:
+                with contextlib.suppress(OSError):  # it has ended
+                    self._files[thread] = os.open(f"{TASKS}/{thread}/schedstat", os.O_RDONLY)
+        for thread, file in list(self._files.items()):
+            try:
+                self._last[thread] = int(os.pread(file, 96, 0).split()[1]) / 1e9
+            except (OSError, IndexError):
+                self._ended += self._last.pop(thread, 0.0)
+                os.close(self._files.pop(thread))
+        return self._ended + sum(self._last.values())
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()

@@ -22,9 +22,12 @@ ACTIONS: Final = frozenset(
         "truncate",
         "reset_mid",
         "stall_mid",
+        "trickle",
         "apply_status",
         "apply_reset",
         "apply_stall",
+        "endless",
+        "hollow",
     }
 )
 # What makes a write conditional, in both dialects.
@@ -41,7 +44,9 @@ class Rule:
         stall: neither do nor answer anything until the client leaves.
         slow: `delay_ms` more, and a body at `mbps`.
         truncate, reset_mid, stall_mid: after `after_bytes` of the body close, reset, or go silent.
+        trickle: after `after_bytes` of the body one byte a second.
         apply_status, apply_reset, apply_stall: do what was asked; then as without `apply_`.
+        endless, hollow: (listings) say that more follows: the same page again, or empty ones.
     """
 
     action: str
@@ -97,6 +102,8 @@ class Weather:
     faults            mappings of the attributes of `Rule`; the first that strikes wins
     ignores           names of headers, lower case, that the server does not know: CONDITIONS
     seed              of the random draws
+    waits_for         number of the client's process: answers wait until it does nothing but wait
+                      for them, so that rounds of requests are told apart (0: they do not wait)
     """
 
     DEFAULTS: Final[dict[str, Any]] = {
@@ -110,6 +117,7 @@ class Weather:
         "faults": [],
         "ignores": [],
         "seed": 1,
+        "waits_for": 0,
     }
 
     def __init__(self, **over: Any) -> None:

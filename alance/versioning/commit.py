@@ -29,8 +29,16 @@ from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io.tasks import all_of
 from alance.versioning.backoff import Backoff
-from alance.versioning.manifest_store import MERGED, Created, ManifestStore, is_made_by, makers_of
-from alance.versioning.outcome import clash_with, mark_as_open
+from alance.versioning.manifest_store import (
+    MERGED,
+    Created,
+    ManifestStore,
+    VersionsGoneError,
+    is_made_by,
+    makers_of,
+    newest_for,
+)
+from alance.versioning.outcome import clash_with, is_not_made, mark_as_open
 from alance.versioning.race import Race
 from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.tokens import Notes
@@ -198,9 +206,20 @@ class _Run:
 
     async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
         if self._base is not None:
-            if race is not None:
-                return await race.newer(self._base.version)
-            return await self._manifests.versions_after(self._base.version)
+            try:
+                if race is not None:
+                    return await race.newer(self._base.version)
+                return await self._manifests.versions_after(self._base.version)
+            except VersionsGoneError:
+                if self._notes:
+                    raise  # what has to be committed once may be in a version that is gone
+                last = await newest_for(self._manifests, self._transaction, self._base)
+                if last is None:
+                    raise
+                if self._transaction.uuid in makers_of(last):
+                    return (last,)
+                self._base = last
+                return ()
         newest = await self._manifests.latest()
         if newest is None:
             return ()
@@ -251,7 +270,7 @@ class _Run:
                 lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
             )
         except BaseException as error:
-            if not (is_refused and isinstance(error, AlanceError)):
+            if not (is_refused and (isinstance(error, AlanceError) or is_not_made(error))):
                 mark_as_open(error)
             raise
 

@@ -3,6 +3,11 @@
 Alone, eight appenders in turn make a version each, in two rounds of requests at best, and every
 one disturbs the others. In a queue, whatever came while one version was being made is the next.
 
+A version is made of appends whose data is there: while it is on its way the rest of the first round
+is done beside it, and what is late, failed or cancelled by then leaves the group. A version that
+takes `STUCK_S` keeps nobody either: the next one is begun beside it, as another process would, and
+the condition of the put decides which comes first.
+
     queue = CommitQueue(commit_to_the_table)
     manifest = await queue.append(transaction, base)
 
@@ -14,15 +19,23 @@ also has the notes of all producers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
+from alance.io.background import GRACE_S, ended_in_time
+from alance.versioning.following import on_one_base
 from alance.versioning.known_versions import KnownVersions
-from alance.versioning.manifest_store import is_made_by
-from alance.versioning.outcome import clash_with, mark_as_open
-from alance.versioning.waiting_append import LostDataError, WaitingAppend, data_of, merged
+from alance.versioning.outcome import mark_as_open, may_be_visible
+from alance.versioning.waiting_append import (
+    ChangedGroupError,
+    WaitingAppend,
+    all_there,
+    keep,
+    merged,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -36,6 +49,8 @@ MAX_WAITING: Final = 1024  # more wait outside of the queue
 MAX_GROUP: Final = 256  # appends of one version
 ATTEMPTS: Final = 3  # to make a version of a group
 MAX_LINGER_S: Final = 0.02  # for those that were in the version before
+STUCK_S: Final = 2.0  # for a version; the next ones do not wait longer
+MAX_GROUPS: Final = 8  # that are made at once, all but the last of them stuck
 
 
 class Commit(Protocol):
@@ -53,6 +68,7 @@ class CommitQueue:
         commit: makes a version of the table.
         manifests: of the table; asked for versions that an append was not made from.
         rules: of the table.
+        grace_s: for which an append that is cancelled waits for the version that it is part of.
 
     Attributes:
         known: the versions that were made or seen.
@@ -67,13 +83,17 @@ class CommitQueue:
         *,
         max_waiting: int = MAX_WAITING,
         max_group: int = MAX_GROUP,
+        grace_s: float = GRACE_S,
     ) -> None:
         self._commit = commit
         self._manifests = manifests
         self._rules = rules
         self._room = asyncio.Semaphore(max_waiting)
         self._max_group = max_group
+        self._grace_s = grace_s
         self._waiting: deque[WaitingAppend] = deque()
+        self._groups: dict[asyncio.Task[None], list[WaitingAppend]] = {}  # being made
+        self._moved = asyncio.Event()  # once; another one takes its place
         self._worker: asyncio.Task[None] | None = None
         self._last_group = 1
         self._last_s = 0.0
@@ -91,12 +111,13 @@ class CommitQueue:
         Cost: two rounds, shared by all of a version; before them the rest of those of the version
         before.
 
-        A call that is cancelled before its turn leaves the queue; later, the version is made all
-        the same (see `outcome.may_be_visible`).
+        A call that is cancelled leaves the queue, unless its version is just being made: then it
+        waits for that for a moment. The version is made all the same where others are part of it
+        (see `outcome.may_be_visible`).
 
         Args:
-            data: what must be done before the version may be seen; begun at once. All of a
-                version wait for it: large uploads come before the call.
+            data: what must be done before the version may be seen; begun at once. Others of the
+                version wait for it as long as it took them, at least `LAG_S`.
 
         Raises:
             InvalidInputError: the transaction is no append, or not made from `base`.
@@ -108,20 +129,22 @@ class CommitQueue:
                 f"transaction {transaction.uuid}: {transaction.operation} from version "
                 f"{transaction.read_version}; expected an Append from version {base.version}"
             )
-        waiter = WaitingAppend(transaction, base, data)
+        waiter = WaitingAppend(transaction, base, data, self._tell)
         try:
             async with self._room:
                 self._waiting.append(waiter)
+                self._tell()
                 if self._worker is None:
                     self._worker = asyncio.create_task(self._work())
                 return await waiter.made
         except asyncio.CancelledError as error:
-            if waiter.is_begun:
-                mark_as_open(error)
+            if waiter.making is not None:
+                await ended_in_time(waiter.making, self._grace_s)
+                if waiter.may_be_visible or not waiter.making.done():
+                    mark_as_open(error)
             raise
         finally:
-            if not waiter.is_begun:
-                waiter.drop_data()
+            waiter.drop_data()
 
     @property
     def is_idle(self) -> bool:
@@ -133,57 +156,121 @@ class CommitQueue:
         while self._worker is not None:
             await asyncio.wait([self._worker])
 
+    async def drop(self) -> None:
+        """End at once: what waits is cancelled, and what is being made may be made or not."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+
+    def _tell(self, _: object = None) -> None:
+        """Wake all that wait for something to change."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _change(self, timeout_s: float | None = None) -> None:
+        """Wait until something has changed, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._moved.wait()
+
     async def _work(self) -> None:
-        group: list[WaitingAppend] = []
         clock = asyncio.get_running_loop().time
         try:
-            while self._waiting:
+            while self._waiting or self._groups:
                 if len(self._waiting) < self._last_group:
                     await asyncio.sleep(min(MAX_LINGER_S, self._last_s / 10))
-                group = self._next_group()
+                group = [] if len(self._groups) == MAX_GROUPS else self._next_group()
+                if not group:
+                    await self._change_of_any()
+                    continue
                 begun = clock()
-                await self._commit_group(group)
+                task = asyncio.create_task(self._commit_group(group))
+                self._groups[task] = group
+                task.add_done_callback(self._ended)
+                while task in self._groups and (left := begun + STUCK_S - clock()) > 0:
+                    await asyncio.wait([task], timeout=left)
                 self._last_group, self._last_s = len(group), clock() - begun
         finally:
             self._worker = None
-            for waiter in (*group, *self._waiting):  # some are left only if this was cancelled
+            tasks = [*self._groups]  # none, unless this was cancelled
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            for waiter in self._waiting:
                 waiter.made.cancel()
             self._waiting.clear()
+
+    async def _change_of_any(self) -> None:
+        """Wait for something to change, unless nobody is left to wait for."""
+        self._waiting = deque(one for one in self._waiting if not one.made.done())
+        if self._waiting or self._groups:
+            await self._change()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        for waiter in self._groups.pop(task):
+            waiter.made.cancel()  # nothing, but where the task was cancelled
+        self._tell()
 
     def _next_group(self) -> list[WaitingAppend]:
         """Those that wait and may be one transaction, from the first on."""
         group: list[WaitingAppend] = []
         left: list[WaitingAppend] = []
+        others = [waiter for group in self._groups.values() for waiter in group]
         for waiter in self._waiting:
             if waiter.made.done():
                 continue
-            fits = len(group) < self._max_group and all(map(waiter.goes_with, group))
+            fits = len(group) < self._max_group and (waiter.is_ready or not waiter.is_late)
+            fits = fits and all(map(waiter.goes_with, group))
+            fits = fits and not any(map(waiter.follows, (*left, *others)))
             (group if fits else left).append(waiter)
         self._waiting = deque(left)
-        for waiter in group:
-            waiter.is_begun = True
         return group
 
-    async def _commit_group(self, group: Sequence[WaitingAppend]) -> None:
+    async def _commit_group(self, group: list[WaitingAppend]) -> None:
+        """Make a version of a group, and tell those that wait for it.
+
+        Args:
+            group: those that leave it are taken out.
+        """
+        this = asyncio.current_task()
+        assert this is not None
+
+        def left(_: object) -> None:
+            if all(waiter.made.cancelled() for waiter in group):
+                this.cancel()
+
+        for waiter in group:
+            waiter.made.add_done_callback(left)
         try:
-            await self._make(group)
-        except Exception as error:
+            await self._make(group, this)
+        except BaseException as error:
             self.known.forget()
             for waiter in group:
-                waiter.fail(copy.copy(error))
+                waiter.may_be_visible = may_be_visible(error)
+                if isinstance(error, Exception):
+                    waiter.fail(copy.copy(error))
+            if not isinstance(error, Exception):
+                raise
 
-    async def _make(self, group: Sequence[WaitingAppend]) -> None:
+    async def _make(self, group: list[WaitingAppend], this: asyncio.Task[None]) -> None:
         """Make a version of a group; those that conflict or are committed already are told."""
         attempts = 0
-        while ready := await self._on_one_base(
-            [one for one in group if not one.made.done()], looks=attempts > 0
-        ):
-            base = self.known.newest
-            assert base is not None
+        known, manifests, rules = self.known, self._manifests, self._rules
+        while ready := await on_one_base(group, known, manifests, rules, looks=attempts > 0):
+            base = ready[0].base
+            if any(one.base.version != base.version for one in ready):
+                continue  # others have made a version meanwhile, which some have not followed
+            data = None
+            if any(one.has_data for one in ready):
+                data = all_there(ready, this, self._has_ready, self._change)
+            else:
+                keep(ready, this)
             try:
-                made = await self._commit(merged(ready, base), base, data_of(ready))
-            except LostDataError:
-                continue  # those whose data is lost have been told
+                made = await self._commit(merged(ready, base), base, data)
+            except ChangedGroupError:
+                self._take_late(group)
+                continue
             except CommitConflictError as error:
                 # Some are perhaps committed already, or conflict each by itself: look again.
                 attempts += 1
@@ -195,62 +282,19 @@ class CommitQueue:
             self.num_versions += 1
             self.known.add(made)
             for waiter in ready:
+                waiter.may_be_visible = True
                 waiter.succeed(made)
             return
 
-    async def _on_one_base(
-        self, group: Sequence[WaitingAppend], *, looks: bool
-    ) -> list[WaitingAppend]:
-        """Rebase each onto the newest version known; those that cannot follow are told.
+    async def _follow(self, group: Sequence[WaitingAppend], *, looks: bool) -> list[WaitingAppend]:
+        return await on_one_base(group, self.known, self._manifests, self._rules, looks=looks)
 
-        Args:
-            looks: for newer versions, even where the commit itself would.
-        """
-        if not group:
-            return []
-        oldest = min(group, key=lambda one: one.base.version).base
-        last = max(one.base.version for one in group)
-        known = self.known
-        if any(known.contradicts(one.base) for one in group):
-            known.forget()
-        newest = known.newest
-        if newest is None or not known.covers(oldest.version) or newest.version < last:
-            if not looks and last == oldest.version:
-                known.begin([oldest])
-            else:
-                later = await self._manifests.versions_after(oldest.version)
-                known.begin([oldest, *later])
-        ready = []
-        for waiter in group:
-            try:
-                if await self._follow(waiter):
-                    ready.append(waiter)
-            except Exception as error:
-                waiter.fail(error)
-        return ready
+    def _has_ready(self) -> bool:
+        return any(one.is_ready and not one.made.done() for one in self._waiting)
 
-    async def _follow(self, waiter: WaitingAppend) -> bool:
-        """Rebase one onto the newest version known; False where it is committed already."""
-        transaction = waiter.transaction
-        appends, first = self.known.appends_after(waiter.base.version)
-        for seen in appends:
-            if transaction.uuid in seen.makers:
-                made = await self._manifests.version(seen.version)
-                waiter.succeed(made or first)
-                return False
-            if clash := waiter.notes.clash(seen.notes):
-                raise CommitConflictError(f"version {seen.version} has {clash} already")
-        newer = self.known.after(waiter.base.version)
-        for manifest in newer:
-            if is_made_by(manifest, transaction.uuid):
-                waiter.succeed(manifest)
-                return False
-            if text := clash_with(manifest, waiter.notes):
-                raise CommitConflictError(text)
-        if appends:
-            waiter.base = first  # nothing but appends up to there, which an append can follow
-            newer = newer[1:]
-        for manifest in newer:
-            rebased = await self._rules.rebase(waiter.transaction, manifest, waiter.base)
-            waiter.transaction, waiter.base = rebased.transaction, manifest
-        return True
+    def _take_late(self, group: list[WaitingAppend]) -> None:
+        """Let those of a group wait whose data is late."""
+        late = [one for one in group if one.is_late and not one.is_ready]
+        group[:] = [one for one in group if one not in late]
+        self._waiting.extendleft(reversed(late))
+        self._tell()

@@ -26,7 +26,8 @@ from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.manifest_store import (
     ConditionalManifests,
     Created,
-    gone,
+    VersionsGoneError,
+    gone_text,
     is_made_by,
     manifest_at,
 )
@@ -138,7 +139,7 @@ class ExternalManifests:
             manifest = await self._inner.version(version)  # nearly always final
             manifest = manifest or await self.version(version)
             if manifest is None:
-                raise gone(self._table, version, newest.version)
+                raise VersionsGoneError(gone_text(self._table, version, newest.version))
             return manifest
 
         return await all_of(one(version) for version in range(base + 1, newest.version + 1))

@@ -71,14 +71,16 @@ class VersionInfo:
     @classmethod
     def of(cls, manifest: Manifest) -> VersionInfo:
         """What a manifest says of its version."""
-        files = [file for fragment in manifest.fragments for file in fragment.files]
-        deletions = [one.deletion_file for one in manifest.fragments if one.deletion_file]
-        stored = sum(fragment.physical_rows for fragment in manifest.fragments)
+        # As the records have it: no version is left out since it cannot be read.
+        records = list(manifest.fragments.messages)
+        files = [file for one in records for file in one.files]
+        deletions = [one.deletion_file for one in records if one.HasField("deletion_file")]
+        stored = sum(one.physical_rows for one in records)
         deleted = sum(one.num_deleted_rows for one in deletions)
         totals = {
-            "total_fragments": len(manifest.fragments),
+            "total_fragments": len(records),
             "total_data_files": len(files),
-            "total_files_size": sum(file.num_bytes for file in files),
+            "total_files_size": sum(file.file_size_bytes for file in files),
             "total_deletion_files": len(deletions),
             "total_data_file_rows": stored,
             "total_deletion_file_rows": deleted,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import (
-    AlanceError,
     CommitConflictError,
     CorruptFileError,
     NotFoundError,
+    RetryableConflictError,
     StoreError,
     UnsupportedError,
 )
@@ -33,6 +33,7 @@ from alance.versioning.settle import Patience, Settled, put_settled
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.io.store import Store
     from alance.versioning.table import Table
@@ -51,6 +52,10 @@ class Created:
 
     is_ours: bool
     manifest: Manifest | None = None
+
+
+class VersionsGoneError(RetryableConflictError):
+    """A version since the one that a commit was made from has been cleaned up."""
 
 
 class ManifestStore(Protocol):
@@ -73,7 +78,8 @@ class ManifestStore(Protocol):
         """The versions after `base`, oldest first, without a gap.
 
         Raises:
-            CommitConflictError: one of them has been cleaned up.
+            VersionsGoneError: one of them has been cleaned up.
+            CommitConflictError: `base` is none of the table's: it was deleted, or made again.
         """
 
     async def create(
@@ -180,7 +186,9 @@ class ConditionalManifests:
         """The versions after `base`. Cost: one LIST, then all manifests at once."""
         newest = await self.latest()
         if newest is None or newest.version < base:  # deleted, and perhaps made again
-            raise gone(self._table, base, 0 if newest is None else newest.version)
+            raise CommitConflictError(
+                gone_text(self._table, base, 0 if newest is None else newest.version)
+            )
         if newest.version == base:
             return ()
         return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
@@ -197,7 +205,7 @@ class ConditionalManifests:
             path,
             lambda: store.put(path, content, if_absent=True),
             transaction_uuid,
-            self.patience,
+            self.patience.for_bytes(len(content)),
             peeks=peeks,
         )
 
@@ -267,7 +275,7 @@ async def load_all(
     """The manifests of the versions `first` to `newest`. Cost: a GET each, many at once.
 
     Raises:
-        CommitConflictError: one has been cleaned up.
+        VersionsGoneError: one has been cleaned up.
     """
     limit = asyncio.Semaphore(AT_ONCE)
 
@@ -280,7 +288,7 @@ async def load_all(
             try:
                 return await load_manifest(engine, where, keep=False)
             except NotFoundError as error:
-                raise gone(table, version, newest.version) from error
+                raise VersionsGoneError(gone_text(table, version, newest.version)) from error
 
     found = await all_of(one(version) for version in range(first, newest.version + 1))
     for version, manifest in enumerate(found, first):
@@ -292,9 +300,32 @@ async def load_all(
     return found
 
 
-def gone(table: Table, version: int, newest: int) -> AlanceError:
-    """The error of a commit that would have to look at a version that is no more."""
-    return CommitConflictError(
+async def newest_for(
+    manifests: ManifestStore, transaction: Transaction, base: Manifest
+) -> Manifest | None:
+    """The latest version, where a transaction goes on top of it whatever was done in between.
+
+    Rows are added to the columns that there are, and keys are set, without a look at others.
+
+    Args:
+        base: the version that the transaction was made from.
+    """
+    if transaction.operation not in ("Append", "UpdateConfig"):
+        return None
+    where = await manifests.latest()
+    if where is None:
+        return None
+    newest = await manifests.version(where.version)
+    if newest is None:
+        return None
+    ours, theirs = base.schema.walk(), newest.schema.walk()
+    is_same = [one.message for one in ours] == [one.message for one in theirs]
+    return newest if is_same or transaction.operation == "UpdateConfig" else None
+
+
+def gone_text(table: Table, version: int, newest: int) -> str:
+    """What to say where a commit would have to look at a version that is no more."""
+    return (
         f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
         f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"
     )

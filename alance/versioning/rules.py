@@ -11,6 +11,7 @@ from alance.format.table.apply_state import DEFAULT, Settings
 from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
 from alance.io.tasks import all_of
 from alance.versioning.sidecars import load_deletions, load_transaction
+from alance.versioning.tokens import Notes, noted_config
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -113,6 +114,9 @@ class TableRules:
         if self.lineage is not None and previous is not None:
             lineage = await self.lineage(previous, transaction)
 
+        config = {} if previous is None else previous.config
+        noted = noted_config(config, Notes.of(transaction.properties))
+
         def build() -> bytes:
             made = apply(
                 previous,
@@ -122,6 +126,7 @@ class TableRules:
                 source=self.source,
                 lineage=lineage,
                 settings=self.settings,
+                config=noted,
             )
             return manifest_bytes(made)
 

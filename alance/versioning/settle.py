@@ -5,13 +5,18 @@ sent twice; S3 answers so, too, while another put is under way and nothing is wr
 says nothing may have landed, or may land later. So whatever is not a plain success is settled by
 reading the object back: ours, another's, or not there. What is not there is put again, which is
 safe, since the put stays conditional: of all that were sent for this name, one takes effect.
+
+So is a put beside one that has not been answered: a connection that went silent costs `quiet_s`,
+not the client's patience with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -24,13 +29,20 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
+from alance.versioning.outcome import mark_as_not_made
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+SLOW_BYTES_S: Final = 100_000.0
+MOST_PUTS: Final = 3  # of one object that are under way at once
+
 # Answers to a put that may yet be followed by another one: those of servers in trouble, and those
 # that a condition may cause.
 _OPEN_STATUS: Final = frozenset({408, 409, 412, 425, 429})
+
+
+_ANSWERS: Final = (AlreadyExistsError, StoreError, UnsupportedError, InvalidInputError)
 
 
 class Settled(Enum):
@@ -46,6 +58,7 @@ class Patience:
 
     Attributes:
         limit_s: from the first put until the outcome is given up.
+        quiet_s: for the answer to a put, before its outcome is looked for.
         first_pause_s: bound of the first pause; it doubles up to `max_pause_s`. Pauses are drawn
             evenly between zero and the bound.
     """
@@ -53,11 +66,17 @@ class Patience:
     limit_s: float = 30.0
     first_pause_s: float = 0.05
     max_pause_s: float = 2.0
+    quiet_s: float = 2.0
     uniform: Callable[[float, float], float] = field(default=random.uniform, compare=False)
 
     def pause(self, number: int) -> float:
         """Seconds before the attempt that follows `number` failed ones."""
         return self.uniform(0.0, min(self.max_pause_s, self.first_pause_s * 2.0 ** min(number, 30)))
+
+    def for_bytes(self, num_bytes: int) -> Patience:
+        """The patience with a put of so many bytes, over a slow line."""
+        more_s = num_bytes / SLOW_BYTES_S
+        return replace(self, limit_s=self.limit_s + more_s, quiet_s=self.quiet_s + more_s)
 
 
 async def put_settled(
@@ -71,7 +90,8 @@ async def put_settled(
     """Put an object if it is absent, and tell whose object is there.
 
     A call that is cancelled has put the object, has not, or the put is still under way: asking
-    `whose` later, or the same put once more, tells.
+    `whose` later, or the same put once more, tells. Where puts are over at once it has been asked,
+    and the cancellation is marked if nothing was made.
 
     Args:
         put: one conditional put.
@@ -83,32 +103,101 @@ async def put_settled(
         StoreError, UnsupportedError, InvalidInputError: the store refused, nothing is there.
         CommitStateUnknownError: the outcome could not be found out within `patience.limit_s`.
     """
-    deadline = asyncio.get_running_loop().time() + patience.limit_s
+    try:
+        return await _settled(put, whose, what, patience, at_once=at_once)
+    except asyncio.CancelledError as error:
+        if at_once and not await _is_ours(whose):
+            mark_as_not_made(error)
+        raise
+
+
+async def _is_ours(whose: Callable[[], Awaitable[Settled]]) -> bool:
+    try:
+        return await whose() is Settled.OURS
+    except NotFoundError:
+        return False
+
+
+async def _settled(
+    put: Callable[[], Awaitable[object]],
+    whose: Callable[[], Awaitable[Settled]],
+    what: str,
+    patience: Patience,
+    *,
+    at_once: bool,
+) -> Settled:
+    """As of `put_settled`; when it ends no local put is under way any more."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + patience.limit_s
     attempts = 0
-    while True:
-        try:
-            await put()
-        except (AlreadyExistsError, StoreError, UnsupportedError, InvalidInputError) as error:
-            failure: Exception = error
-        else:
-            return Settled.OURS
-        attempts += 1
-        try:
-            return await whose()
-        except NotFoundError:
-            lost = isinstance(failure, AlreadyExistsError)
-            if is_refusal(failure) or (at_once and not lost):
-                raise failure from failure.__cause__
+    async with _Puts(put, math.inf if at_once else patience.quiet_s) as puts:
+        while True:
+            failure = await puts.next_failure()
+            if failure is None:
+                return Settled.OURS
+            attempts += 1
             state = "it is not there, and a put may still be under way"
-        except StoreError as error:
-            state = f"it cannot be read back: {error}"
-        pause = patience.pause(attempts - 1)
-        if asyncio.get_running_loop().time() + pause > deadline:
-            raise CommitStateUnknownError(
-                f"{what}: whether it was written could not be found out in {patience.limit_s:g} s "
-                f"and {attempts} attempts; {state}; the last put said: {failure}"
-            ) from failure
-        await asyncio.sleep(pause)
+            try:
+                until = max(deadline, clock() + patience.quiet_s)
+                async with asyncio.timeout_at(None if until == math.inf else until):
+                    return await whose()
+            except NotFoundError:
+                lost = isinstance(failure, AlreadyExistsError)
+                is_last = not puts.under_way
+                if is_last and (is_refusal(failure) or (at_once and not lost)):
+                    raise failure from failure.__cause__
+            except StoreError as error:
+                state = f"it cannot be read back: {error}"
+            except TimeoutError:
+                state = "it cannot be read back: no answer"
+            pause = patience.pause(attempts - 1)
+            if clock() + pause > deadline:
+                raise CommitStateUnknownError(
+                    f"{what}: whether it was written could not be found out in "
+                    f"{patience.limit_s:g} s and {attempts} attempts; {state}; the last put said: "
+                    f"{failure}"
+                ) from failure
+            await asyncio.sleep(pause)
+
+
+class _Puts:
+    """Conditional puts of one object, one after the other, or beside those without an answer."""
+
+    def __init__(self, put: Callable[[], Awaitable[object]], quiet_s: float) -> None:
+        self._put = put
+        self._quiet_s = quiet_s
+        self.under_way: set[asyncio.Future[object]] = set()
+
+    async def __aenter__(self) -> _Puts:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Drop those that have no answer; a local one that has begun is waited for."""
+        while self.under_way:
+            for put in self.under_way:
+                put.cancel()
+            with suppress(asyncio.CancelledError):
+                ended, self.under_way = await asyncio.wait(self.under_way)
+                for put in ended:
+                    put.cancelled() or put.exception()
+
+    async def next_failure(self) -> Exception | None:
+        """Put once more, and give what the first that is answered says; None: it is written."""
+        if len(self.under_way) < MOST_PUTS:
+            self.under_way.add(asyncio.ensure_future(self._put()))
+        timeout_s = None if self._quiet_s == math.inf else self._quiet_s
+        ended, self.under_way = await asyncio.wait(
+            self.under_way, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        failure: Exception | None = None
+        for put in ended:
+            error = put.exception()
+            if error is None:
+                return None
+            if not isinstance(error, _ANSWERS):
+                raise error
+            failure = error
+        return failure or StoreError(f"no answer in {self._quiet_s:g} s", retryable=True)
 
 
 def is_refusal(failure: Exception) -> bool:

@@ -13,6 +13,7 @@ from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
+from alance.io.access import Access, own_options
 from alance.io.uri import clean_path, join, parse_uri
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
@@ -38,21 +39,30 @@ class Table:
     """A table, or one of its branches, on a store. Immutable but for the bases it has opened.
 
     Attributes:
-        uri: of the main branch's folder, as the user gave it; holds no credentials.
+        main_uri: of the main branch's folder, as the user gave it; holds no credentials.
         path: of the main branch's folder inside the store.
         branch: None: main.
-        storage_options: as the user gave them.
+        access: the storage options, sorted by the places that they are for.
         keeper: of the versions, branches' too; None: conditional puts.
     """
 
-    uri: str
+    main_uri: str
     store: Store
     path: str
     branch: str | None
     registry: StoreRegistry
-    storage_options: Mapping[str, object] | None
+    access: Access
     keeper: Keeper | None = None
     _bases: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    _others: dict[str, Store] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """URI of this branch's folder, by which the branch is opened and written."""
+        if self.branch is None:
+            return self.main_uri
+        place, mark, query = self.main_uri.partition("?")  # a query names who keeps the versions
+        return f"{place.rstrip('/')}/{branch_folder(self.branch)}{mark}{query}"
 
     @property
     def is_remote(self) -> bool:
@@ -126,15 +136,27 @@ class Table:
             return self
         return replace(self, branch=None if branch is None else check_branch_name(branch))
 
-    def moved_to_main(self, folder: str, branch: str) -> Table:
-        """This table, whose URI is the folder of a branch, as that branch of its dataset.
+    def seen_by(self, branch: str | None) -> Table:
+        """This table as the branch that its versions say they are of.
 
-        Args:
-            folder: of the branch below the dataset's. Elsewhere (a copy), the table stays.
+        Where the URI names the folder of that branch, it is the branch of the table above: tags,
+        branches and other branches' files are found there. Elsewhere (a copy), it stays.
         """
-        if not self.path.endswith("/" + folder):
+        if self.branch is not None or branch is None:
             return self
-        return replace(self, path=self.path.removesuffix("/" + folder), branch=branch)
+        folder = "/" + branch_folder(branch)
+        if not self.path.endswith(folder):
+            return self
+        path = self.path.removesuffix(folder)
+        place, mark, query = self.main_uri.partition("?")
+        place = place.rstrip("/")
+        if place.endswith(folder):
+            place = place.removesuffix(folder)
+        elif self.store.profile.kind == "local":  # such as "dev", below the folder one is in
+            place = "/" + path
+        else:
+            place = _NUMBER.sub("/", self.store.root) + path
+        return replace(self, main_uri=f"{place}{mark}{query}", path=path, branch=branch)
 
     def data_file(self, manifest: Manifest, file: DataFile) -> str:
         """Location of a data file.
@@ -183,10 +205,11 @@ class Table:
 
         Raises:
             CorruptFileError: a relative path that leaves its base, or a base that is not there.
+            AccessError: outside of what the table's credentials were given for.
             InvalidInputError, UnsupportedError: a URI of no known scheme.
         """
         if base_id == 0:
-            return self._open(uri)
+            return self._open(uri, "object")
         base = _base(manifest, base_id, f"object {uri!r}")
         return self._below(base, inside(uri, "object"))
 
@@ -199,12 +222,13 @@ class Table:
         return self._in_root(inside(path, "object"))
 
     def opened(self, uri: str) -> str:
-        """Location of a URI; its store is opened where it is another one.
+        """Location of a URI that the caller names; its store is opened where it is another one.
 
         Raises:
+            AccessError: an account that neither options nor environment have credentials for.
             InvalidInputError, UnsupportedError: a URI of no known scheme.
         """
-        return self._open(uri)
+        return self._open(uri, "object", is_callers=True)
 
     def know_base(self, path: str, location: str) -> None:
         """Remember where the files of a base path are.
@@ -213,6 +237,12 @@ class Table:
             location: of the folder, in a store that is open.
         """
         self._bases[path] = location
+        self._hold(self.registry.resolve(location)[0])
+
+    def _hold(self, store: Store) -> Store:
+        """Keep another store open as long as this table."""
+        self._others[store.root] = store
+        return store
 
     def not_found(self, what: str) -> NotFoundError:
         """The error of something that this table has not."""
@@ -233,23 +263,21 @@ class Table:
         root = self._bases.get(base.path)
         if root is None:
             try:
-                root = self._bases[base.path] = self._open(base.path)
+                root = self._bases[base.path] = self._open(base.path, "base path")
             except InvalidInputError as error:
                 raise CorruptFileError(f"base path {base.path!r}: {error}") from error
         return root + path if root.endswith("/") else f"{root}/{path}"
 
-    def _open(self, uri: str) -> str:
+    def _open(self, uri: str, what: str, *, is_callers: bool = False) -> str:
         """The location of a URI: in the table's own store where it is the same place."""
         address = parse_uri(uri)
         own = _NUMBER.sub("/", self.store.root)
         if address.root == own:
             return self.store.root + address.path
-        # Credentials are for the kind of store that they were given for.
-        options = None
-        if address.kind == self.store.profile.kind:
-            options = without_endpoint(self.storage_options)
-        store, path = self.registry.open(uri, storage_options=options)
-        return store.root + path
+        where = f"{what} {uri!r} of dataset {self.uri!r}"
+        options = self.access.options(uri, address, where, is_callers=is_callers)
+        store, path = self.registry.open(uri, storage_options=without_endpoint(options))
+        return self._hold(store).root + path
 
 
 def open_table(
@@ -273,15 +301,18 @@ def open_table(
         UnsupportedError: a scheme that is not supported.
     """
     keeper = keeper_of(manifest_store, commit_lock)
-    place, options = uri, without_endpoint(storage_options)
+    own = own_options(storage_options)
+    place, options = uri, without_endpoint(own)
     if isinstance(uri, str) and is_dynamodb(uri):
         if keeper is not None or store is not None:
             raise InvalidInputError(
                 f"uri {uri!r}: names its own store; expected no store, manifest_store, commit_lock"
             )
-        place, keeper = open_dynamodb(uri, storage_options)
+        place, keeper = open_dynamodb(uri, own)
     opened, path = registry.open(place, storage_options=options, store=store)
-    return Table(str(uri), opened, clean_path(path), None, registry, storage_options, keeper)
+    home = None if store is not None else parse_uri(place)
+    access = Access.of(opened.profile.kind, home, storage_options)
+    return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 
 
 def _base(manifest: Manifest, base_id: int | None, what: str) -> BasePath | None:

@@ -7,6 +7,11 @@ Two properties of a transaction, both JSON:
                        number `previous`, up to number `last`
 
 Merged transactions hold the notes of all of their parts.
+
+Each version's configuration has the last numbers of the producers that committed last, so that
+they are told where the versions that hold the batches were cleaned up:
+
+    alance.producers   {name: last}, in the order of their last commits, JSON
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 TOKENS: Final = "alance.tokens"
 PRODUCERS: Final = "alance.producers"
 NOTES: Final = (TOKENS, PRODUCERS)
+MAX_PRODUCERS: Final = 128  # in the configuration, some 50 bytes each in every manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,29 @@ def merged_notes(notes: Iterable[Notes]) -> Notes:
             first = producers.get(name, (previous, last))[0]
             producers[name] = (first, last)
     return Notes(frozenset(tokens), producers)
+
+
+def last_numbers(config: Mapping[str, str]) -> dict[str, int]:
+    """The last numbers of producers that a table's configuration has."""
+    numbers = _parsed(config.get(PRODUCERS), dict)
+    return {name: number for name, number in numbers.items() if isinstance(number, int)}
+
+
+def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
+    """What the configuration of a version gets by the notes of its transaction.
+
+    Those that have not committed for longest go where there are more than `MAX_PRODUCERS`.
+
+    Args:
+        config: of the version before.
+    """
+    if not notes.producers:
+        return {}
+    numbers = last_numbers(config)
+    for name, (_, last) in notes.producers.items():
+        numbers.pop(name, None)
+        numbers[name] = last
+    return {PRODUCERS: json.dumps(dict([*numbers.items()][-MAX_PRODUCERS:]))}
 
 
 def without_notes(properties: Mapping[str, str]) -> dict[str, str]:

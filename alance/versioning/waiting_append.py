@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import RetryableConflictError
 from alance.format.proto import transaction_pb2
@@ -13,42 +14,83 @@ from alance.versioning.manifest_store import MERGED
 from alance.versioning.tokens import Notes, merged_notes, without_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from alance.format.table.manifest import Manifest
 
 
-class LostDataError(RetryableConflictError):
-    """The data of some of a group did not get there; they have been told."""
+LAG_S: Final = 0.5  # or as long as it took so far: those whose data is there wait for the others
+
+
+class ChangedGroupError(RetryableConflictError):
+    """Some of a group are no part of it any more."""
 
 
 class WaitingAppend:
     """An append and who waits for it.
 
+    Args:
+        moved: called when the data is there, or lost, and when nobody waits any more.
+
     Attributes:
         base: the version that the transaction stands on.
-        made: the version that it made.
-        is_begun: it is part of a version that is being made.
+        made: the version that it made; cancelled where nobody waits any more.
+        is_late: others have waited for its data long enough.
+        making: what makes a version of it, once that cannot be made without it.
+        may_be_visible: the version was made, or may be.
         notes: what it notes of producers.
     """
 
-    __slots__ = ("_data", "_other", "base", "is_begun", "made", "notes", "transaction")
+    __slots__ = (
+        "_data",
+        "_other",
+        "base",
+        "is_late",
+        "made",
+        "making",
+        "may_be_visible",
+        "notes",
+        "transaction",
+    )
 
     def __init__(
-        self, transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+        self,
+        transaction: Transaction,
+        base: Manifest,
+        data: Awaitable[object] | None,
+        moved: Callable[[object], object],
     ) -> None:
         self.transaction = transaction
         self.base = base
         self.made: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
-        self.is_begun = False
+        self.made.add_done_callback(moved)
+        self.is_late = False
+        self.making: asyncio.Task[None] | None = None
+        self.may_be_visible = False
         self.notes = Notes.of(transaction.properties)
         self._other = without_notes(transaction.properties)
         self._data = None if data is None else asyncio.ensure_future(data)
+        if self._data is not None:
+            self._data.add_done_callback(self._told)
+            self._data.add_done_callback(moved)
 
     @property
     def has_data(self) -> bool:
         """Whether something must be done before the version."""
         return self._data is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its data is there."""
+        data = self._data
+        if data is None:
+            return True
+        return data.done() and not data.cancelled() and data.exception() is None
+
+    def follows(self, other: WaitingAppend) -> bool:
+        """Whether an earlier one, if it has a version of its own, has to have it before."""
+        mine, theirs = self.notes, other.notes
+        return bool(mine.tokens & theirs.tokens or mine.producers.keys() & theirs.producers.keys())
 
     def goes_with(self, other: WaitingAppend) -> bool:
         """Whether this one, which came later, can be one transaction with another."""
@@ -75,32 +117,53 @@ class WaitingAppend:
         if self._data is not None:
             self._data.cancel()
 
-    async def data(self) -> bool:
-        """Wait for what must be done before; False where it failed, which is told."""
-        if self._data is None:
-            return True
-        await asyncio.wait([self._data])
-        if self._data.cancelled():
+    def _told(self, data: asyncio.Future[object]) -> None:
+        """Tell who waits, where the data did not get to the store."""
+        if data.cancelled():
             self.made.cancel()
-            return False
-        error = self._data.exception()
-        if error is None:
-            return True
-        if not isinstance(error, Exception):
-            raise error
-        self.fail(error)
-        return False
+        elif (error := data.exception()) is not None and not self.made.done():
+            self.made.set_exception(error)
 
 
-def data_of(group: Sequence[WaitingAppend]) -> Awaitable[object] | None:
-    """What must be done before a version of a group may be seen."""
-    return _all_there(group) if any(one.has_data for one in group) else None
+async def all_there(
+    group: Sequence[WaitingAppend],
+    making: asyncio.Task[None],
+    has_others: Callable[[], bool],
+    change: Callable[[float | None], Awaitable[None]],
+) -> None:
+    """Wait for the data of all; then none can leave any more.
+
+    Args:
+        making: what makes their version.
+        has_others: whether others could be committed, that are not of the group.
+        change: waits until something has changed, or for so long.
+
+    Raises:
+        ChangedGroupError: some have left or failed, or are late.
+    """
+    clock = asyncio.get_running_loop().time
+    begun, until = clock(), math.inf
+    while True:
+        if any(one.made.done() for one in group):
+            raise ChangedGroupError("some data did not get to the store")
+        missing = [one for one in group if not one.is_ready]
+        if not missing:
+            keep(group, making)
+            return
+        now = clock()
+        if now >= until:
+            for one in missing:
+                one.is_late = True
+            raise ChangedGroupError("some data is late")
+        if until == math.inf and (has_others() or len(missing) < len(group)):
+            until = now + max(LAG_S, now - begun)
+        await change(None if until == math.inf else until - now)
 
 
-async def _all_there(group: Sequence[WaitingAppend]) -> None:
-    found = [await one.data() for one in group]
-    if not all(found):
-        raise LostDataError("some data did not get to the store")
+def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
+    """From now on the version is not made without these."""
+    for waiter in group:
+        waiter.making = making
 
 
 def merged(group: Sequence[WaitingAppend], base: Manifest) -> Transaction:

@@ -11,7 +11,7 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import AlanceError
@@ -47,7 +47,6 @@ def try_to_read(content: bytes, schema: Schema) -> None:
 
 
 CASES = st.tuples(st.integers(0, len(GROUPS) - 1), st.sampled_from(["2.1", "2.2"]))
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -60,7 +59,6 @@ def test_every_truncation_is_refused(group: int, version: str) -> None:
             read(content[:length], schema)
 
 
-@SLOW
 @given(CASES, st.data())
 def test_flipped_bits(case: tuple[int, str], data: st.DataObject) -> None:
     content, schema = written(*case)
@@ -71,7 +69,6 @@ def test_flipped_bits(case: tuple[int, str], data: st.DataObject) -> None:
     try_to_read(bytes(spoiled), schema)
 
 
-@SLOW
 @given(CASES, st.data())
 def test_spoiled_metadata(case: tuple[int, str], data: st.DataObject) -> None:
     content, schema = written(*case)
@@ -83,7 +80,6 @@ def test_spoiled_metadata(case: tuple[int, str], data: st.DataObject) -> None:
     try_to_read(bytes(spoiled), schema)
 
 
-@SLOW
 @given(CASES, st.data())
 def test_pieces_of_a_file_at_other_places(case: tuple[int, str], data: st.DataObject) -> None:
     content, schema = written(*case)
@@ -95,7 +91,6 @@ def test_pieces_of_a_file_at_other_places(case: tuple[int, str], data: st.DataOb
     try_to_read(bytes(spoiled), schema)
 
 
-@SLOW
 @given(CASES, CASES, st.booleans())
 def test_a_schema_of_another_file(one: tuple[int, str], other: tuple[int, str], cut: bool) -> None:
     content, _ = written(*one)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
@@ -267,9 +267,7 @@ async def run(
         await both.check()
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@settings(max_examples=12)
 @given(
     st.data(),
     st.lists(st.sampled_from(STEPS), min_size=4, max_size=12),

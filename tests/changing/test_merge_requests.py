@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import lance
@@ -9,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.requests.waves import waves
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -41,7 +41,7 @@ async def test_an_upsert(lab: Lab, columns: list[str]) -> None:
             max_rows_per_file=ROWS // 4,
         )
     data = table(range(ROWS - CHANGED, ROWS + CHANGED), "new").select(columns)
-    lab.config(latency_ms=30)
+    lab.config(waits_for=os.getpid())
     dataset = await alance.dataset(f"{base}/ours", storage_options=options)
     with lab.recording() as seen:
         made = await dataset.upsert(data, "id")
@@ -52,7 +52,7 @@ async def test_an_upsert(lab: Lab, columns: list[str]) -> None:
     assert made.summary["num_updated_rows"] == made.summary["num_inserted_rows"] == CHANGED
     assert len(seen.records) <= len(theirs.records)
     # Footers, page tables, pages; what the data lacks; new files and LIST; the manifest.
-    assert waves(seen.records) <= 6 + (len(columns) < 3)
+    assert seen.rounds <= 6 + (len(columns) < 3)
     found = lance.dataset(f"{base}/ours", storage_options=options)
     assert found.count_rows() == ROWS + CHANGED
     found.validate()

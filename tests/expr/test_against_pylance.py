@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
@@ -208,9 +208,7 @@ CONDITIONS = st.recursive(
 LISTS = made("{} {}in ({}, {}, 5) or {}", NUMBERS, NOT, COLUMNS, one("012"), LEAVES)
 
 
-@settings(
-    max_examples=600, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=600)
 @given(condition=st.one_of(CONDITIONS, LISTS))
 def test_any_condition(dataset: lance.LanceDataset, condition: str) -> None:
     try:

@@ -154,7 +154,7 @@ CALLS = st.recursive(
 )
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(st.one_of(PIECES, st.text(max_size=30), CALLS))
 def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
     for parse in (parse_filter, parse_projection):

@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
@@ -66,7 +66,7 @@ def table(values: dict[str, list[Any]], first: int) -> pa.Table:
     return pa.table({"id": pa.array(range(first, first + 40)), **arrays})
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(
     values=columns,
     more=columns,
@@ -114,7 +114,7 @@ def test_filters_give_the_same(
         asyncio.run(check(Path(folder) / "t"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     values=st.lists(st.none() | st.sampled_from(FLOATS), max_size=300),
     memory=st.sampled_from([100, 1_000, 1 << 20]),

@@ -131,7 +131,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), memory=st.sampled_from([1, 3_000, 1 << 20]))
 async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) -> None:
     kind, values_of = data.draw(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import lance
@@ -243,6 +244,24 @@ async def test_a_producer_goes_on_where_it_was(tmp_path: Path) -> None:
         assert sink.last_sequence == 0
         with pytest.raises(InvalidInputError, match="from 1 on"):
             await sink.write(batches[0], sequence=0)
+
+
+async def test_a_producer_goes_on_after_compaction_and_cleanup(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    async with alance.ingest(path, SCHEMA, producer="p") as sink:
+        for start in range(0, 30, 10):
+            await sink.write(batch(start))
+            await sink.flush()
+    lance.dataset(path).insert(pa.Table.from_batches([batch(1000)]))
+    dataset = await alance.dataset(path)
+    await dataset.optimize.compact_files()
+    dataset = await alance.dataset(path)
+    await dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert len(await dataset.versions()) == 1
+    async with alance.ingest(path, producer="p", history=1) as sink:
+        assert sink.last_sequence == 3
+        assert not await sink.write(batch(20), sequence=3)
+    assert sorted(ids(path)) == [*range(30), *range(1000, 1010)]
 
 
 async def test_tokens_are_written_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import alance
@@ -105,10 +105,7 @@ async def compare(path: Path, table: pa.Table, version: str, pieces: int) -> Non
     await fresh.session.aclose()
 
 
-CHECKS = list(HealthCheck)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=60)
 @given(table=tables(), version=st.sampled_from(["2.1", "2.2"]), pieces=st.integers(1, 3))
 async def test_any_table(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table, version: str, pieces: int
@@ -117,7 +114,7 @@ async def test_any_table(
 
 
 @pytest.mark.soak
-@settings(max_examples=3000, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=3000)
 @given(table=tables(), version=st.sampled_from(["2.1", "2.2"]), pieces=st.integers(1, 3))
 async def test_any_table_for_long(
     tmp_path_factory: pytest.TempPathFactory, table: pa.Table, version: str, pieces: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
@@ -61,7 +61,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 @given(values=st.lists(VALUES, min_size=1, max_size=60))
 async def test_any_json(tmp_path_factory: pytest.TempPathFactory, values: list[object]) -> None:
     uri = str(tmp_path_factory.mktemp("json") / "table")

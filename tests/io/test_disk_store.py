@@ -82,7 +82,7 @@ class Folder(RuleBasedStateMachine):
 
 
 TestFolder = Folder.TestCase
-TestFolder.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestFolder.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ class Calls:
             future.get_loop().call_soon(future.set_result, outcome)
         return future
 
-    def retried(self, retries: Retries | None = None) -> Retried[object, object]:
+    def retried(
+        self, retries: Retries | None = None, limit_s: float = 60.0
+    ) -> Retried[object, object]:
         def translate(error: BaseException) -> Exception:
             return StoreError(str(error), retryable=isinstance(error, ConnectionError))
 
@@ -43,7 +45,7 @@ class Calls:
             return result
 
         loop = asyncio.get_running_loop()
-        return Retried(self, finish, translate, retries or fast(), loop)
+        return Retried(self, finish, translate, retries or fast(), limit_s, loop)
 
 
 async def test_it_gives_the_result_of_the_first_attempt_that_succeeds() -> None:
@@ -75,7 +77,7 @@ async def test_a_start_that_raises_fails_the_future() -> None:
         raise ValueError("bad path")
 
     future: Retried[object, object] = Retried(
-        start, lambda x: x, lambda e: StoreError(str(e)), fast(), asyncio.get_running_loop()
+        start, lambda x: x, lambda e: StoreError(str(e)), fast(), 60, asyncio.get_running_loop()
     )
     with pytest.raises(StoreError, match="bad path"):
         await future
@@ -164,3 +166,16 @@ async def test_a_part_cancelled_elsewhere_cancels_the_whole() -> None:
     with pytest.raises(asyncio.CancelledError):
         await joined
     assert futures[1].cancelled()
+
+
+async def test_its_time_is_over_whatever_the_attempt_does() -> None:
+    calls = Calls(ConnectionError("busy"), None)
+    with pytest.raises(StoreError, match=r"no complete answer within 0.05 s.*busy"):
+        await calls.retried(limit_s=0.05)
+    assert calls.started[-1].cancelled()
+
+
+async def test_its_time_is_over_in_a_pause() -> None:
+    retries = Retries(first_pause_s=1e6, max_pause_s=1e6, uniform=lambda _, most: most)
+    with pytest.raises(StoreError, match=r"no complete answer.*busy"):
+        await Calls(ConnectionError("busy")).retried(retries, limit_s=0.05)

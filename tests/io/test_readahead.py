@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import StoreError
@@ -45,7 +45,6 @@ class Work:
         return number
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 50), max_size=20),
     st.integers(1, 120),

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
@@ -236,7 +236,7 @@ SPANS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(callers=st.lists(st.tuples(SPANS, st.booleans(), st.integers(0, 3)), max_size=6))
 def test_any_callers_get_their_bytes(
     callers: list[tuple[list[tuple[int, int]], bool, int]],

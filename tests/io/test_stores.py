@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import AlreadyExistsError, CorruptFileError, NotFoundError
@@ -44,9 +44,7 @@ async def test_many_ranges_at_once(place: Place) -> None:
     assert [bytes(buffer) for buffer in buffers] == [CONTENT[a:b] for a, b in spans]
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(st.integers(0, 200_000), st.integers(0, 70_000)).map(lambda at: (at[0], sum(at))),

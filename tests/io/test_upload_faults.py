@@ -13,6 +13,7 @@ import pytest
 
 from alance.errors import AlanceError, StoreError
 from alance.io import upload, upload_local
+from alance.io.background import Background
 from alance.io.registry import StoreRegistry
 from tests.io.conftest import Place
 
@@ -64,15 +65,21 @@ def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
     return open_place(lab, request.param)
 
 
+LEFT = Background()  # of uploads that were cancelled
+
+
 async def send(place: Place, content: bytes = CONTENT) -> int:
     view = memoryview(content)
     async with place.store.open_upload(place.path("a")) as sink:
+        sink.background = LEFT
         for start in range(0, len(content), PART):
             await sink.write(view[start : start + PART])
         return await sink.finish()
 
 
 async def there(place: Place) -> list[int]:
+    """Sizes of the objects, when what was cancelled has ended."""
+    assert await LEFT.settled(60.0) == 0
     return [meta.num_bytes async for meta in place.store.list(place.folder)]
 
 
@@ -232,6 +239,7 @@ async def test_local_files_cancelled_at_any_turn(
         try:
             await task
         except asyncio.CancelledError:
+            assert await LEFT.settled(60.0) == 0
             assert not any(path.is_file() for path in tmp_path.rglob("*"))
         else:
             assert await there(place) == [len(CONTENT)]

@@ -55,9 +55,9 @@ def test_the_environment_may_name_the_server(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_sending_of_a_body_is_not_taken_for_silence() -> None:
     assert writer({}).client_options == {
-        "connect_timeout": "3s",
-        "read_timeout": "120s",
-        "timeout": "120s",
+        "connect_timeout": "5000ms",
+        "read_timeout": "158000ms",  # 30 s, and 8 MiB at 64 KiB a second
+        "timeout": "158000ms",
     }
     assert writer({"read_timeout": "7s"}).client_options["read_timeout"] == "7s"
     assert writer({}).retry_config["max_retries"] == 6

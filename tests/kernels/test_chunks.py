@@ -172,6 +172,13 @@ def test_large_counts_do_not_overflow() -> None:
         )
 
 
+def test_counts_whose_sum_wraps_are_refused() -> None:
+    """2^64 levels and three, of which three are there."""
+    entries = np.append(np.full(1 << 16, 1 << 48), 3)
+    with pytest.raises(ValueError, match="a chunk of 281474976710656 levels"):
+        check([1, 0, 0], [], entries)
+
+
 def spans_of(
     rep: list[int], definition: list[int], breaks: list[int], wanted: list[int], visible: int
 ) -> list[tuple[int, int, int, int]]:

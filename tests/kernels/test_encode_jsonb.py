@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
@@ -36,7 +36,6 @@ def stored(*texts: str | None) -> list[bytes]:
     return [data[start:stop] for start, stop in pairwise(offsets)]
 
 
-@settings(deadline=None)
 @given(VALUES, st.booleans())
 def test_any_value(value: object, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
@@ -48,7 +47,6 @@ def test_any_value(value: object, ascii_only: bool) -> None:
     assert stored(text) == [expected]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\u00d8\n', max_size=24))
 def test_any_text(text: str) -> None:
     try:

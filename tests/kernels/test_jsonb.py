@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
@@ -132,7 +132,6 @@ def test_documents(values: list[object]) -> None:
     assert [json.loads(text) for text in texts(stored)] == values
 
 
-@settings(suppress_health_check=list(HealthCheck))
 @given(VALUES, st.data())
 def test_damaged_documents_never_crash(value: object, data: st.DataObject) -> None:
     _, payload = encoded([value])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
@@ -46,7 +46,6 @@ SIZES = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(sizes=SIZES, gap=st.sampled_from([0, 1, 8000, 1 << 20]))
 def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
     starts, stops = bounds(sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.format.container import open_container
 from alance.format.plans import run
+from alance.format.proto import file2_pb2
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,7 +85,55 @@ def test_what_is_left_to_others(files: list[bytes]) -> None:
     assert _kernels.file_pages(views([other]), columns(0)) is not None
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=300)
+def direct(content: bytes) -> file2_pb2.Encoding:
+    return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=content))
+
+
+def file_of_one_page(starts: list[int], sizes: list[int]) -> bytes:
+    """256 bytes of a file of 2.1: one column of one page, whose buffers may lie anywhere."""
+    page = file2_pb2.ColumnMetadata.Page(
+        buffer_offsets=starts, buffer_sizes=sizes, length=3, encoding=direct(b"page")
+    )
+    column = file2_pb2.ColumnMetadata(encoding=direct(b"column"), pages=[page])
+    metadata = column.SerializeToString()
+    metadata_start = 256 - 40 - 32 - len(metadata)
+    tables = struct.pack("<4Q", metadata_start, len(metadata), 0, 64)
+    footer = struct.pack("<3Q2I2H4s", metadata_start, 184, 200, 1, 1, 2, 1, b"LANC")
+    return bytes(metadata_start) + metadata + tables + footer
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes"),
+    [([0], [256]), ([64, 0], [192, 1]), ([192], [64]), ([], []), ([0], [0])],
+)
+def test_pages_inside_a_file(starts: list[int], sizes: list[int]) -> None:
+    found = _kernels.file_pages([memoryview(file_of_one_page(starts, sizes))], columns(0))
+    assert found is not None
+    assert (found[5].tolist(), found[6].tolist()) == (starts, sizes)
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes"),
+    [
+        ([320], [16]),  # behind the end
+        ([320], [0]),
+        ([0, 320], [16, 16]),
+        ([320, 0], [16, 16]),
+        ([192], [65]),  # across the end
+        ([0], [257]),
+        ([32], [16]),  # at no multiple of 64
+        ([(1 << 64) - 64], [128]),  # a sum that wraps
+        ([64], [(1 << 64) - 1]),
+        ([0], []),
+        ([0], [16, 16]),
+    ],
+)
+def test_pages_outside_of_a_file(starts: list[int], sizes: list[int]) -> None:
+    content = memoryview(file_of_one_page(starts, sizes))
+    assert _kernels.file_pages([content], columns(0)) is None
+
+
+@settings(max_examples=300)
 @given(data=st.data())
 def test_wrong_bytes(files: list[bytes], data: st.DataObject) -> None:
     content = bytearray(files[2])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from alance.testing.lab import Lab
 
 # Each is the body of `main`, with `dataset` open over the lab; many ways to leave work behind.
@@ -122,3 +124,182 @@ def test_a_forked_child_reads_or_says_why_not(
         [sys.executable, "-W", "ignore", "-c", text], check=False, timeout=60, capture_output=True
     )
     assert (done.returncode, done.stderr) == (code, b"")
+
+
+# Programs over `uri`, a table on local disk or at the lab, opened with `options`, that end while
+# something is under way.
+ENDS_BLOCKING = {
+    "an iterator of a function": """
+def run():
+    batches = alance.dataset(uri, storage_options=options).to_batches(batch_size=100)
+    next(batches)
+run()
+""",
+    "an iterator of a module": """
+batches = alance.dataset(uri, storage_options=options).to_batches(batch_size=100)
+next(batches)
+""",
+    "an iterator in a generator": """
+def rows():
+    for batch in alance.dataset(uri, storage_options=options).to_batches(batch_size=100):
+        yield batch
+kept = rows()
+next(kept)
+""",
+    "an iterator in a cycle": """
+class Holder:
+    pass
+holder = Holder()
+holder.me = holder
+holder.batches = alance.dataset(uri, storage_options=options).to_batches(batch_size=100)
+next(holder.batches)
+del holder
+""",
+    "a reader of Arrow": """
+reader = alance.dataset(uri, storage_options=options).to_reader(batch_size=100)
+reader.read_next_batch()
+""",
+    "a daemon thread that reads on and on": """
+ready = threading.Event()
+def work():
+    while True:
+        for batch in alance.dataset(uri, storage_options=options).to_batches(batch_size=100):
+            ready.set()
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""",
+    "a thread that reads to its end": """
+ready = threading.Event()
+def work():
+    dataset = alance.dataset(uri, storage_options=options)
+    for batch in dataset.to_batches(batch_size=100):
+        ready.set()
+    assert dataset.to_table().num_rows == dataset.count_rows()
+threading.Thread(target=work).start()
+ready.wait()
+""",
+    "a call of __del__": """
+class Holder:
+    def __init__(self):
+        self.dataset = alance.dataset(uri, storage_options=options)
+        self.batches = self.dataset.to_batches(batch_size=100)
+        next(self.batches)
+    def __del__(self):
+        assert self.dataset.count_rows() > 0
+        self.batches.close()
+holder = Holder()
+""",
+    "an exit in an iteration": """
+for batch in alance.dataset(uri, storage_options=options).to_batches(batch_size=100):
+    sys.exit(3)
+""",
+    "an interrupt in an iteration": """
+batches = alance.dataset(uri, storage_options=options).to_batches(batch_size=100)
+try:
+    for batch in batches:
+        signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    pass
+""",
+    "an error that is kept": """
+try:
+    for batch in alance.dataset(uri, storage_options=options).to_batches(batch_size=100):
+        raise ValueError("kept")
+except ValueError as error:
+    kept = error
+""",
+    "a file that is open": """
+reader = alance.FileReader.open(data_file, storage_options=options)
+batches = reader.to_batches(batch_size=100)
+next(batches)
+""",
+    "a sink that is open": """
+sink = alance.ingest("memory://exit/sink", schema=pa.schema([("a", pa.int64())]))
+sink.__enter__()
+sink.write(pa.table({"a": [1]}))
+""",
+}
+ENDS_ASYNC = {
+    "a scan that is kept": """
+batches = dataset.to_batches(batch_size=100)
+kept.append(batches)
+await anext(batches)
+""",
+    "many scans that are kept": """
+for filter in (None, "l_orderkey > 5"):
+    for batches in (
+        dataset.to_batches(batch_size=100, filter=filter),
+        dataset.scanner(filter=filter, scan_in_order=False).to_batches(),
+    ):
+        kept.append(batches)
+        await anext(batches)
+""",
+    "a scan of a generator": """
+async def rows():
+    async for batch in dataset.to_batches(batch_size=100):
+        yield batch
+kept.append(rows())
+await anext(kept[0])
+""",
+    "a file that is read": """
+reader = await alance.FileReader.open(data_file, storage_options=options)
+kept.append(reader.to_batches(batch_size=100))
+await anext(kept[0])
+""",
+    "a table that is read": """
+kept.append(asyncio.ensure_future(dataset.to_table()))
+await anext(dataset.to_batches(batch_size=100))
+""",
+}
+AT_THE_LAB = (
+    "an iterator of a module",
+    "a daemon thread that reads on and on",
+    "a thread that reads to its end",
+    "a call of __del__",
+    "a scan that is kept",
+    "a table that is read",
+)
+HEAD_BLOCKING = """
+import signal, sys, threading
+import pyarrow as pa
+import alance.sync as alance
+uri, data_file, options = {place!r}
+"""
+HEAD_ASYNC = """
+import asyncio
+import alance
+uri, data_file, options = {place!r}
+kept = []
+async def main():
+    dataset = await alance.dataset(uri, storage_options=options)
+{body}
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "is_local"),
+    [(name, True) for name in (*ENDS_BLOCKING, *ENDS_ASYNC)]
+    + [(name, False) for name in AT_THE_LAB],
+)
+def test_a_program_ends_whatever_is_under_way(
+    lineitem_lab: Lab, golden: Path, name: str, is_local: bool
+) -> None:
+    uri = str(golden / "lineitem.lance") if is_local else "s3://lab/lineitem.lance"
+    data_file = next((golden / "lineitem.lance" / "data").glob("*.lance")).name
+    options = None if is_local else lineitem_lab.lance_options()
+    place = (uri, f"{uri}/data/{data_file}", options)
+    if name in ENDS_BLOCKING:
+        text = HEAD_BLOCKING.format(place=place) + ENDS_BLOCKING[name]
+    else:
+        body = "\n".join("    " + line for line in ENDS_ASYNC[name].strip().splitlines())
+        text = HEAD_ASYNC.format(place=place, body=body)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        check=False,
+        timeout=300,  # far beyond what a busy machine needs; what hung did so for ever
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (3 if "exit" in name else 0, "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import alance
 from alance.testing.stalls import Stalls
@@ -17,11 +18,24 @@ if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 LIMIT = 0.010  # seconds
-TRIES = 3  # the first ones warm up what is loaded once in a process
+# The first ones warm up what is loaded once in a process; and work takes longer where others have
+# a part of the processor in ways that no process sees.
+TRIES = 12
 
 
-async def longest_stall(dataset: alance.Dataset) -> float:
-    """Seconds that a callback of 64 concurrent scans and takes kept the loop at most."""
+async def check_no_stall(dataset: alance.Dataset) -> None:
+    """64 concurrent scans and takes keep the loop by no callback."""
+    seen = []
+    for _ in range(TRIES):
+        stalls = await stalls_of(dataset)
+        seen.append((stalls.longest_callback, stalls.slowest))
+        if stalls.longest_callback < LIMIT:
+            return
+    pytest.fail(f"callbacks that kept the loop: {seen}")
+
+
+async def stalls_of(dataset: alance.Dataset) -> Stalls:
+    """The stalls of 64 concurrent scans and takes."""
     count = await dataset.count_rows()
     rng = np.random.default_rng(1)
     await dataset.take([0, count - 1])  # what is loaded once in a process
@@ -37,7 +51,33 @@ async def longest_stall(dataset: alance.Dataset) -> float:
 
     async with Stalls() as stalls:
         await asyncio.gather(*(take() if n % 4 else read() for n in range(64)))
-    return stalls.longest_callback
+    return stalls
+
+
+async def test_takes_one_after_the_other_leave_turns_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them waits for anything, and yet they are no single callback."""
+    monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with alance.Session() as session:
+        dataset = await alance.dataset(write(tmp_path / "turns.lance"), session=session)
+        for _ in range(3):
+            await dataset.take([1, 30_000])
+        counting = asyncio.create_task(count())
+        await asyncio.sleep(0)
+        turns = 0
+        for _ in range(100):
+            await dataset.take([2, 20_000])
+        counting.cancel()
+    assert turns >= 40  # every second one, at least
 
 
 async def test_no_stall_from_a_store(lineitem_lab: Lab) -> None:
@@ -48,16 +88,14 @@ async def test_no_stall_from_a_store(lineitem_lab: Lab) -> None:
         dataset = await alance.dataset(
             "s3://lab/stalls.lance", storage_options=lineitem_lab.lance_options(), session=session
         )
-        stalls = [await longest_stall(dataset) for _ in range(TRIES)]
-    assert min(stalls) < LIMIT, stalls
+        await check_no_stall(dataset)
 
 
 async def test_no_stall_from_a_disk(tmp_path: Path) -> None:
     uri = write(tmp_path / "stalls.lance")
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, session=session)
-        stalls = [await longest_stall(dataset) for _ in range(TRIES)]
-    assert min(stalls) < LIMIT, stalls
+        await check_no_stall(dataset)
 
 
 def write(path: Path) -> str:

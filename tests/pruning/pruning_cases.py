@@ -95,6 +95,27 @@ _LITERALS = {
 
 
 @st.composite
+def chains(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """`and` or `or`, and many terms that it joins, most of them on one column."""
+    name = draw(st.sampled_from(sorted(_LITERALS)))
+    literals = _LITERALS[name]
+    ops = draw(st.sampled_from([["="], ["!="], ["=", "<", ">="], ["=", "!=", "<=", ">"]]))
+
+    def term(said: tuple[str, str, str, int]) -> str:
+        op, one, other, kind = said
+        if kind == 0:
+            return f"{name} {'not in' if op == '!=' else 'in'} ({', '.join([one, other] * 7)})"
+        if kind == 1 and name != "b":
+            return f"{one} {op} {name}"
+        if kind == 2:
+            return f"(i {op} 1 and {name} {op} {one})"
+        return f"not ({name} {op} {one})" if kind == 3 else f"{name} {op} {one}"
+
+    terms = st.tuples(st.sampled_from(ops), literals, literals, st.integers(0, 40)).map(term)
+    return draw(st.sampled_from(["and", "or"])), draw(st.lists(terms, min_size=13, max_size=20))
+
+
+@st.composite
 def _atoms(draw: st.DrawFn) -> str:
     name = draw(st.sampled_from(sorted(_LITERALS)))
     literals = _LITERALS[name]

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
@@ -52,7 +52,7 @@ CHANGES = st.lists(
 ).map(lambda names: [*dict.fromkeys(names)])
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12)
 @given(
     tables(),
     tables(8),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from contextlib import asynccontextmanager
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from alance.testing.recording import Recording
 
 
-def serve(lab: Lab, path: Path, *, latency_ms: float) -> str:
-    """Put a table on the lab, if it is not there yet, and slow the lab down; the table's URI."""
+def serve(lab: Lab, path: Path) -> str:
+    """Put a table on the lab, if it is not there yet, and let it tell rounds; the table's URI."""
     target = on_disk(lab, path.name)
     if not target.exists():
         shutil.copytree(path, target)
         lab.rescan()
-    lab.config(latency_ms=latency_ms)
+    lab.config(waits_for=os.getpid())
     return f"s3://lab/{path.name}"
 
 
@@ -41,8 +42,8 @@ def data_bytes(lab: Lab, name: str) -> int:
 
 @asynccontextmanager
 async def served(lab: Lab, path: Path) -> AsyncIterator[alance.Dataset]:
-    """A table put on the lab, 20 ms away, in a session of its own."""
-    uri = serve(lab, path, latency_ms=20)
+    """A table put on the lab, which tells rounds, in a session of its own."""
+    uri = serve(lab, path)
     async with alance.Session() as session:
         yield await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
 
@@ -79,13 +80,13 @@ async def check_take(
     theirs = by_pylance(lab, uri)
     await dataset.take(list(warm), [column])
     theirs.take(list(warm), columns=[column])
-    with lab.recording() as seen, alance.trace() as recorder:
+    with lab.recording() as seen:
         ours = await dataset.take(rows, [column])
     with lab.recording() as their_seen:
         found = theirs.take(list(rows), columns=[column])
     assert ours.column(0).to_pylist() == found.column(0).to_pylist()
     assert num_requests(seen) <= num_requests(their_seen)
-    return recorder.rounds
+    return seen.rounds
 
 
 async def check_scan(lab: Lab, dataset: alance.Dataset, name: str, num_rows: int) -> None:

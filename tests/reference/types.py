@@ -31,6 +31,11 @@ def text(rng: random.Random) -> str:
     return "".join(rng.choices(letters, k=rng.randrange(1, 12)))
 
 
+def very_wide(rng: random.Random) -> str:
+    """A few of 40 KB, which writers compress unasked, among short ones."""
+    return text(rng) * (10_000 if rng.random() < 0.03 else 1)
+
+
 def binary(rng: random.Random) -> bytes:
     return rng.randbytes(rng.randrange(12))
 
@@ -142,10 +147,14 @@ TYPES: dict[str, tuple[pa.DataType, Make]] = {
     "string": (pa.string(), text),
     "large string": (pa.large_string(), text),
     "long string": (pa.string(), lambda rng: text(rng) * rng.randrange(1, 200)),
+    "wide large string": (pa.large_string(), lambda rng: text(rng) * rng.randrange(1, 200)),
+    "very wide string": (pa.string(), very_wide),
+    "very wide large string": (pa.large_string(), very_wide),
     "few strings": (pa.string(), few),
     "binary": (pa.binary(), binary),
     "large binary": (pa.large_binary(), binary),
     "long binary": (pa.binary(), lambda rng: rng.randbytes(rng.randrange(3000))),
+    "very wide large binary": (pa.large_binary(), lambda rng: very_wide(rng).encode()),
     "fixed-size binary": (pa.binary(5), lambda rng: rng.randbytes(5)),
     "wide fixed-size binary": (pa.binary(300), lambda rng: rng.randbytes(300)),
     "dictionary": (pa.dictionary(pa.int32(), pa.string()), few),

@@ -13,13 +13,11 @@ import pyarrow as pa
 import pytest
 
 import alance
-from tests.requests.waves import waves
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 ROWS = pa.table({"a": list(range(50)), "b": ["text"] * 50})
-LATENCY_MS = 30
 
 
 @pytest.fixture
@@ -27,7 +25,7 @@ def place(lab: Lab, request: pytest.FixtureRequest) -> tuple[Lab, str]:
     """A lab with a table that pylance has written, and its URI."""
     uri = f"s3://lab/{request.node.name}.lance"
     lance.write_dataset(ROWS, uri, storage_options=lab.lance_options())
-    lab.config(latency_ms=LATENCY_MS)
+    lab.config(waits_for=os.getpid())
     return lab, uri
 
 
@@ -44,7 +42,7 @@ async def test_an_append_by_handle_takes_two_rounds(place: tuple[Lab, str]) -> N
         with lab.recording() as seen:
             dataset = await dataset.insert(ROWS)
         assert sorted(one["op"] for one in seen.records) == ["LIST", "PUT", "PUT", "PUT"]
-        assert waves(seen.records) == 2
+        assert seen.rounds == 2
     assert lance.dataset(uri, storage_options=lab.lance_options()).count_rows() == 150
 
 
@@ -58,12 +56,12 @@ async def test_an_append_by_uri_takes_three_rounds(place: tuple[Lab, str]) -> No
                 ROWS, uri, mode="append", storage_options=options, session=session
             )
         assert sorted(one["op"] for one in seen.records) == ["GET", "LIST", "PUT", "PUT", "PUT"]
-        assert waves(seen.records) == 3
+        assert seen.rounds == 3
         with lab.recording() as seen:
             await alance.write_dataset(
                 ROWS, uri, mode="append", storage_options=options, session=session
             )
-        assert waves(seen.records) == 2
+        assert seen.rounds == 2
     theirs = lance.dataset(uri, storage_options=options)
     theirs.validate()
     assert (theirs.count_rows(), theirs.version) == (150, 3)
@@ -83,7 +81,7 @@ async def test_a_wrong_guess_of_the_columns_is_put_right(place: tuple[Lab, str])
                 rows, uri, mode="append", storage_options=options, session=session
             )
     assert made.version == 4
-    assert waves(seen.records) <= 6  # two remove what was written by the guess
+    assert seen.rounds <= 6  # two remove what was written by the guess
     theirs = lance.dataset(uri, storage_options=options)
     theirs.validate()
     assert theirs.to_table().slice(50).to_pylist() == [{"b": "x", "c": 7}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from alance.versioning import load
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from alance.testing.recording import Recording
 
 FILES, ROWS = 3, 60_000  # rows a file
 
@@ -62,12 +64,12 @@ class Cold:
         trust_versions: bool = False,
         cache_dir: Path | None = None,
         **options: object,
-    ) -> tuple[object, list[str], alance.Recorder]:
-        """The result, the operations that the server saw, and what was recorded."""
+    ) -> tuple[object, list[str], Recording]:
+        """The result, the operations that the server saw, and what it recorded."""
         session = alance.Session(
             cache_dir=cache_dir or self.folder, trust_versions=trust_versions, decode_threads=2
         )
-        with self.lab.recording() as seen, alance.trace() as recorder:
+        with self.lab.recording() as seen:
             async with session:
                 dataset = await alance.dataset(
                     self.uri,
@@ -76,14 +78,14 @@ class Cold:
                     **options,  # type: ignore[arg-type]
                 )
                 result = await work(dataset)
-        return result, [str(one["op"]).lower() for one in seen.records if "op" in one], recorder
+        return result, [str(one["op"]).lower() for one in seen.records], seen
 
     async def take(self, rows: list[int], **options: object) -> tuple[list[str], int, pa.Table]:
         """Operations, rounds and rows of a take in a cold session, which are the right ones."""
-        found, operations, recorder = await self.run(lambda one: one.take(rows), **options)
+        found, operations, seen = await self.run(lambda one: one.take(rows), **options)
         assert isinstance(found, pa.Table)
         assert found.equals(lance.dataset(self.path).take(rows))
-        return operations, recorder.rounds, found
+        return operations, seen.rounds, found
 
     @property
     def manifest(self) -> bytes:
@@ -123,7 +125,7 @@ def cold(lab: Lab, _table: Path, tmp_path: Path) -> Iterator[Cold]:
     path = Path(lab.root) / "lab" / "cold.lance"
     shutil.copytree(_table, path)
     lab.rescan()
-    lab.config(latency_ms=40)  # longer than planning takes on a busy machine
+    lab.config(waits_for=os.getpid())
     yield Cold(lab, tmp_path / "cache", "s3://lab/cold.lance", path)
     shutil.rmtree(path)
     lab.rescan()
@@ -142,13 +144,14 @@ async def test_other_columns_and_pages_are_learned_bit_by_bit(cold: Cold) -> Non
     for column in ("key", "items", "long"):
         found, _, _ = await cold.run(lambda one, column=column: one.take([9], [column]))
         assert found.equals(lance.dataset(cold.path).take([9], [column]))  # type: ignore[attr-defined]
-    _, operations, recorder = await cold.run(lambda one: one.take([9], ["long", "items", "key"]))
-    assert (operations.count("list"), recorder.rounds) == (1, 2)
+    _, operations, seen = await cold.run(lambda one: one.take([9], ["long", "items", "key"]))
+    assert (operations.count("list"), seen.rounds) == (1, 2)
 
 
 async def test_nothing_is_guessed_where_the_disk_knows(cold: Cold) -> None:
     await cold.take([70_000])
-    _, _, first = await cold.run(lambda one: one.take([70_000]))
+    with alance.trace() as first:
+        await cold.run(lambda one: one.take([70_000]))
     session = alance.Session()
     async with session:
         dataset = await alance.dataset(
@@ -243,9 +246,9 @@ async def test_a_cold_scan_of_a_column_costs_two_rounds(cold: Cold) -> None:
         return pa.Table.from_batches(batches)
 
     for _ in range(2):
-        found, operations, recorder = await cold.run(scan)
+        found, operations, seen = await cold.run(scan)
         assert found.equals(lance.dataset(cold.path).to_table(["key"]))  # type: ignore[attr-defined]
-    assert (operations.count("list"), recorder.rounds) == (1, 2)
+    assert (operations.count("list"), seen.rounds) == (1, 2)
 
 
 async def test_a_small_table_is_kept_whole(cold: Cold) -> None:
@@ -318,10 +321,10 @@ async def test_many_trains_of_thought_recall_at_once(cold: Cold) -> None:
         return list(await asyncio.gather(*(dataset.take([n * 1000]) for n in range(40))))
 
     for _ in range(2):
-        found, _, recorder = await cold.run(crowd)
+        found, _, seen = await cold.run(crowd)
         theirs = lance.dataset(cold.path)
         assert all(
             one.equals(theirs.take([n * 1000]))
             for n, one in enumerate(found)  # type: ignore[arg-type, var-annotated]
         )
-    assert recorder.rounds == 2
+    assert seen.rounds == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ async def late(lab: Lab, written: Path) -> AsyncIterator[alance.Dataset]:
     if not target.exists():
         shutil.copytree(written, target)
         lab.rescan()
-    lab.config(latency_ms=40)
+    lab.config(latency_ms=40, waits_for=os.getpid())
     async with alance.Session() as session:
         dataset = await alance.dataset(
             "s3://lab/late.lance", storage_options=lab.lance_options(), session=session
@@ -69,33 +70,33 @@ def expected(written: Path, columns: list[str], condition: str) -> pa.Table:
 
 @pytest.mark.parametrize("condition", ["key < 10", "key >= 10", "key < 0", "place < 300000"])
 async def test_narrow_columns_do_not_wait_for_the_filter(
-    late: alance.Dataset, written: Path, condition: str
+    late: alance.Dataset, lab: Lab, written: Path, condition: str
 ) -> None:
     """Page tables, then everything: what the filter needs and, unasked, what its rows need."""
-    with alance.trace() as recorder:
+    with lab.recording() as seen:
         found = await late.to_table(NARROW, filter=condition)
     assert found == expected(written, NARROW, condition)
-    assert recorder.rounds <= 3
-    with alance.trace() as recorder:  # the page tables are known now
+    assert seen.rounds <= 3
+    with lab.recording() as seen:  # the page tables are known now
         assert await late.to_table(NARROW, filter=condition) == found
-    assert recorder.rounds <= 2
+    assert seen.rounds <= 2
 
 
 async def test_wide_columns_are_read_of_rows_that_were_kept(
-    late: alance.Dataset, written: Path
+    late: alance.Dataset, lab: Lab, written: Path
 ) -> None:
     columns = ["place", "block"]
-    with alance.trace() as recorder:
+    with lab.recording() as seen, alance.trace() as recorder:
         found = await late.to_table(columns, filter="place = 250000")
     assert found == expected(written, columns, "place = 250000")
-    assert recorder.rounds <= 3
+    assert seen.rounds <= 3
     assert recorder.num_bytes < FILES * ROWS * 4 + (4 << 20)
 
 
 async def test_a_filter_that_keeps_few_rows_ends_the_guessing(
     late: alance.Dataset, lab: Lab, written: Path
 ) -> None:
-    lab.config(latency_ms=0)  # what is guessed is little then
+    lab.config(latency_ms=0, waits_for=0)  # what is guessed is little then
     await late.take([1, ROWS + 1, 2 * ROWS + 1])
     for _ in range(20):
         await late.take([5], ["place"])
@@ -149,8 +150,8 @@ async def test_closing_leaves_nothing_behind(late: alance.Dataset, lab: Lab) -> 
     assert not lab.stats()["in_flight"]
 
 
-async def test_a_limit_reads_no_more_than_it_needs(late: alance.Dataset) -> None:
-    with alance.trace() as recorder:
+async def test_a_limit_reads_no_more_than_it_needs(late: alance.Dataset, lab: Lab) -> None:
+    with lab.recording() as seen:
         found = await late.to_table(["block"], filter="key < 1000", limit=10)
     assert found.num_rows == 10
-    assert recorder.rounds <= 4
+    assert seen.rounds <= 4

@@ -97,7 +97,7 @@ def _expanded(content: bytes) -> U64:
     return segment_values(one)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 1 << 40), unique=True, max_size=60),
     st.integers(1, 4),

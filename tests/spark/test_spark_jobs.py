@@ -137,6 +137,57 @@ def test_merge_updates_and_inserts_and_keeps_row_ids(spark, uri):
     assert (done.counts["rows_deleted"], ids_of(uri)) == (200, list(range(900)))
 
 
+def test_merge_of_some_columns_keeps_the_others(spark, tmp_path):
+    """Also what Spark has no type for: nanoseconds, vectors, members of structs."""
+    uri = str(tmp_path / "table")
+    table = pa.table(
+        {
+            "id": pa.array(range(100), pa.int64()),
+            "value": pa.array(range(100), pa.int64()),
+            "nanos": pa.array([7 * n for n in range(100)], pa.timestamp("ns")),
+            "vector": pa.array([[n, n + 1] for n in range(100)], pa.list_(pa.float32(), 2)),
+            "s": [{"a": n, "b": str(n)} for n in range(100)],
+            "text": [None if n % 7 == 0 else f"text {n}" for n in range(100)],
+        }
+    )
+    lance.write_dataset(table, uri, max_rows_per_file=30)
+    lance.dataset(uri).delete("id = 95")
+    source = spark.range(90, 110, 1, 3).selectExpr(
+        "-id as value", "id", "named_struct('a', -id) as s"
+    )
+    done = jobs.merge(spark, uri, source, ["id"])
+    assert (done.counts["rows_updated"], done.counts["rows_inserted"]) == (9, 11)
+    found = lance.dataset(uri)
+    found.validate()
+    assert found.schema == table.schema
+    before = {row["id"]: row for row in table.to_pylist()}
+    for row in found.to_table().to_pylist():
+        number = row["id"]
+        wanted = before.get(number)
+        if number >= 100 or number == 95:
+            s = {"a": -number, "b": None}
+            wanted = {**dict.fromkeys(table.schema.names), "id": number, "value": -number, "s": s}
+        elif number >= 90:
+            wanted = {**wanted, "value": -number, "s": {"a": -number, "b": str(number)}}
+        assert row == wanted
+
+
+def test_merge_refuses_a_source_without_columns_that_cannot_be_null(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    schema = pa.schema(
+        [("id", pa.int64()), ("value", pa.int64()), pa.field("n", pa.int64(), False)]
+    )
+    columns = {"id": [1, 2], "value": [1, 2], "n": [3, 4]}
+    lance.write_dataset(pa.table(columns, schema=schema), uri)
+    source = spark.sql("select 2L as id, 20L as value")
+    with pytest.raises(InvalidInputError, match="'n': missing in the data, and inserted rows"):
+        jobs.merge(spark, uri, source, ["id"])
+    assert lance.dataset(uri).version == 1
+    jobs.merge(spark, uri, source, ["id"], when_not_matched="nothing")
+    table = lance.dataset(uri).to_table().sort_by("id")
+    assert table.to_pydict() == {"id": [1, 2], "value": [1, 20], "n": [3, 4]}
+
+
 def test_merge_refuses_a_key_twice(spark, uri):
     source = spark.range(5, 7).selectExpr("5L as id", "id as value")
     files = len(list(lance.dataset(uri).get_fragments()))

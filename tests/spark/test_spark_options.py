@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment
 from alance.spark.filters import as_sql
@@ -69,6 +69,17 @@ def test_storage_options_are_not_shown():
 def test_wrong_options(kind, given):
     with pytest.raises(InvalidInputError):
         kind.parse({"path": "/table", **given})
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions, StreamOptions])
+def test_tables_of_a_catalog_are_refused_with_what_to_do_instead(kind):
+    """Spark hands over no option to read and write them, and others when it makes them."""
+    with pytest.raises(
+        InvalidInputError, match=r"alance.spark.write\(frame, uri\).*TEMPORARY VIEW"
+    ):
+        kind.parse({})
+    with pytest.raises(UnsupportedError, match=r"alance.spark.write\(frame, uri\).*TEMPORARY VIEW"):
+        kind.parse({"owner": "me", "path": "t", "location": "t", "provider": "alance"})
 
 
 def fragments(count: int, rows: int = 1_000_000, num_bytes: int = 100 << 20) -> list[Fragment]:

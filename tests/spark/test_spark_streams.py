@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import lance
@@ -67,6 +68,21 @@ def test_a_batch_that_is_run_again_is_committed_once(spark, tmp_path):
     feed(spark, tmp_path, 30, 40)
     into_table(spark, tmp_path)
     assert ids_of(uri) == [*range(40), *range(100, 105)]
+
+
+def test_a_batch_that_is_run_again_after_compaction_and_cleanup_is_committed_once(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    for number in range(3):
+        feed(spark, tmp_path, number * 10, number * 10 + 10)
+    into_table(spark, tmp_path)
+    lance.write_dataset(pa.table({"id": range(100, 105)}), uri, mode="append")
+    lance.dataset(uri).optimize.compact_files()
+    lance.dataset(uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+    (version,) = (one["version"] for one in lance.dataset(uri).versions())
+    forget(tmp_path / "checkpoint", 2)
+    into_table(spark, tmp_path)
+    assert lance.dataset(uri).version == version
+    assert ids_of(uri) == [*range(30), *range(100, 105)]
 
 
 def killing(where: str, folder: Path) -> type[AlanceSource]:

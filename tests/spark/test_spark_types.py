@@ -114,6 +114,38 @@ def test_variant_and_void(spark, tmp_path):
     assert row.v.toPython() == {"a": [1, 2]} if hasattr(row.v, "toPython") else row.v
 
 
+def test_null_variants_are_read_wherever_they_are(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    frame = spark.sql(
+        """
+        select id, v, array(v, null) as list, map('k', v) as map, named_struct('v', v) as s
+        from (select id, if(id = 1, null, parse_json(cast(id as string))) as v from range(0, 3))
+        """
+    )
+    alance.spark.write(frame.coalesce(1), uri)
+    found = alance.spark.read(spark, uri)
+    assert found.schema["v"].dataType == frame.schema["v"].dataType
+    shown = found.selectExpr(
+        "id", "to_json(v) as v", "to_json(list[0]) as list", "size(list) as length",
+        "to_json(map['k']) as map", "to_json(s.v) as s",
+    )  # fmt: skip
+    assert [tuple(row) for row in shown.orderBy("id").collect()] == [
+        (0, "0", "0", 2, "0", "0"),
+        (1, None, None, 2, None, None),
+        (2, "2", "2", 2, "2", "2"),
+    ]
+
+
+def test_a_null_in_a_member_that_has_none_is_an_error(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"s": [{"x": 1}, None, {"x": None}]}), uri)
+    reader = spark.read.format("alance").schema("s struct<x: bigint not null>")
+    with pytest.raises(Exception, match="a null in 'x', which has none"):
+        reader.load(uri).collect()
+    rows = reader.option("limit", 2).load(uri).collect()
+    assert [row.s and row.s.x for row in rows] == [1, None]
+
+
 def test_appends_are_cast_to_the_columns_of_the_table(spark, tmp_path):
     """A table of pylance with types that Spark has not gets rows of Spark."""
     uri = str(tmp_path / "table")

@@ -46,6 +46,33 @@ def test_an_empty_frame_makes_an_empty_table(spark, tmp_path):
     assert (lance.dataset(uri).version, lance.dataset(uri).count_rows()) == (1, 0)
 
 
+def test_tables_of_the_catalog_are_errors_that_say_what_to_do(spark, tmp_path):
+    uri, says = str(tmp_path / "table"), r"CREATE OR REPLACE TEMPORARY VIEW name"
+    frame = spark.range(0, 3, 1, 1)
+    with pytest.raises(AnalysisException, match=says):
+        frame.write.format("alance").saveAsTable("alance_saved")
+    with pytest.raises(AnalysisException, match=says):
+        spark.sql(f"create table alance_found using alance options (path '{uri}')")
+    # Spark asks nobody here: it is the use that fails.
+    spark.sql("create table alance_made (id long) using alance")
+    try:
+        with pytest.raises(AnalysisException, match=says):
+            spark.table("alance_made").collect()
+        with pytest.raises(AnalysisException, match=says):
+            spark.sql("insert into alance_made values (1)")
+        assert [one.name for one in spark.catalog.listTables()] == ["alance_made"]
+    finally:
+        spark.sql("drop table alance_made")
+    alance.spark.write(frame, uri)
+    view = f"create or replace temporary view alance_view using alance options (path '{uri}')"
+    spark.sql(view)
+    spark.sql("insert into alance_view values (7)")
+    assert spark.sql("select sum(id) from alance_view").collect()[0][0] == 3  # as a DataFrame
+    spark.sql(view)
+    assert spark.sql("select sum(id) from alance_view").collect()[0][0] == 10
+    spark.sql("drop view alance_view")
+
+
 def test_vectors_and_files_of_some_rows(spark, tmp_path):
     uri = str(tmp_path / "table")
     frame = spark.range(0, 1000, 1, 1).selectExpr("id", "array(float(id), 1f) as v")

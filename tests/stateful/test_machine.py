@@ -332,7 +332,7 @@ class FailingMachine(TableMachine):
 
 def run(machine: type[TableMachine], runs: int, steps: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine, settings=settings(max_examples=runs, stateful_step_count=steps, deadline=None)
+        machine, settings=settings(max_examples=runs, stateful_step_count=steps)
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.trace import trace
 from alance.ops.opening import open_snapshot
-from alance.ops.projection import CREATED_AT, META, ROW_ADDRESS, ROW_ID, UPDATED_AT
+from alance.ops.projection import CREATED_AT, META, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ async def test_stable_row_ids(tmp_path: Path, session: Session) -> None:
     made = stable(tmp_path)
     snapshot = await open_snapshot(made.uri, session=session)
     await snapshot.prepare(snapshot.handles)
-    await snapshot.load_row_ids(snapshot.handles, META)
-    columns = ["a", CREATED_AT, UPDATED_AT]
+    await snapshot.load_meta(snapshot.handles, META)
+    columns = ["a", CREATED_AT, UPDATED_AT, ROW_OFFSET]
     expected = made.to_table(columns=columns, with_row_id=True, with_row_address=True)
     assert expected.num_rows == 37
     for name in META:
@@ -233,7 +233,7 @@ async def test_row_ids_in_a_column(tmp_path: Path, session: Session) -> None:
 
     edit_manifest(path, spill)
     snapshot = await open_snapshot(path, session=session)
-    await snapshot.load_row_ids(snapshot.handles, META)
+    await snapshot.load_meta(snapshot.handles, META)
     for name in (ROW_ID, CREATED_AT, UPDATED_AT):
         assert await meta_of(snapshot, name) == ids
     assert (await snapshot.addresses_of(np.array([1, 5]))).tolist() == [3, 0]
@@ -253,7 +253,7 @@ async def test_row_ids_in_another_file(tmp_path: Path, session: Session) -> None
 
     edit_manifest(path, move)
     snapshot = await open_snapshot(path, session=session)
-    await snapshot.load_row_ids(snapshot.handles, [ROW_ID])
+    await snapshot.load_meta(snapshot.handles, [ROW_ID])
     assert snapshot.handles[0].meta(ROW_ID, np.arange(3)).to_pylist() == [3, 1, 2]
 
 
@@ -265,7 +265,8 @@ async def test_external_objects(history: History, tmp_path: Path, session: Sessi
         message.base_paths[0].id = 4
 
     edit_manifest(clone, number)
-    snapshot = await open_snapshot(clone, session=session)
+    allowed = {"base:s3://bucket/": {}}
+    snapshot = await open_snapshot(clone, session=session, storage_options=allowed)
     assert snapshot.external_location("s3://bucket/a b", 0) == "s3://bucket/a b"
     assert snapshot.external_location("x/y", 4) == f"file://{history.path}/x/y"
     with pytest.raises(CorruptFileError, match="leaves"):

@@ -57,7 +57,7 @@ def make(path: Path, fragments: list[tuple[int, int]]) -> None:
         lance.dataset(path).delete(f"a in ({', '.join(map(str, gone))})")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(drawn())
 def test_the_tasks_of_pylance(table: Drawn) -> None:
     with tempfile.TemporaryDirectory() as folder:

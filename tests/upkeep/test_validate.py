@@ -104,6 +104,16 @@ async def test_sound_tables(path: Path, tmp_path: Path, golden: Path) -> None:
     await (await made.checkout_branch("b")).validate()
 
 
+def _other_segment(indices: list[table_pb2.IndexMetadata]) -> None:
+    """A segment of the index, for fragment 1 that the first one covers as well."""
+    other = table_pb2.IndexMetadata()
+    other.CopyFrom(indices[0])
+    other.uuid.uuid = bytes(16)
+    other.ClearField("files")
+    other.fragment_bitmap = roaring_bytes(np.array([1]))
+    indices.append(other)
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "rows": (
         lambda m, _: setattr(m.fragments[0], "physical_rows", 6),
@@ -198,6 +208,9 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, i: setattr(i[0].uuid, "uuid", b"short"), r"index 'id_idx': UUID of 5 bytes"
     ),
     "an index twice": (lambda m, i: i.append(i[0]), r"two segments have UUID"),
+    "indices that cover a fragment twice": (
+        lambda m, i: _other_segment(i), r"index 'id_idx': two segments cover fragments \[1\]"
+    ),
     "an index of a version to come": (
         lambda m, i: setattr(i[0], "dataset_version", 9), r"of version 9, this is 5"
     ),

@@ -95,7 +95,7 @@ async def test_files_by_themselves(path: Path) -> None:
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
 async def test_half_broken_tables(path: Path) -> None:
-    """As a present release reads them: wrong row counts, ids used twice, manifests of two names."""
+    """As a present release reads them once repaired: wrong row counts, ids used twice."""
     want = expected(path)
     dataset = await alance.dataset(f"{path}.lance")
     found = await dataset.to_table(with_row_id=True)
@@ -145,3 +145,67 @@ async def test_writes_to_old_tables(path: Path, tmp_path: Path) -> None:
     assert dataset.data_storage_version is FileVersion.V0_1
     assert rows(await dataset.to_table()) == rows(want)
     assert rows(lance.dataset(uri).to_table()) == rows(want)
+
+
+async def check_repaired(uri: Path, want: pa.Table) -> None:
+    dataset = await alance.dataset(uri)
+    assert rows(await dataset.to_table()) == rows(want)
+    assert rows(lance.dataset(str(uri)).to_table()) == rows(want)
+    places = [want.num_rows - 1, 0]
+    assert rows(await dataset.take(places, ["c", "x"])) == rows(
+        want.select(["c", "x"]).take(places)
+    )
+    assert await dataset.count_rows("b = 8") == want.column("b").to_pylist().count(8)
+
+
+@pytest.mark.parametrize("repaired_by", [None, "pylance"])
+async def test_ids_that_are_there_twice_are_repaired(
+    repaired_by: str | None, tmp_path: Path
+) -> None:
+    """Before any write, as pylance does; old files go on having their own ids."""
+    source, uri = GOLDEN / "broken" / "repeated_ids", tmp_path / "t"
+    shutil.copytree(f"{source}.lance", uri)
+    want = expected(source).drop_columns(["_rowid"])
+    if repaired_by == "pylance":
+        lance.dataset(str(uri)).delete("false")
+    theirs = tmp_path / "theirs"
+    shutil.copytree(uri, theirs)
+    lance.dataset(str(theirs)).delete("false")
+    dataset = await (await alance.dataset(uri)).delete("false")
+    dataset = await dataset.update_config({"k": "v"})
+    fields = [(one.name, one.id) for one in dataset.fields]
+    assert fields == [(one.name, one.id) for one in (await alance.dataset(theirs)).fields]
+    await check_repaired(uri, want)
+    dataset = await (await alance.dataset(uri)).insert(want.slice(2, 2))
+    want = pa.concat_tables([want, want.slice(2, 2)])
+    await check_repaired(uri, want)
+    dataset = await dataset.add_columns({"d": "b + c"})
+    want = want.append_column("d", pa.compute.add(want["b"], want["c"]))
+    await check_repaired(uri, want)
+    await (await dataset.delete("x = 1")).optimize.compact_files()
+    await check_repaired(uri, want.filter(pa.compute.field("x") != 1))
+
+
+async def test_compaction_keeps_the_right_values_of_ids_that_are_there_twice(
+    tmp_path: Path,
+) -> None:
+    source, uri = GOLDEN / "broken" / "repeated_ids", tmp_path / "t"
+    shutil.copytree(f"{source}.lance", uri)
+    await (await alance.dataset(uri)).optimize.compact_files()
+    await check_repaired(uri, expected(source).drop_columns(["_rowid"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("migrated", "fragment 0: it has 40 rows, the manifest says 33"),
+        ("repeated_ids", "field id 2: data files of one fragment have it twice"),
+    ],
+)
+async def test_what_old_releases_have_told_wrong_is_found(name: str, message: str) -> None:
+    """By pylance as well."""
+    path = GOLDEN / "broken" / f"{name}.lance"
+    with pytest.raises(CorruptFileError, match=message):
+        await (await alance.dataset(path)).validate()
+    with pytest.raises(OSError, match=r"incorrect physical_rows|is duplicated"):
+        lance.dataset(str(path)).validate()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
-import alance
 from tests.reference.served import (
     by_pylance,
     check_scan,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import alance
     from alance.testing.lab import Lab
 
 ROWS = 120_000
@@ -59,11 +59,11 @@ async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int)
     assert await check_take(lab, opened, URI, rows, column, warm=[1]) <= rounds
 
 
-async def test_a_cold_take_costs_one_round_more(opened: alance.Dataset) -> None:
+async def test_a_cold_take_costs_one_round_more(opened: alance.Dataset, lab: Lab) -> None:
     """The footer with all metadata, and the rows."""
-    with alance.trace() as recorder:
+    with lab.recording() as seen:
         await opened.take([ROWS // 2], ["number", "gaps"])
-    assert recorder.rounds == 2
+    assert seen.rounds == 2
 
 
 async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> None:

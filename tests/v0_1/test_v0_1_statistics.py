@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.format.schema import Schema
@@ -22,7 +22,6 @@ def gathered(array: pa.Array) -> tuple[int, Any, Any]:
     return found.null_counts[0], found.least[0], found.most[0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.text() | LONG, min_size=1))
 def test_texts(values: list[str | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.string()))
@@ -32,7 +31,6 @@ def test_texts(values: list[str | None]) -> None:
     most.decode()
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=200) | st.just(b"\xff" * 80), min_size=1))
 def test_bytes(values: list[bytes | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.large_binary()))
@@ -49,7 +47,6 @@ def check_bytes(values: list[bytes], least: bytes, most: bytes) -> None:
         assert value <= most or most == b""
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.floats(width=32), min_size=1))
 def test_floats(values: list[float | None]) -> None:
     _, least, most = gathered(pa.array(values, pa.float32()))
@@ -64,7 +61,6 @@ def test_floats(values: list[float | None]) -> None:
         assert math.copysign(1, most) == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-128, 127), min_size=1))
 def test_integers(values: list[int | None]) -> None:
     nulls, least, most = gathered(pa.array(values, pa.int8()))

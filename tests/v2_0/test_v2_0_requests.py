@@ -52,11 +52,11 @@ async def test_takes(opened: alance.Dataset, lab: Lab, column: str, rounds: int)
     assert await check_take(lab, opened, URI, rows, column, warm=[1]) <= rounds
 
 
-async def test_a_cold_take_costs_one_round_more(opened: alance.Dataset) -> None:
+async def test_a_cold_take_costs_one_round_more(opened: alance.Dataset, lab: Lab) -> None:
     """The footer with all metadata, and the rows."""
-    with alance.trace() as recorder:
+    with lab.recording() as seen:
         await opened.take([ROWS // 2], ["number", "gaps"])
-    assert recorder.rounds == 2
+    assert seen.rounds == 2
 
 
 async def test_a_scan_reads_each_byte_once(opened: alance.Dataset, lab: Lab) -> None:

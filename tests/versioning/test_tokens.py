@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.versioning.tokens import PRODUCERS, TOKENS, Notes, merged_notes, without_notes
+from alance.versioning.tokens import (
+    MAX_PRODUCERS,
+    PRODUCERS,
+    TOKENS,
+    Notes,
+    last_numbers,
+    merged_notes,
+    noted_config,
+    without_notes,
+)
 
 NAMES = st.text(max_size=8)
 NUMBERS = st.integers(0, 50)
@@ -61,3 +70,17 @@ def test_what_others_wrote_under_these_names_is_left_out(text: str) -> None:
 def test_notes_follow_one_another() -> None:
     first, second = Notes(producers={"p": (2, 5)}), Notes(producers={"p": (5, 6), "q": (0, 1)})
     assert merged_notes([first, second]) == Notes(producers={"p": (2, 6), "q": (0, 1)})
+
+
+def test_a_configuration_has_the_last_numbers_of_those_that_committed_last() -> None:
+    config: dict[str, str] = {"mine": "kept", PRODUCERS: '{"old": 4, "text": "x"}'}
+    for number in range(MAX_PRODUCERS + 3):
+        config |= noted_config(config, Notes(producers={f"p{number}": (0, number)}))
+        config |= noted_config(config, Notes(producers={"old": (4, number + 5)}))
+    numbers = last_numbers(config)
+    assert len(numbers) == MAX_PRODUCERS
+    assert numbers["old"] == MAX_PRODUCERS + 7
+    assert "p3" not in numbers
+    assert numbers["p4"] == 4
+    assert config["mine"] == "kept"
+    assert noted_config(config, Notes(frozenset(["a token"]))) == {}

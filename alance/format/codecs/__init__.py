@@ -19,6 +19,7 @@ from alance.format.codecs.base import (
 )
 from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.byte_stream_split import ByteStreamSplit
+from alance.format.codecs.constant import Constant
 from alance.format.codecs.describe import expect, variant
 from alance.format.codecs.fixed_size_list import FixedSizeList
 from alance.format.codecs.flat import Flat
@@ -103,7 +104,11 @@ def _general_block(message: pb.General) -> BlockCodec:
 
 def _variable_packed_struct(message: pb.VariablePackedStruct) -> PerValueCodec:
     for child in message.fields:
-        expect(child.value, PER_VALUE.keys() - {"variable_packed_struct"}, "variable packed struct")
+        expect(
+            child.value,
+            PER_VALUE.keys() - {"variable_packed_struct", "constant"},
+            "variable packed struct",
+        )
     return VariablePackedStruct.from_proto(
         message, [per_value_codec(child.value) for child in message.fields]
     )
@@ -129,6 +134,7 @@ PER_VALUE: Final[Mapping[str, Callable[[Any], PerValueCodec]]] = {
     "fixed_size_list": FixedSizeList.per_value,
     "packed_struct": PackedStruct.from_proto,
     "variable_packed_struct": _variable_packed_struct,
+    "constant": Constant.from_proto,
 }
 
 BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
@@ -139,6 +145,7 @@ BLOCK: Final[Mapping[str, Callable[[Any], BlockCodec]]] = {
     "rle": rle_codec,
     "general": _general_block,
     "fixed_size_list": FixedSizeList.block,
+    "constant": Constant.from_proto,
 }
 
 COMPRESSED_IN_MINI_BLOCKS: Final = MINI_BLOCK.keys() - {"packed_struct"}

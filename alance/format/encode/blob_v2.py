@@ -39,6 +39,7 @@ INLINE: Final = 0
 PACKED: Final = 1
 DEDICATED: Final = 2
 EXTERNAL: Final = 3
+UNKNOWN_BASE: Final = (1 << 32) - 1  # no base path has this id
 INLINE_BYTES: Final = 64 << 10
 DEDICATED_BYTES: Final = 4 << 20
 PACK_BYTES: Final = 1 << 30
@@ -105,7 +106,8 @@ class BlobRows:
         external: number of each slot that names an object, ascending; shape (m,).
         uris: of these.
         positions, sizes: of these; size 0: the whole object.
-        base_ids: of these: what their URI is relative to; None: it is not known yet.
+        base_ids: of these: what their URI is relative to; None, or `UNKNOWN_BASE` among others:
+            it is not known yet.
     """
 
     payloads: VariableWidth
@@ -119,6 +121,11 @@ class BlobRows:
     @property
     def num_values(self) -> int:
         return self.payloads.num_values
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether it is known what all URIs are relative to."""
+        return self.base_ids is not None and UNKNOWN_BASE not in self.base_ids
 
 
 def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
@@ -169,7 +176,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         _texts(uri, external, where),
         as_numbers(position.fill_null(0))[external],
         sizes[external],
-        None if base is None else as_numbers(base.fill_null(0))[external],
+        None if base is None else as_numbers(base.fill_null(UNKNOWN_BASE))[external],
     )
 
 

@@ -10,22 +10,23 @@ dict-size-ratio              what a dictionary page may take of the raw values, 
 dict-max-size                bytes of the distinct values
 dict-values-compression      lz4 (by default), zstd or none; from 2.2 on
 dict-values-compression-level
+
+Where pylance takes a value that its key does not have, so does this: as the nearest one that it
+has, or as if there were none; `doubtful` says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.format.codecs.compression import Scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from alance.format.encode.base import Hints
-
-N = TypeVar("N", int, float)
 
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
@@ -53,26 +54,40 @@ class Options:
         """What a field asks for.
 
         Raises:
-            InvalidInputError: a value that its key does not have.
+            InvalidInputError: a value that its key does not have, and that pylance does not take.
         """
-        keys = {
-            key.removeprefix(PREFIX): text
-            for key, text in hints.metadata.items()
-            if key.startswith(PREFIX)
-        }
-        ratio = _number(keys, "dict-size-ratio", float, 0.0, 1.0)
+        keys = _keys(hints.metadata)
+        numbers = {key: limits.read(keys[key]) for key, limits in NUMBERS.items() if key in keys}
+        ratio = numbers.get("dict-size-ratio")
         return cls(
             compression=_choice(keys, "compression", COMPRESSIONS),
-            level=_number(keys, "compression-level", int, -(1 << 17), 22),
-            rle_threshold=_number(keys, "rle-threshold", float, 0.0, 1.0),
-            split=_choice(keys, "bss", SPLITS) or "auto",
-            chunk_bytes=_number(keys, "minichunk-size", int, 1, 1 << 28) or 4096,
-            dict_divisor=_number(keys, "dict-divisor", int, 1, 1 << 31) or 2,
+            level=_whole(numbers.get("compression-level")),
+            rle_threshold=numbers.get("rle-threshold"),
+            split=_split(keys) or "auto",
+            chunk_bytes=_whole(numbers.get("minichunk-size")) or 4096,
+            dict_divisor=_whole(numbers.get("dict-divisor")) or 2,
             dict_size_ratio=0.8 if ratio is None else ratio,
-            dict_max_bytes=_number(keys, "dict-max-size", int, 0, 1 << 62),
+            dict_max_bytes=_whole(numbers.get("dict-max-size")),
             dict_values=_choice(keys, "dict-values-compression", (*SCHEMES, "none")) or "lz4",
-            dict_values_level=_number(keys, "dict-values-compression-level", int, -(1 << 17), 22),
+            dict_values_level=_whole(numbers.get("dict-values-compression-level")),
         )
+
+    @classmethod
+    def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
+        """What is to be said of values that are not used as they are; empty where all are."""
+        keys, found = _keys(metadata), []
+        if "bss" in keys and _split(keys) is None:
+            found.append(f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out")
+        for key, limits in NUMBERS.items():
+            text = keys.get(key)
+            if text is None or limits.has(text) or not limits.is_loose(text):
+                continue
+            used = limits.read(text)
+            found.append(
+                f"{PREFIX}{key} = {text!r}: expected a number from {limits.least} to "
+                f"{limits.most}; {'left out' if used is None else f'{used} is used'}"
+            )
+        return found
 
     @property
     def scheme(self) -> Scheme | None:
@@ -91,18 +106,78 @@ def _choice(keys: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str 
     return text.lower()
 
 
-def _number(
-    keys: Mapping[str, str], key: str, kind: Callable[[str], N], least: N, most: N
-) -> N | None:
-    text = keys.get(key)
-    if text is None:
-        return None
-    try:
-        value = kind(text)
-    except ValueError:
-        value = None
-    if value is None or not least <= value <= most:
-        raise InvalidInputError(
-            f"metadata {PREFIX}{key} = {text!r}: expected a number from {least} to {most}"
-        )
-    return value
+def _split(keys: Mapping[str, str]) -> str | None:
+    text = keys.get("bss", "").lower()
+    return text if text in SPLITS else None
+
+
+def _keys(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key.removeprefix(PREFIX): text for key, text in metadata.items() if key.startswith(PREFIX)
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The numbers that a key has.
+
+    Attributes:
+        takes_more: numbers beyond become the nearest one; else they are refused.
+        takes_text: text that is no number is left out; else it is refused.
+    """
+
+    kind: type[int] | type[float]
+    least: float
+    most: float
+    key: str
+    takes_more: bool = True
+    takes_text: bool = True
+
+    def read(self, text: str) -> float | None:
+        """The number to use; None: as if there were none.
+
+        Raises:
+            InvalidInputError: pylance does not take it either.
+        """
+        value = self._parse(text)
+        if not self.has(text) and not self.is_loose(text):
+            raise InvalidInputError(
+                f"metadata {PREFIX}{self.key} = {text!r}: expected a number from {self.least} to "
+                f"{self.most}"
+            )
+        return None if value is None else min(max(value, self.least), self.most)
+
+    def has(self, text: str) -> bool:
+        """Whether the text is one of the numbers."""
+        value = self._parse(text)
+        return value is not None and self.least <= value <= self.most
+
+    def is_loose(self, text: str) -> bool:
+        """Whether another text is taken as something else."""
+        return self.takes_text if self._parse(text) is None else self.takes_more
+
+    def _parse(self, text: str) -> float | None:
+        try:
+            value = self.kind(text)
+        except ValueError:
+            return None
+        return None if value != value else value  # NaN is no number to compare with
+
+
+LEVEL: Final = (int, -(1 << 17), 22)
+NUMBERS: Final = {
+    one.key: one
+    for one in (
+        Limits(*LEVEL, "compression-level"),
+        Limits(float, 0.0, 1.0, "rle-threshold"),
+        Limits(int, 1, 1 << 28, "minichunk-size"),
+        Limits(int, 1, 1 << 31, "dict-divisor"),
+        Limits(float, 0.0, 1.0, "dict-size-ratio", takes_more=False),
+        Limits(int, 0, 1 << 62, "dict-max-size", takes_more=False, takes_text=False),
+        Limits(*LEVEL, "dict-values-compression-level"),
+    )
+}

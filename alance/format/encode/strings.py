@@ -19,7 +19,6 @@ from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
 from alance.format.encode.fsst_table import WORTH_IT, compressed
 from alance.format.encode.general import compress, compress_chunks
-from alance.format.encode.packed import narrowed
 
 if TYPE_CHECKING:
     from alance.format.blocks import Bytes
@@ -109,9 +108,12 @@ def encode_strings(
         start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
         lengths = np.diff(strings.offsets).astype(np.int64)
         units, sizes = compress(Scheme.ZSTD, level, strings.data[start:stop], lengths)
-        ends = np.zeros(len(sizes) + 1, np.int64)
+        if len(units) >= stop - start:
+            return encoding, strings
+        # Lengths in the page are as wide as the offsets of the type: others refuse narrower ones.
+        ends = np.zeros_like(strings.offsets)
         np.cumsum(sizes, out=ends[1:])
-        return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(narrowed(ends), units)
+        return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(ends, units)
     found = _codes(strings, options)
     if found is not None:
         table, codes = found

@@ -58,6 +58,10 @@ class Levels(IntEnum):
     BLOCKS = 4
 
 
+INDICES = (Values.FLAT, Values.PACKED, Values.RUNS)
+INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as one word
+
+
 @dataclass(frozen=True, slots=True)
 class RowForm:
     """How the chunks of pages of one description lie, as the kernel wants to be told."""
@@ -80,7 +84,7 @@ def row_form(form: ChunkForm, *, has_items: bool) -> RowForm | None:
     if shape.has_lists != (form.rep is not None) or (form.definition is not None) > shape.max_def:
         return None
     kind, bits = values
-    if has_items and (kind not in (Values.FLAT, Values.PACKED, Values.RUNS) or bits < 8):
+    if has_items and (kind not in INDICES or bits not in INDEX_BITS):
         return None
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
     symbols = form.values.table if isinstance(form.values, Fsst) else None
@@ -111,7 +115,7 @@ def chunk_rows(
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
     """A full-zip page of rows of equal length; None for another one."""
-    if form.shape.has_lists or not form.is_fixed or form.bits_rep:
+    if form.shape.has_lists or not form.is_fixed or not form.width or form.bits_rep:
         return None
     start, size = place.buffers[buffer]
     return _kernels.RowPage(

@@ -88,6 +88,7 @@ def apply(
     source: Manifest | None = None,
     lineage: Mapping[int, Lineage] | None = None,
     settings: Settings = DEFAULT,
+    config: Mapping[str, str] | None = None,
 ) -> Next:
     """The version that a transaction makes of the one before it.
 
@@ -101,6 +102,7 @@ def apply(
         source: of `Restore`: the version restored; of `Clone`: the version cloned.
         lineage: row ids and versions, by fragment, of fragments of `previous` that do not keep
             them inline; `lineage.spilled` says which are needed.
+        config: entries that the configuration gets, whatever the operation.
 
     Raises:
         InvalidInputError: the operation does not fit the previous version.
@@ -122,6 +124,7 @@ def apply(
         version = 1 if previous is None else previous.version + 1
     draft = Draft.after(previous, source=source, version=version, settings=settings, known=lineage)
     STEPS[name](draft, change)
+    draft.message.config.update(config or {})
     _finish(draft, transaction, name, now)
     return Next(draft.message, tuple(draft.indices), transaction)
 
@@ -136,7 +139,10 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     ids = [one.id for one in message.fragments]
     if len(set(ids)) < len(ids):
         twice = sorted({one for one in ids if ids.count(one) > 1})
-        raise InvalidInputError(f"{name}: fragments {twice} are there twice")
+        raise InvalidInputError(
+            f"{name}: fragments {twice} are there twice; where the version before has them, as "
+            f"releases up to 0.16 have made it, restore an older one or overwrite it"
+        )
     if ids and (not message.HasField("max_fragment_id") or ids[-1] > message.max_fragment_id):
         message.max_fragment_id = ids[-1]
     if name in RETAINS_INDICES:
@@ -156,7 +162,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     if draft.source is not None:
         stable = draft.source.has_stable_row_ids
     message.reader_feature_flags, message.writer_feature_flags = flags_of(
-        message, stable_row_ids=stable, writes_transaction_file=writes_file
+        message, draft.indices, stable_row_ids=stable, writes_transaction_file=writes_file
     )
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.format.proto import table_pb2
-from alance.format.table.roaring import parse_roaring, roaring_bytes
+from alance.format.table.indices import covered_fragments
+from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -30,7 +31,7 @@ def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
     """The fragments in an entry's bitmap; None: unknown."""
     if not index.HasField("fragment_bitmap"):
         return None
-    return frozenset(parse_roaring(memoryview(index.fragment_bitmap)).tolist())
+    return covered_fragments(index)
 
 
 def with_coverage(

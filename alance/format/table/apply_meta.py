@@ -5,16 +5,17 @@ Source: table format specification, "Building the next manifest" and "Clones".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
+from alance.format.keys import KEYS, PRIMARY_KEYS, check_primary_key, set_keys
 from alance.format.table.apply_state import MAX_FRAGMENT_ID
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from alance.format.proto import file_pb2, table_pb2
+    from alance.format.proto import table_pb2
     from alance.format.table.apply_state import Draft
     from alance.format.table.operations_meta import (
         Clone,
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
         UpdateConfig,
         UpdateMap,
     )
-
-PRIMARY_KEY: Final = "lance-schema:unenforced-primary-key"
-PRIMARY_POSITION: Final = "lance-schema:unenforced-primary-key:position"
-CLUSTERING_POSITION: Final = "lance-schema:unenforced-clustering-key:position"
-KEYS: Final = (PRIMARY_KEY, PRIMARY_POSITION, CLUSTERING_POSITION)
-TRUE: Final = ("true", "1", "yes")
 
 
 def create_index(draft: Draft, change: CreateIndex) -> None:
@@ -156,6 +151,12 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
             )
         if before != after:
             set_keys(one)
+            if not one.unenforced_primary_key and any(key in after for key in PRIMARY_KEYS):
+                raise InvalidInputError(
+                    f"UpdateConfig: field {one.name!r}: {after} says no primary key, expected "
+                    "'true' or a position from 1 on"
+                )
+            check_primary_key(message.fields)
 
 
 def edit(into: MutableMapping[str, str], updates: UpdateMap) -> None:
@@ -175,18 +176,6 @@ def edit_bytes(into: MutableMapping[str, bytes], updates: UpdateMap) -> None:
     edit(texts, updates)
     into.clear()
     into.update({key: value.encode() for key, value in texts.items()})
-
-
-def set_keys(field: file_pb2.Field) -> None:
-    """Make a field say of keys what its metadata says."""
-    texts = {key: field.metadata[key].decode() for key in KEYS if key in field.metadata}
-    position = texts.get(PRIMARY_POSITION, "")
-    field.unenforced_primary_key_position = int(position) if position.isdecimal() else 0
-    field.unenforced_primary_key = (
-        texts.get(PRIMARY_KEY, "").lower() in TRUE or PRIMARY_POSITION in texts
-    )
-    position = texts.get(CLUSTERING_POSITION, "")
-    field.unenforced_clustering_key_position = int(position) if position.isdecimal() else 0
 
 
 def clone(draft: Draft, change: Clone) -> None:

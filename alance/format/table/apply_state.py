@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
+from alance.format.keys import check_primary_key
 from alance.format.proto import table_pb2
+from alance.format.schema import check_not_reserved
 from alance.format.table.flags import STABLE_ROW_IDS
 from alance.format.table.lineage import mark_created
 from alance.format.table.row_ids import num_row_ids
@@ -203,8 +205,18 @@ class Draft:
             self._set(sorted(self.message.fragments, key=lambda one: one.id))
 
     def set_fields(self, fields: Iterable[file_pb2.Field]) -> None:
-        """Replace the schema."""
+        """Replace the schema.
+
+        Raises:
+            InvalidInputError: a new column of a name that is reserved, a field that cannot be part
+                of the primary key.
+        """
         given = list(fields)
+        before = {one.name for one in self.message.fields if one.parent_id == -1}
+        check_not_reserved(
+            one.name for one in given if one.parent_id == -1 and one.name not in before
+        )
+        check_primary_key(given)
         self.message.ClearField("fields")
         self.message.fields.extend(given)
 

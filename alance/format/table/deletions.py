@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
+from alance.format.arrow_sizes import batch_place, batch_sizes
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.naming import deletion_name
@@ -23,6 +24,7 @@ from alance.format.table.roaring import parse_roaring, roaring_bytes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+PADDING: Final = 64  # bytes that Arrow may fill a buffer up by
 ARROW_MAX_ROWS: Final = 5000  # more are written as a bitmap
 ROW_ID_FIELD: Final = pa.field("row_id", pa.uint32(), nullable=False)
 
@@ -84,6 +86,10 @@ class DeletionVector:
         live_before = self.rows - np.arange(len(self.rows))
         return offsets + np.searchsorted(live_before, offsets, "right")
 
+    def to_live(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many live rows come before some physical rows."""
+        return rows - np.searchsorted(self.rows, rows)
+
 
 def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
     """A deletion vector from an Arrow IPC file.
@@ -97,13 +103,14 @@ def parse_arrow(content: memoryview, num_physical_rows: int) -> DeletionVector:
                 raise CorruptFileError(
                     f"deletion file: {reader.num_record_batches} batches, expected one"
                 )
-            if reader.schema.names != ["row_id"] or not reader.schema.field(0).equals(ROW_ID_FIELD):
-                raise CorruptFileError(
-                    f"deletion file: schema {reader.schema}, expected {ROW_ID_FIELD}"
-                )
-            batch = reader.get_batch(0)
-            batch.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
+            schema = reader.schema
+        if schema.names != ["row_id"] or not schema.field(0).equals(ROW_ID_FIELD):
+            raise CorruptFileError(f"deletion file: schema {schema}, expected {ROW_ID_FIELD}")
+        message = pa.ipc.read_message(pa.py_buffer(content[batch_place(content) :]))
+        _check_sizes(message, num_physical_rows)
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise CorruptFileError(f"deletion file: {error}") from error
     column = batch.column(0)
     if column.null_count:
@@ -117,8 +124,31 @@ def parse_bitmap(content: memoryview, num_physical_rows: int) -> DeletionVector:
     Raises:
         CorruptFileError: no bitmap, or rows beyond the fragment.
     """
-    rows = parse_roaring(content)
-    return _checked(rows, num_physical_rows)
+    try:
+        rows = parse_roaring(content, num_physical_rows)
+    except CorruptFileError as error:
+        raise CorruptFileError(
+            f"deletion file: {error}; the fragment has {num_physical_rows} rows"
+        ) from error
+    return DeletionVector(rows, num_physical_rows)
+
+
+def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
+    """Check the sizes that a batch states, before memory is taken for them.
+
+    A compressed buffer begins with the size of what it holds, which Arrow allocates unasked.
+
+    Raises:
+        CorruptFileError: more than the fragment has rows; no batch.
+    """
+    if message.type != "record batch":
+        raise CorruptFileError(f"deletion file: {message.type}, expected a record batch")
+    length, buffers = batch_sizes(memoryview(message.metadata), memoryview(message.body))
+    if length > num_physical_rows or max(buffers, default=0) > 4 * num_physical_rows + PADDING:
+        raise CorruptFileError(
+            f"deletion file: {length} rows in buffers of {buffers} bytes, the fragment has "
+            f"{num_physical_rows}"
+        )
 
 
 def _checked(rows: npt.NDArray[np.int64], num_physical_rows: int) -> DeletionVector:

@@ -11,6 +11,8 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file_version import FOOTERS, FileVersion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from alance.format.proto import table_pb2
 
 DELETIONS: Final = 1
@@ -73,6 +75,7 @@ WRITABLE: Final = (
     | CONFIG
     | BASE_PATHS
     | NO_TRANSACTION_FILE
+    | COVERING_INDEX
     | MIXED_FILE_VERSIONS
     | SPILLED_LINEAGE
     | FIELD_IDS_NOT_REUSED
@@ -136,7 +139,11 @@ def check_writable(reader_flags: int, writer_flags: int) -> None:
 
 
 def flags_of(
-    message: table_pb2.Manifest, *, stable_row_ids: bool, writes_transaction_file: bool
+    message: table_pb2.Manifest,
+    indices: Iterable[table_pb2.IndexMetadata],
+    *,
+    stable_row_ids: bool,
+    writes_transaction_file: bool,
 ) -> tuple[int, int]:
     """The flags of a version that is to be written, for readers and for writers.
 
@@ -150,6 +157,8 @@ def flags_of(
         both |= STABLE_ROW_IDS
     if message.base_paths:
         both |= BASE_PATHS
+    if any(one.covering_fields for one in indices):
+        both |= COVERING_INDEX
     if any(one.WhichOneof(name) in SPILLED for one in message.fragments for name in SEQUENCES):
         both |= SPILLED_LINEAGE
     if not both & MIXED_FILE_VERSIONS and _is_mixed(message):

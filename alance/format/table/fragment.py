@@ -71,6 +71,17 @@ class DeletionFile:
     num_deleted_rows: int  # 0: unknown
     base_id: int | None
 
+    @classmethod
+    def from_protobuf(cls, record: table_pb2.DeletionFile) -> DeletionFile:
+        """From the manifest's record."""
+        return cls(
+            record.file_type == table_pb2.DeletionFile.BITMAP,
+            record.read_version,
+            record.id,
+            record.num_deleted_rows,
+            record.base_id if record.HasField("base_id") else None,
+        )
+
     def name(self, fragment_id: int) -> str:
         """The file's name inside `_deletions/`."""
         return deletion_name(fragment_id, self.read_version, self.id, is_bitmap=self.is_bitmap)
@@ -102,14 +113,7 @@ class Fragment:
             raise CorruptFileError(f"fragment id {message.id}: expected at most 32 bits")
         deletion = None
         if message.HasField("deletion_file"):
-            record = message.deletion_file
-            deletion = DeletionFile(
-                record.file_type == table_pb2.DeletionFile.BITMAP,
-                record.read_version,
-                record.id,
-                record.num_deleted_rows,
-                record.base_id if record.HasField("base_id") else None,
-            )
+            deletion = DeletionFile.from_protobuf(message.deletion_file)
         return cls(
             message.id,
             tuple(DataFile.from_protobuf(one) for one in message.files),

@@ -56,13 +56,14 @@ class Fragments(Sequence[Fragment]):
     Attributes:
         ids: shape (n,).
         num_rows: live rows of each, shape (n,); -1 where the manifest does not tell.
+        repeated_id: of two fragments, as releases up to 0.16 have made them; None: all differ.
 
     Raises:
-        CorruptFileError: two fragments with one id, or an id of more than 32 bits; by `__getitem__`
-            and iteration, a record that contradicts itself.
+        CorruptFileError: an id of more than 32 bits; by `__getitem__` and iteration, a record that
+            contradicts itself.
     """
 
-    __slots__ = ("_made", "_messages", "_order", "ids", "num_rows")
+    __slots__ = ("_made", "_messages", "_order", "ids", "num_rows", "repeated_id")
 
     def __init__(self, messages: Sequence[table_pb2.DataFragment]) -> None:
         count = len(messages)
@@ -107,12 +108,14 @@ class Fragments(Sequence[Fragment]):
         known = (rows > 0) & (rows < 1 << 62)
         self.num_rows: npt.NDArray[np.int64] = np.where(known, rows, 0).astype(np.int64)
         self.num_rows[~known] = -1
+        self.repeated_id: int | None = None
         self._order: npt.NDArray[np.int64] | None = None
         if len(ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
             self._order = np.argsort(self.ids, kind="stable")
             ordered = self.ids[self._order]
-            if bool((ordered[1:] == ordered[:-1]).any()):
-                raise CorruptFileError("two fragments of the manifest have the same id")
+            repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+            if len(repeated):
+                self.repeated_id = int(repeated[0])
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -138,6 +141,11 @@ class Fragments(Sequence[Fragment]):
 
     def __repr__(self) -> str:
         return f"Fragments({len(self)})"
+
+    @property
+    def messages(self) -> Sequence[table_pb2.DataFragment]:
+        """The records as they came, right or wrong."""
+        return self._messages
 
     def position_of(self, fragment_id: int) -> int | None:
         """The place of a fragment in the list; None: not there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError
 from alance.format.table.roaring import parse_roaring
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
 
 _UUID_BYTES = 16
+# Ids ascend from 0, and a manifest of so many fragments has half a GiB; a bitmap of few bytes may
+# name 2^32 of them, which no memory holds.
+MAX_FRAGMENT: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Index:
             raise CorruptFileError(f"index {message.name!r}: UUID of {len(content)} bytes")
         covered = None
         if message.HasField("fragment_bitmap"):
-            covered = frozenset(parse_roaring(memoryview(message.fragment_bitmap)).tolist())
+            covered = covered_fragments(message)
         kind = message.index_details.type_url.rpartition("/")[2].rpartition(".")[2]
         return cls(
             uuid.UUID(bytes=content),
@@ -64,6 +67,15 @@ class Index:
             _created(message),
             message,
         )
+
+
+def covered_fragments(message: table_pb2.IndexMetadata) -> frozenset[int]:
+    """The fragments in an index's bitmap.
+
+    Raises:
+        CorruptFileError: no bitmap, or more fragments than any table has.
+    """
+    return frozenset(parse_roaring(memoryview(message.fragment_bitmap), MAX_FRAGMENT).tolist())
 
 
 def _created(message: table_pb2.IndexMetadata) -> datetime | None:

@@ -23,6 +23,7 @@ from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.dictionaries import attach_values
+from alance.format.table.field_ids import repair_field_ids
 from alance.format.table.flags import (
     STABLE_ROW_IDS,
     check_readable,
@@ -65,6 +66,9 @@ class Manifest:
             may be left out, as `fragments` has them.
         transaction: the transaction inside the manifest's file, where it is there.
         indices: the index section, where it is there.
+        whole: all of the message, where `head` lacks the fragments.
+        doubted: the row counts by fragment that were told and are not believed.
+        repaired: the field ids that fragments had twice.
     """
 
     version: int
@@ -75,6 +79,8 @@ class Manifest:
     transaction: transaction_pb2.Transaction | None
     indices: tuple[table_pb2.IndexMetadata, ...]
     whole: WholeMessage | None = field(default=None, compare=False)
+    doubted: Mapping[int, int] = field(default_factory=dict)
+    repaired: tuple[int, ...] = ()
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -166,10 +172,13 @@ def _parse(content: memoryview) -> Manifest:
         message.writer_feature_flags,
         has_max_field_id=message.HasField("max_allocated_field_id"),
     )
+    doubted: Mapping[int, int] = {}
+    repaired: tuple[int, ...] = ()
     if apart is None:
         correct_file_version(message)
+        repaired = repair_field_ids(message)
         if not message.HasField("writer_version"):
-            _forget_wrong_counts(message)
+            doubted = _forget_wrong_counts(message)
     fragments = Fragments(message.fragments) if apart is None else apart[1]
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     attach_values(message.fields, content)
@@ -187,6 +196,8 @@ def _parse(content: memoryview) -> Manifest:
         _transaction(content, message),
         _indices(content, message),
         None if apart is None else apart[2],
+        doubted,
+        repaired,
     )
 
 
@@ -211,12 +222,19 @@ def _apart(content: bytes) -> tuple[table_pb2.Manifest, Fragments, WholeMessage]
     return message, fragments, WholeMessage(content)
 
 
-def _forget_wrong_counts(message: table_pb2.Manifest) -> None:
-    """Make the row counts of fragments with deleted rows unknown: 0.8.0 has told the live ones."""
+def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
+    """Make the row counts of fragments with deleted rows unknown: 0.8.0 has told the live ones.
+
+    Gives those that were told, by fragment.
+    """
+    told = {}
     for fragment in message.fragments:
         is_old = all(one.file_major_version == 0 for one in fragment.files)
         if is_old and fragment.HasField("deletion_file"):
+            if fragment.physical_rows:
+                told[fragment.id] = fragment.physical_rows
             fragment.ClearField("physical_rows")
+    return told
 
 
 def _transaction(

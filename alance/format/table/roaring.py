@@ -1,7 +1,8 @@
 """Roaring bitmaps: from bytes that nobody has checked, and to bytes.
 
 pyroaring trusts the cardinalities that a bitmap states, so that spoiled bytes could write outside
-of its arrays; here every container is checked against its bytes before it is used.
+of its arrays; here every container is checked against its bytes before it is used. A run of four
+bytes may stand for 65536 values: how many there are is checked before any are made.
 
     u32 cookie: 12346, then u32 number of containers; or 12347 | (number - 1) << 16, then a bit for
     each container: whether it holds runs
@@ -31,19 +32,22 @@ ARRAY_MAX: Final = 4096
 OFFSETS_FROM: Final = 4  # containers; a smaller bitmap with runs has no table of positions
 
 
-def parse_roaring(content: memoryview) -> npt.NDArray[np.int64]:
-    """The values of a bitmap, ascending.
+def parse_roaring(content: memoryview, limit: int = 1 << 32) -> npt.NDArray[np.int64]:
+    """The values of a bitmap, ascending. Memory: 16 bytes a value, at most `16 * limit` and 1 MiB.
+
+    Args:
+        limit: what all values are smaller than.
 
     Raises:
-        CorruptFileError: bytes that are no roaring bitmap.
+        CorruptFileError: bytes that are no roaring bitmap, or values from the limit on.
     """
     try:
-        return _parse(content)
+        return _parse(content, limit)
     except (struct.error, ValueError) as error:
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
 
 
-def _parse(content: memoryview) -> npt.NDArray[np.int64]:
+def _parse(content: memoryview, limit: int) -> npt.NDArray[np.int64]:
     (cookie,) = struct.unpack_from("<I", content)
     position = 4
     if cookie & 0xFFFF == WITH_RUNS:
@@ -63,10 +67,11 @@ def _parse(content: memoryview) -> npt.NDArray[np.int64]:
     position += 4 * number
     if (np.diff(heads[:, 0]) <= 0).any():
         raise ValueError("keys do not ascend")
+    _check_heads(heads, limit)
     if cookie == NO_RUNS or number >= OFFSETS_FROM:
         position += 4 * number  # positions: containers follow each other anyway
     if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
-        return _arrays(content, position, heads)
+        return _within(_arrays(content, position, heads), limit)
     parts = []
     for (key, cardinality), runs in zip(heads.tolist(), has_runs.tolist(), strict=True):
         if runs:
@@ -81,7 +86,22 @@ def _parse(content: memoryview) -> npt.NDArray[np.int64]:
         if len(values) != cardinality + 1 or (np.diff(values) <= 0).any():
             raise ValueError(f"container {key}: {len(values)} values, told {cardinality + 1}")
         parts.append(values + (key << 16))
-    return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
+    return _within(np.concatenate(parts), limit) if parts else np.empty(0, np.int64)
+
+
+def _check_heads(heads: npt.NDArray[np.int64], limit: int) -> None:
+    """Check what containers state against the values that are possible, before any are made."""
+    stated = int((heads[:, 1] + 1).sum())
+    if stated > limit:
+        raise ValueError(f"{stated} values, all of them smaller than {limit}")
+    if len(heads) and int(heads[-1, 0]) << 16 >= limit:
+        raise ValueError(f"values from {int(heads[-1, 0]) << 16}, expected smaller than {limit}")
+
+
+def _within(values: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+    if len(values) and int(values[-1]) >= limit:
+        raise ValueError(f"value {values[-1]}, expected smaller than {limit}")
+    return values
 
 
 def _arrays(

@@ -25,8 +25,7 @@ from alance.ops.columns_fragment import add_to_fragment
 from alance.ops.columns_sources import NewColumns, opened
 from alance.ops.commit_options import CommitOptions
 from alance.ops.commits import commit_change
-from alance.spark.jobs.base import Watch, spread
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.types import arrow_schema, nullable
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run, session_for
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from alance.ops.snapshot import FragmentHandle, Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def backfill(
         RetryableConflictError: others were first in every round.
         PythonException: (of Spark) around an error of a task.
     """
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
     work = Work(
         where,
         _transforms(columns, schema),

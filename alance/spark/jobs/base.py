@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from alance.spark.options import WriteOptions
+from alance.spark.registration import storage_of
 from alance.spark.worker import release
 
 if TYPE_CHECKING:
@@ -106,6 +108,11 @@ class Watch:
             if now != told and self._tell is not None:
                 self._tell(now)
                 told = now
+
+
+def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
+    """The table that a job works on, for this process and the executors."""
+    return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
 
 
 def spread(

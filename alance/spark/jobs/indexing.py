@@ -10,8 +10,7 @@ from alance.errors import RetryableConflictError
 from alance.ops import index_parts as steps
 from alance.ops.commit_options import CommitOptions
 from alance.ops.index_new import NewIndex
-from alance.spark.jobs.base import Watch, spread
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
@@ -67,7 +66,7 @@ def build_index(
         RetryableConflictError: others were first in every round.
         PythonException: (of Spark) around an error of a task.
     """
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
     new = NewIndex(column, index_type, name, replace)
     limits = {"task_bytes": task_bytes, "max_tasks": max_tasks, "memory_bytes": sort_bytes}
     parts: list[IndexPart] = []

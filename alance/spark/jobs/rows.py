@@ -7,6 +7,8 @@ fragment, and with stable row ids the id of a row that moves.
 from __future__ import annotations
 
 import pickle
+from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,25 +18,31 @@ from pyroaring import BitMap
 from alance.errors import InvalidInputError, RetryableConflictError
 from alance.format.proto import table_pb2
 from alance.format.table.operations import Delete, Update
+from alance.ops.blob_moves import moved_blobs
+from alance.ops.merge_options import MergePlan
+from alance.ops.merge_plan import Merge
+from alance.ops.merge_rows import completed
 from alance.ops.moved import commit_rows
 from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
+from alance.ops.sources import conform
 from alance.ops.write import table_schema
 from alance.spark import read
 from alance.spark.committing import Target, Written, remove_files, write_rows
-from alance.spark.jobs.base import RESULT, Watch, result_batch
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import RESULT, Watch, place, result_batch
+from alance.spark.types import arrow_schema
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from alance.ops.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
 
 ROUNDS: Final = 5  # attempts on a newer version, where others changed the same rows
 
@@ -63,15 +71,16 @@ def delete(
     """
     if (predicate is None) == (keys is None) or (keys is not None and not on):
         raise InvalidInputError("expected a predicate, or keys with the columns `on`")
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
+    table = partial(_table, spark, uri, storage_options)
     with Watch(spark, "delete", on_progress) as watch:
 
         def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
             if keys is None:
-                rows = _table(spark, where, base, [ROW_ADDRESS], filter=predicate)
+                rows = table(base, [ROW_ADDRESS], filter=predicate)
             else:
-                table = _table(spark, where, base, [*on, ROW_ADDRESS])
-                rows = table.join(keys.select(*on).distinct(), list(on), "left_semi")
+                rows = table(base, [*on, ROW_ADDRESS])
+                rows = rows.join(keys.select(*on).distinct(), list(on), "left_semi")
             gone = _merged(_collected(rows.select(ROW_ADDRESS), _places))
             count = sum(len(one) for one in gone.values())
             if not count:
@@ -100,28 +109,37 @@ def merge(
     Rows keep their `_rowid` and when they came into being, where ids are stable. A null key is
     equal to nothing.
 
+    Cost: where the source lacks columns, they are read of the rows that it replaces, on the
+    executors, and all tasks get the records of all fragments, 130 bytes each.
+
     Args:
-        source: rows with the columns of the table; columns that they lack become null.
+        source: rows with columns of the table, the key among them. Columns, and members of
+            structs, that it lacks keep the table's values in rows that are updated, and are null
+            in rows that are inserted.
         on: the columns of the key.
         when_matched: `update`, `delete` the row of the table, or `nothing`.
         when_not_matched: `insert` or `nothing`.
 
     Raises:
-        InvalidInputError: two rows of the source for one row of the table; the table is as it was.
+        InvalidInputError: two rows of the source for one row of the table; a source without
+            columns of the key, with columns that the table has not, or, where it is to insert,
+            without columns that cannot be null. The table is as it was.
         RetryableConflictError: others changed the same rows in every round.
     """
     if when_matched not in ("update", "delete", "nothing"):
         raise InvalidInputError(f"when_matched={when_matched!r}: expected update, delete, nothing")
     if when_not_matched not in ("insert", "nothing"):
         raise InvalidInputError(f"when_not_matched={when_not_matched!r}: expected insert, nothing")
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
+    table = partial(_table, spark, uri, storage_options)
     with Watch(spark, "merge", on_progress) as watch:
 
         def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
-            known = _table(spark, where, base, [*on, ROW_ADDRESS, ROW_ID])
+            lacking = _lacking(base, source, on, when_matched, inserts=when_not_matched == "insert")
+            known = table(base, [*on, ROW_ADDRESS, ROW_ID])
             joined = source.join(known, list(on), "left").persist()
             try:
-                return _merge(where, base, joined, when_matched, when_not_matched)
+                return _merge(where, base, joined, when_matched, when_not_matched, lacking)
             finally:
                 joined.unpersist()
 
@@ -129,8 +147,51 @@ def merge(
         return watch.summary(uri, made.version, **counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What the source of a merge lacks of the table's columns. Pickled once for all tasks.
+
+    Attributes:
+        names: columns that it lacks, or has some members of.
+        given: its columns, as the table has them.
+        fragments: records of the version whose rows are replaced.
+    """
+
+    names: tuple[str, ...]
+    given: pa.Schema
+    fragments: tuple[bytes, ...]
+
+
+def _lacking(
+    base: Snapshot, source: DataFrame, on: Sequence[str], when_matched: str, *, inserts: bool
+) -> Lacking | None:
+    """What is to be taken from the rows that a merge updates; None: nothing.
+
+    Raises:
+        InvalidInputError: a source that does not fit the table.
+        UnsupportedError: it lacks columns with blobs that are not moved.
+    """
+    updates = when_matched == "update"
+    if not updates and not inserts:
+        return None
+    matched: Any = when_matched
+    plan = MergePlan(on=tuple(on), when_matched=matched, inserts=inserts)
+    merge = Merge.of(plan, base.schema, arrow_schema(source.schema))
+    names = (*merge.lacking, *merge.partial)
+    if not updates or not names:
+        return None
+    moved_blobs(base, names)
+    fragments = (one.message.SerializeToString() for one in base.manifest.fragments)
+    return Lacking(names, merge.given, tuple(fragments))
+
+
 def _merge(
-    where: WriteOptions, base: Snapshot, joined: DataFrame, when_matched: str, when_not: str
+    where: WriteOptions,
+    base: Snapshot,
+    joined: DataFrame,
+    when_matched: str,
+    when_not: str,
+    lacking: Lacking | None,
 ) -> tuple[Snapshot, dict[str, int]]:
     """One attempt: write the rows, then commit them with the rows that go."""
     target = Target(
@@ -147,7 +208,7 @@ def _merge(
     gone: dict[int, BitMap] = {}
     try:
         if when_matched == "update":
-            moved = _collected(matched, partial(_written, target))
+            moved = _collected(matched, partial(_written, target, lacking))
             gone = _merged(places for _, places, _ in moved)
             num_moved = sum(one.num_rows for one, _, _ in moved)
             if num_moved != sum(len(one) for one in gone.values()):
@@ -159,7 +220,7 @@ def _merge(
             gone = _merged(_collected(matched.select(ROW_ADDRESS), _places))
         if when_not == "insert":
             others = joined.where(f"{ROW_ADDRESS} is null")
-            new = _collected(others, partial(_written, target))
+            new = _collected(others, partial(_written, target, None))
         counts = {
             "rows_updated": sum(one.num_rows for one, _, _ in moved),
             "rows_deleted": 0 if moved else sum(len(one) for one in gone.values()),
@@ -208,12 +269,17 @@ def _rounds(
 
 
 def _table(
-    spark: SparkSession, where: WriteOptions, base: Snapshot, columns: list[str], **options: Any
+    spark: SparkSession,
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    base: Snapshot,
+    columns: list[str],
+    **options: Any,
 ) -> DataFrame:
     """Columns of a version."""
-    if where.storage:
-        options["storage_options"] = dict(where.storage)
-    return read(spark, where.path, columns=columns, version=base.version, **options)
+    if storage_options:
+        options["storage_options"] = dict(storage_options)
+    return read(spark, uri, columns=columns, version=base.version, **options)
 
 
 def _collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
@@ -234,7 +300,7 @@ def _places(batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
 
 
 def _written(
-    target: Target, batches: Iterator[pa.RecordBatch]
+    target: Target, lacking: Lacking | None, batches: Iterator[pa.RecordBatch]
 ) -> tuple[Written, dict[int, bytes], bytes]:
     """Rows to data files; with them, where those are that they replace, and their ids in order."""
     found: dict[int, BitMap] = {}
@@ -246,10 +312,28 @@ def _written(
             if addresses.null_count == 0:
                 _add(found, addresses)
                 ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
-            yield batch.drop_columns([one for one in META if one in batch.schema.names])
+            dropped = META if lacking is None else [name for name in META if name != ROW_ADDRESS]
+            yield batch.drop_columns([one for one in dropped if one in batch.schema.names])
 
-    written = run(write_rows(target, plain()))
+    rows = plain()
+    data = rows if lacking is None else _completed(target, lacking, rows)
+    written = run(write_rows(target, data))
     return written, {key: one.serialize() for key, one in found.items()}, b"".join(ids)
+
+
+async def _completed(
+    target: Target, lacking: Lacking, batches: Iterator[pa.RecordBatch]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Rows that replace others, by `_rowaddr`, with what they lack taken from those."""
+    assert target.base is not None
+    base = target.base.snapshot(lacking.fragments)
+    work = base.engine.pool.run
+    while (batch := await work(partial(next, batches, None))) is not None:
+        places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
+        part = conform(batch.drop_columns([ROW_ADDRESS]), lacking.given)
+        async with aclosing(completed(base, lacking.names, part, places)) as rows:
+            async for row in rows:
+                yield row
 
 
 def _add(found: dict[int, BitMap], addresses: pa.Array) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import InvalidInputError
 from alance.spark import read, write
-from alance.spark.jobs.base import Watch
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import Watch, place
 from alance.spark.versions import open_if_there
 from alance.spark.worker import run
 
@@ -68,7 +67,7 @@ def ingest(
             frame = frame.selectExpr(*columns)
         frame = _laid_out(frame, sort_by, target_bytes)
         watch.step = "write"
-        where = _place(uri, storage_options)
+        where = place(spark, uri, storage_options)
         before = run(open_if_there(where))
         options.setdefault("max_bytes_per_file", target_bytes)
         if storage_options:
@@ -129,10 +128,6 @@ def _estimate(frame: DataFrame) -> int | None:
         return None
     size = int(str(plan.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return size if size < UNKNOWN else None
-
-
-def _place(uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
-    return WriteOptions(path=uri, storage=dict(storage_options or {}))
 
 
 def _size(snapshot: Snapshot | None) -> tuple[int, int]:

@@ -13,8 +13,7 @@ from alance.format.table.fragment import DataFile
 from alance.ops import compact as parts
 from alance.ops.commit_options import CommitOptions
 from alance.ops.compact_plan import CompactionOptions
-from alance.spark.jobs.base import Watch, spread
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.compact import CompactionTask, RewriteResult
     from alance.ops.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
 
 
 def compact(
@@ -49,7 +49,7 @@ def compact(
     Raises:
         RetryableConflictError: in every round others changed all the fragments.
     """
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
     chosen = CompactionOptions.of(options)
     removed = added = tasks = dropped = 0
     with Watch(spark, "compact", on_progress) as watch:
@@ -169,7 +169,7 @@ def cleanup(
         older_than_hours: None: as of `Dataset.cleanup_old_versions`, two weeks.
         options: of `Dataset.cleanup_old_versions`.
     """
-    where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+    where = place(spark, uri, storage_options)
     if older_than_hours is not None:
         options["older_than"] = timedelta(hours=older_than_hours)
 

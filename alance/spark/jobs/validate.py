@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance.datasets import Dataset
 from alance.spark import read
-from alance.spark.jobs.base import Watch
-from alance.spark.options import WriteOptions
+from alance.spark.jobs.base import Watch, place
 from alance.spark.versions import open_version
 from alance.spark.worker import run
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
 
 
 def validate(
@@ -53,7 +53,7 @@ def validate(
     if storage_options:
         options["storage_options"] = dict(storage_options)
     with Watch(spark, "validate", on_progress) as watch:
-        where = WriteOptions(path=uri, storage=dict(storage_options or {}))
+        where = place(spark, uri, storage_options)
         pinned = options.get("version") or options.get("tag")
         snapshot = run(open_version(where, pinned))
         findings = run(_findings(where, snapshot.version)) if files else None

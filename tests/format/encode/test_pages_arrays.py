@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError, UnsupportedError
@@ -79,7 +79,7 @@ def around(draw: st.DrawFn, array: pa.Array) -> pa.Array:
     return make.from_arrays(ends, array, mask=mask if len(mask) else None)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250)
 @given(arrays())
 def test_any_array(array: pa.Array) -> None:
     found = there_and_back(array)
@@ -88,7 +88,7 @@ def test_any_array(array: pa.Array) -> None:
     assert repr(found.to_pylist()) == repr(array.to_pylist())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200)
 @given(arrays(), st.integers(0, 50), st.sampled_from([1, 100, 2000]))
 def test_joined_and_split(array: pa.Array, first: int, max_bytes: int) -> None:
     """Rows in parts, joined and cut elsewhere, are the same rows."""

@@ -130,7 +130,7 @@ def test_a_table_larger_than_its_buffer() -> None:
         opened(bytes(content))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damage_is_an_error_of_ours_or_none(data: st.DataObject) -> None:
     content = bytearray(file_bytes(table().slice(0, 500), "2.2"))

@@ -128,7 +128,7 @@ def test_keys_of_the_field_bound_it() -> None:
     assert indices_of(words, hints(dict_max_size="1000")) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts=st.lists(st.binary(max_size=20), min_size=1, max_size=40),
     times=st.integers(5, 60),

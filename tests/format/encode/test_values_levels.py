@@ -32,7 +32,7 @@ def through(levels: np.ndarray, counts: list[int], version: FileVersion | None) 
     return encoding.SerializeToString().hex(), data.tobytes().hex()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     counts=st.lists(st.sampled_from([0, 1, 63, 64, 65, 200, 1023, 1024, 1025, 3000]), max_size=5),
     most=st.sampled_from([0, 1, 2, 3, 300, 65535]),

@@ -67,7 +67,7 @@ def same(found: Block, values: Block) -> None:
             same(child, expected)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     num_rows=st.sampled_from([0, 1, 2, 7, 1024, 1025, 5000]),
     dimensions=st.lists(st.sampled_from([1, 2, 3, 8]), min_size=1, max_size=3),

@@ -57,7 +57,7 @@ def test_strings_come_back(name: str, dtype: str, compression: str | None) -> No
             assert found.offsets.dtype == dtype
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts=st.lists(st.binary(max_size=30), max_size=50),
     times=st.integers(1, 80),
@@ -210,7 +210,7 @@ def test_strings_from_the_middle_of_a_buffer() -> None:
         assert strings(through_chunks(part, asked)[1]) == SENTENCES[100:1999]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts=st.lists(st.text("abß\0", max_size=40).map(str.encode), min_size=1, max_size=30),
     most=st.integers(1, 2000),

@@ -162,7 +162,7 @@ def test_a_page_that_contradicts_itself_is_refused(name: str, make_page: Callabl
         ({"bits_per_offset": 16}, 7, "lengths of 16 bits"),
         ({"bits_per_value": 32}, 7, "values of 32 bits, the codec gives variable"),
         ({"bits_per_value": 12}, 7, "not whole bytes"),
-        ({"bits_per_value": 0}, 7, "not whole bytes"),
+        ({"bits_per_value": 0}, 7, "values of 0 bits, the codec gives variable"),
         ({"num_items": 8}, 7, "8 entries in 7 rows"),
         ({}, 8, "index of 32 bytes for 8 rows"),
         ({"num_items": 3}, 3, "ascending"),
@@ -239,3 +239,44 @@ def test_nine_nested_lists_have_control_words_of_two_bytes(
     wanted = [nested(5, [nested(3, b"\7"), nested(3, b"\x08")]), None]
     assert rows(page.read_page()) == wanted
     assert [rows(found) for found in page.ways([1])] == [[None]] * 4
+
+
+CONSTANT = pb.CompressiveEncoding(constant=pb.Constant(value=b"xy"))
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_values_that_are_all_the_same_take_no_bytes(
+    nulls: bool, make_page: Callable, rows: Callable
+) -> None:
+    """Where some are null, the control words are there alone."""
+    message = pb.FullZipLayout(
+        bits_def=1 if nulls else 0,
+        bits_per_value=0,
+        num_items=5,
+        num_visible_items=5,
+        value_compression=CONSTANT,
+        layers=[3 if nulls else 1],
+    )
+    content = bytes([0, 1, 0, 0, 1]) if nulls else b""
+    page = page_of(make_page, message, [content], 5)
+    values = [b"xy", None, b"xy", b"xy", None] if nulls else [b"xy"] * 5
+    for numbers in ([0], [1, 2], [0, 2, 4], list(range(5))):
+        for found in page.ways(numbers):
+            assert rows(found) == [values[number] for number in numbers]
+    assert rows(page.read_page()) == values
+
+
+@pytest.mark.parametrize("content", [b"\0\1\0\0", b"\0\1\0\0\1\0", b"\0\1\0\0\7"])
+def test_control_words_alone_that_contradict_the_page_are_refused(
+    content: bytes, make_page: Callable
+) -> None:
+    message = pb.FullZipLayout(
+        bits_def=1,
+        bits_per_value=0,
+        num_items=5,
+        num_visible_items=5,
+        value_compression=CONSTANT,
+        layers=[3],
+    )
+    with pytest.raises(CorruptFileError):
+        page_of(make_page, message, [content], 5).read_page()

@@ -337,7 +337,7 @@ def test_wrong_but_positive_partial_counts_are_read(make_page: Callable, rows: C
 
 def dictionary_page(indices: bytes, levels: bytes, num_items: int = 2) -> Content:
     """Four u8 indices into two u16 items, with definition levels."""
-    chunk = padded(struct.pack("<HHH", 4, 8, 4)) + padded(levels) + padded(indices)
+    chunk = padded(struct.pack("<HHH", 4, 8, len(indices))) + padded(levels) + padded(indices)
     message = pb.MiniBlockLayout(
         def_compression=flat(16),
         value_compression=flat(8),
@@ -354,6 +354,17 @@ def dictionary_page(indices: bytes, levels: bytes, num_items: int = 2) -> Conten
 def test_an_index_outside_the_dictionary_is_refused(make_page: Callable) -> None:
     page = dictionary_page(b"\0\x01\x02\0", bytes(8)).page(make_page)
     with pytest.raises(CorruptFileError, match="dictionary index 2, the dictionary has 2 items"):
+        page.read_page()
+
+
+def test_indices_that_are_no_words_are_refused(make_page: Callable) -> None:
+    """The kernel that takes rows never sees them: it would read a word beyond the chunk."""
+    page = (
+        dictionary_page(bytes(12), bytes(8)).described(value_compression=flat(24)).page(make_page)
+    )
+    state = page.run(page.layout.load())
+    assert page.layout.row_page(state) is None
+    with pytest.raises(CorruptFileError, match="8, 16, 32 or 64 bits"):
         page.read_page()
 
 

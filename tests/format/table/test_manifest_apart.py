@@ -8,7 +8,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
@@ -123,7 +123,7 @@ def outcome(content: bytes, parse: Any) -> Any:
         return type(error), str(error)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=400)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_wrong_bytes(manifests: list[bytes], data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(manifests[-3:])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import lance
@@ -63,7 +64,11 @@ def expect(folder: Path) -> None:
     for path in sorted(folder.glob("*.lance")):
         shutil.rmtree(path / "_transactions", ignore_errors=True)
         try:
-            table = lance.dataset(str(path)).to_table(with_row_id=True)
+            with tempfile.TemporaryDirectory() as copy:
+                shutil.copytree(path, copy, dirs_exist_ok=True)
+                # A present release repairs ids that are there twice before it commits.
+                lance.dataset(copy).delete("false")
+                table = lance.dataset(copy).to_table(with_row_id=True)
         except ValueError as error:
             print(path.stem, "is refused:", error)
             continue

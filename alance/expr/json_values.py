@@ -1,0 +1,282 @@
+"""The JSON functions: values inside JSON text by key or path, as text, numbers and booleans.
+
+A path is `$`, then `.name`, `."any name"`, `["any name"]`, `[0]` or `[last]`; `$.` may be left out.
+A number, text or boolean is taken for the other where it can be read as such, as Lance does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.expr.arithmetic import whole_argument
+from alance.expr.problem import Problem
+from alance.expr.text import as_text, literal_text
+from alance.expr.tree import Literal, Node, call
+from alance.format.jsonb import json_text
+from alance.format.jsonb_encode import jsonb
+from alance.format.numbers import as_scalar, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+# Kinds of values as the kernel tells them.
+NOTHING, NULL, BOOLEAN, ARRAY = 0, 1, 2, 5
+LAST: Final = -2
+
+_STEP: Final = re.compile(
+    r"""\.(?P<bare>[^\W\d]\w*)
+      | \."(?P<quoted>(?:[^"\\]|\\.)*)"
+      | \[\s*"(?P<inside>(?:[^"\\]|\\.)*)"\s*\]
+      | \[\s*(?P<index>\d{1,18}|last)\s*\]""",
+    re.VERBOSE,
+)
+_MORE: Final = re.compile(r"\*|\?|\bto\b|,|\.\.")  # what paths have besides
+
+
+class Step(NamedTuple):
+    """One step down: to the member of a name, or to the item of an index."""
+
+    name: str | None
+    item: int | None
+
+
+class Texts(NamedTuple):
+    """JSON values found in each row: their text, and what they are."""
+
+    values: pa.LargeStringArray
+    kinds: npt.NDArray[np.uint8]
+
+
+def get(name: str, args: list[Node]) -> Node:
+    """json_get(json, key): the JSON text of a member or item; null where there is none."""
+    steps = [_key(name, args[1])]
+    return _reading(name, args, steps, lambda texts: texts.values, plain=False)
+
+
+def get_text(name: str, args: list[Node]) -> Node:
+    """json_get_string(json, key): a text without its quotes, other scalars as written."""
+    return _reading(name, args, [_key(name, args[1])], _scalars(name, lambda texts: texts.values))
+
+
+def get_whole(name: str, args: list[Node]) -> Node:
+    """json_get_int(json, key): as int64; fractions are rounded, half away from zero."""
+    return _reading(name, args, [_key(name, args[1])], _scalars(name, _whole))
+
+
+def get_real(name: str, args: list[Node]) -> Node:
+    """json_get_float(json, key): as float64."""
+    return _reading(name, args, [_key(name, args[1])], _scalars(name, _real))
+
+
+def get_truth(name: str, args: list[Node]) -> Node:
+    """json_get_bool(json, key): of a boolean, or of a text that says one."""
+    return _reading(name, args, [_key(name, args[1])], _scalars(name, _truth))
+
+
+def extract(name: str, args: list[Node]) -> Node:
+    """json_extract(json, path): the JSON text of a value; null where there is none."""
+    return _reading(name, args, _path(name, args[1]), lambda texts: texts.values, plain=False)
+
+
+def exists(name: str, args: list[Node]) -> Node:
+    """json_exists(json, path): whether there is a value, were it a JSON null."""
+
+    def test(documents: pa.Array) -> pa.Array:
+        texts = _find(documents, steps, plain=False)
+        return _where_valid(to_arrow(texts.kinds != NOTHING), documents)
+
+    steps = _path(name, args[1])
+    return call(name, test, as_text(name, args[0]))
+
+
+def array_length(name: str, args: list[Node]) -> Node:
+    """json_array_length(json, path): items as int64; 0 of what is no array, null of nothing."""
+
+    def count(texts: Texts) -> pa.Array:
+        return to_arrow(_kernels.json_lengths(*_buffers(texts.values)))
+
+    return _reading(name, args, _path(name, args[1]), count, plain=False)
+
+
+def array_contains(name: str, args: list[Node]) -> Node:
+    """json_array_contains(json, path, value): a literal, as JSON or as the text that it is."""
+    steps, wanted = _path(name, args[1]), _as_items(name, args[2])
+
+    def test(documents: pa.Array) -> pa.Array:
+        buffers = _buffers(_find(documents, steps, plain=False).values)
+        answers = np.zeros(len(documents), np.uint8)
+        for item in wanted:
+            answers |= _kernels.json_has(*buffers, np.frombuffer(item.encode(), np.uint8))
+        return _where_valid(to_arrow(answers.view(np.bool_)), documents)
+
+    return call(name, test, as_text(name, args[0]))
+
+
+def _reading(
+    name: str,
+    args: list[Node],
+    steps: Sequence[Step],
+    read: Callable[[Texts], pa.Array],
+    *,
+    plain: bool = True,
+) -> Node:
+    """A call that reads the values found; null where nothing is or, where `plain`, a JSON null."""
+
+    def evaluate(documents: pa.Array) -> pa.Array:
+        texts = _find(documents, steps, plain=plain)
+        is_there = texts.kinds > (NULL if plain else NOTHING)
+        found = pc.if_else(to_arrow(is_there), texts.values, as_scalar(None, pa.large_string()))
+        values = read(Texts(found, texts.kinds))
+        if values.null_count != found.null_count:
+            values = pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
+        return pc.cast(values, pa.string()) if pa.types.is_large_string(values.type) else values
+
+    return call(name, evaluate, as_text(name, args[0]))
+
+
+def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
+    names = [(step.name or "").encode() for step in steps]
+    offsets, content, kinds = _kernels.json_find(
+        *_buffers(pc.cast(documents, pa.large_string())),
+        np.cumsum([len(name) for name in names], dtype=np.int64),
+        np.frombuffer(b"".join(names), np.uint8),
+        np.array([-1 if step.item is None else step.item for step in steps], np.int64),
+        np.array([step.name is not None for step in steps], np.uint8),
+        plain,
+    )
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return Texts(pa.Array.from_buffers(pa.large_string(), len(kinds), buffers), kinds)
+
+
+def _buffers(
+    texts: pa.LargeStringArray,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets and bytes of texts, nothing for nulls."""
+    texts = pc.fill_null(texts, as_scalar("", pa.large_string())) if texts.null_count else texts
+    _, ends, data = texts.buffers()
+    offsets = np.zeros(1, np.int64)
+    if len(texts):
+        offsets = np.frombuffer(ends, np.int64, len(texts) + 1, 8 * texts.offset)
+    return offsets, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _where_valid(answers: pa.Array, documents: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_valid(documents), answers, as_scalar(None, answers.type))
+
+
+def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], pa.Array]:
+    """The reader, refusing arrays and objects."""
+
+    def check(texts: Texts) -> pa.Array:
+        nested = np.flatnonzero(texts.kinds >= ARRAY)
+        if len(nested):
+            value = texts.values[int(nested[0])].as_py()
+            raise Problem(f"{name}: expected a number, text or boolean, found {value[:60]}")
+        return read(texts)
+
+    return check
+
+
+def _numbers(texts: Texts) -> pa.Array:
+    """The text of numbers; booleans are 1 and 0."""
+    is_true = pc.equal(texts.values, as_scalar("true", pa.large_string()))
+    digits = pc.if_else(
+        is_true, as_scalar("1", pa.large_string()), as_scalar("0", pa.large_string())
+    )
+    values = pc.if_else(to_arrow(texts.kinds == BOOLEAN), digits, texts.values)
+    return pc.replace_substring_regex(values, r"^\+", "")
+
+
+def _real(texts: Texts) -> pa.Array:
+    return pc.cast(_numbers(texts), pa.float64())
+
+
+def _whole(texts: Texts) -> pa.Array:
+    values, nothing = _numbers(texts), as_scalar(None, pa.large_string())
+    is_whole = pc.match_substring_regex(values, r"^-?\d+$")
+    whole = pc.cast(pc.if_else(is_whole, values, nothing), pa.int64())
+    others = pc.cast(pc.if_else(is_whole, nothing, values), pa.float64())
+    rounded = pc.cast(pc.round(others, round_mode="half_towards_infinity"), pa.int64())
+    return pc.coalesce(whole, rounded)
+
+
+def _truth(texts: Texts) -> pa.Array:
+    values = pc.utf8_lower(texts.values)
+    is_true = pc.is_in(values, value_set=pa.array(["true", "yes"], pa.large_string()))
+    known = pc.or_(
+        is_true, pc.is_in(values, value_set=pa.array(["false", "no"], pa.large_string()))
+    )
+    strange = texts.values.filter(pc.and_(pc.invert(known), pc.is_valid(values)))
+    if len(strange):
+        raise Problem(f"json_get_bool: expected a boolean, found {strange[0].as_py()[:60]}")
+    return is_true
+
+
+def _key(name: str, node: Node) -> Step:
+    """The step of a key: a member's name, or an item's index from zero."""
+    if pa.types.is_integer(node.type):
+        return Step(None, whole_argument(name, node, 0, 1 << 31))
+    key = literal_text(name, node)
+    return Step(key, int(key) if re.fullmatch(r"\+?[0-9]{1,18}", key) else None)
+
+
+def _path(name: str, node: Node) -> list[Step]:
+    """The steps of a JSON path.
+
+    Raises:
+        Problem: no path, or one with parts that are not evaluated here.
+    """
+    text = literal_text(name, node)
+    path = text.strip()
+    if path.startswith("$"):
+        path = path[1:]
+    elif path and path[0] not in ".[":
+        path = f".{path}"
+    steps, start = [], 0
+    while start < len(path):
+        match = _STEP.match(path, start)
+        if match is None:
+            raise Problem(
+                f'{name}: path {text!r}: expected .name, ["name"], [0] or [last], '
+                f"found {path[start:][:20]!r}",
+                unsupported=_MORE.search(path, start) is not None,
+            )
+        bare, quoted, inside, index = match.groups()
+        if index is not None:
+            steps.append(Step(None, LAST if index == "last" else int(index)))
+        elif bare is not None:
+            steps.append(Step(bare, None))
+        else:
+            steps.append(Step(json.loads(f'"{inside if quoted is None else quoted}"'), None))
+        start = match.end()
+    return steps
+
+
+def _as_items(name: str, node: Node) -> list[str]:
+    """A literal as JSON text: as the JSON that it is, and where it is text, as that text."""
+    if not isinstance(node, Literal) or not node.value.is_valid:
+        raise Problem(f"{name}: a value that is no literal", unsupported=True)
+    value = node.value.as_py()
+    written = value if isinstance(value, str) else node.digits or str(value).lower()
+    texts = [_compact(written), _compact(json.dumps(written))]
+    return list(dict.fromkeys(text for text in texts if text is not None))
+
+
+def _compact(text: str) -> str | None:
+    """JSON text as it is read from a column; None where it is no JSON."""
+    try:
+        values = jsonb(pa.array([text], pa.large_string()), None, "value")
+    except InvalidInputError:
+        return None
+    found = json_text(values, None)
+    return bytes(found.data[: int(found.offsets[-1])]).decode()

@@ -1,0 +1,103 @@
+"""The sizes that a record batch of Arrow IPC states, told before anything is allocated for them.
+
+pyarrow decompresses a buffer into as many bytes as its first eight say. The message is a
+flatbuffer: a table begins with the signed distance back to its vtable, which has u16 sizes of
+itself and of the table, then the place of each field in the table, 0 for an absent one.
+
+    Footer:      version, schema, dictionaries, batches (structs: i64 place, i32 length, i64 length)
+    Message:     version, header type, header (a table), body length, ..
+    RecordBatch: length (i64), nodes, buffers (structs: i64 offset, i64 length), compression
+
+Source: Apache Arrow columnar format, "Serialization and interprocess communication".
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from alance.errors import CorruptFileError
+
+BATCHES: Final = 3
+HEADER: Final = 2
+FOOTER_END: Final = 10  # i32 size of the footer, "ARROW1"
+LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
+STORED: Final = -1  # the stated size of a buffer that is not compressed after all
+
+
+def batch_place(content: memoryview) -> int:
+    """Where the message of the first record batch of a file begins, as the footer says.
+
+    Raises:
+        CorruptFileError: the footer names none inside of the file.
+    """
+    end = len(content) - FOOTER_END
+    try:
+        length = _number(content, "<i", end)
+        footer = content[end - length : end] if 0 < length <= end else content[:0]
+        place = _field(footer, _follow(footer, 0), BATCHES)
+        start = _number(footer, "<q", _follow(footer, place) + 4) if place else -1
+    except struct.error as error:
+        raise CorruptFileError(f"Arrow file of {len(content)} bytes: {error}") from error
+    if not 0 <= start < end:
+        raise CorruptFileError(f"Arrow file of {len(content)} bytes: a batch at {start}")
+    return start
+
+
+def batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
+    """The rows of a record batch, and the bytes of each of its buffers once decompressed.
+
+    Args:
+        metadata: the message's flatbuffer; its header is a record batch.
+
+    Raises:
+        CorruptFileError: places outside of the bytes, negative sizes.
+    """
+    try:
+        return _batch_sizes(metadata, body)
+    except struct.error as error:
+        raise CorruptFileError(f"Arrow message of {len(metadata)} bytes: {error}") from error
+
+
+def _batch_sizes(metadata: memoryview, body: memoryview) -> tuple[int, list[int]]:
+    batch = _follow(metadata, _field(metadata, _follow(metadata, 0), HEADER))
+    place = _field(metadata, batch, LENGTH)
+    length = _number(metadata, "<q", place) if place else 0
+    place = _field(metadata, batch, BUFFERS)
+    vector = _follow(metadata, place) if place else None
+    count = 0 if vector is None else _number(metadata, "<I", vector)
+    if vector is not None and count * 16 > len(metadata) - vector:
+        raise CorruptFileError(f"Arrow message of {len(metadata)} bytes: {count} buffers")
+    is_compressed = bool(_field(metadata, batch, COMPRESSION))
+    sizes = []
+    for number in range(count):
+        assert vector is not None
+        start, size = struct.unpack_from("<qq", metadata, vector + 4 + 16 * number)
+        if start < 0 or size < 0 or start + size > len(body):
+            raise CorruptFileError(
+                f"Arrow message: buffer of {size} bytes at {start}, the body has {len(body)}"
+            )
+        stated = _number(body, "<q", start) if is_compressed and size >= 8 else STORED
+        sizes.append(size if stated == STORED else stated)
+    if length < 0 or min(sizes, default=0) < 0:
+        raise CorruptFileError(f"Arrow message: {length} rows in buffers of {sizes} bytes")
+    return length, sizes
+
+
+def _number(content: memoryview, form: str, place: int) -> int:
+    if place < 0:
+        raise CorruptFileError(f"Arrow message: a table at {place}")
+    return int(struct.unpack_from(form, content, place)[0])
+
+
+def _follow(content: memoryview, place: int) -> int:
+    return place + _number(content, "<I", place)
+
+
+def _field(content: memoryview, table: int, number: int) -> int:
+    """The place of a field of a table; 0: absent."""
+    vtable = table - _number(content, "<i", table)
+    if 4 + 2 * number + 2 > _number(content, "<H", vtable):
+        return 0
+    offset = _number(content, "<H", vtable + 4 + 2 * number)
+    return table + offset if offset else 0

@@ -1,0 +1,47 @@
+"""Paths of fields as text: names with dots between, as in `s.a`.
+
+A name may stand in backticks. There it may hold dots, and two backticks stand for one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The names of a path, outermost first.
+
+    Raises:
+        InvalidInputError: a backtick that is not closed, or text beside one.
+    """
+    if "`" not in path:
+        return tuple(path.split("."))
+    names, start = [], 0
+    while True:
+        match = _NAME.match(path, start)
+        assert match is not None  # it matches nothing at least
+        quoted, bare = match.groups()
+        names.append(bare if quoted is None else quoted.replace("``", "`"))
+        if match.end() == len(path):
+            return tuple(names)
+        if path[match.end()] != ".":
+            raise InvalidInputError(
+                f"column {path!r}: at character {match.end() + 1} expected a dot or the end; "
+                "a name in backticks is closed by a backtick, and one of its own is doubled"
+            )
+        start = match.end() + 1
+
+
+def join_path(names: Iterable[str]) -> str:
+    """The path of names, in backticks where they hold dots or backticks."""
+    return ".".join(
+        f"`{name.replace('`', '``')}`" if "." in name or "`" in name else name for name in names
+    )

@@ -1,0 +1,84 @@
+"""Async generators that callers hold, and what they are made of.
+
+A loop lists each async generator that begins in it, and closes all of them at its end
+(`asyncio.run`), at once and in any order. Of generators that read from each other one is then
+found closing by the other, which is an error on the console. So of a stack of them the loop is
+told of the outermost one only, which closes those below it in their order.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+    from typing import Any
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def outermost(
+    function: Callable[P, AsyncIterator[T]],
+) -> Callable[P, AsyncGenerator[T, None]]:
+    """Make an async generator function one whose generators alone are listed with the loop."""
+
+    @wraps(function)
+    async def generate(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
+        inner = function(*args, **kwargs)
+        try:
+            while True:
+                try:
+                    item = await _Unlisted(inner.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            await inner.aclose()  # type: ignore[attr-defined]
+
+    return generate
+
+
+class _Unlisted(Generic[T]):
+    """An awaitable during whose steps no async generator is listed with the loop."""
+
+    def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
+        self._start = start
+        self._steps: Generator[Any, Any, T] | None = None
+
+    def __await__(self) -> Any:
+        return self
+
+    def __iter__(self) -> _Unlisted[T]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """Go on to the next pause."""
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=None)
+        try:
+            if self._steps is None:
+                self._steps = self._start().__await__()
+            return self._steps.send(value)
+        finally:
+            sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error."""
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=None)
+        try:
+            assert self._steps is not None
+            return self._steps.throw(*error)
+        finally:
+            sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
+
+    def close(self) -> None:
+        """End it where it pauses."""
+        if self._steps is not None:
+            self._steps.close()

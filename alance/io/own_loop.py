@@ -1,0 +1,127 @@
+"""An event loop in a thread of its own, for callers that block, and its end with the program."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.errors import InvalidInputError
+from alance.io import lifecycle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+T = TypeVar("T")
+
+END_S: Final = 2.0  # of a program's end: for what is under way to be cancelled
+
+
+class OwnLoop:
+    """One event loop in a daemon thread, started at the first call; a fork starts its own.
+
+    When the program has ended, what the loop does is cancelled, and the thread with it. What is
+    called later, by a `__del__`, runs in the thread that calls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._has_ended = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Run to the end in the loop; an interrupt cancels it there.
+
+        Raises:
+            InvalidInputError: called from the background loop itself.
+        """
+
+        async def wait() -> T:
+            return await awaitable
+
+        loop = self._started()
+        if self._is_here(loop):
+            raise InvalidInputError("alance.sync called from its own event loop: use `await`")
+        if self._is_last():
+            self._halt_daemon()
+            return loop.run_until_complete(wait())
+        future = asyncio.run_coroutine_threadsafe(wait(), loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            if self._is_last():
+                self._halt_daemon()
+            raise
+
+    def close(self, batches: AsyncIterator[object]) -> None:
+        """Close an async iterator, if it can be closed."""
+        close = getattr(batches, "aclose", None)
+        if close is None or self._is_last():  # the loop has closed it then
+            return
+        loop = self._started()
+        if self._is_here(loop):  # the cycle collector came by there
+            task = loop.create_task(close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        else:
+            self.run(close())
+
+    def _is_here(self, loop: asyncio.AbstractEventLoop) -> bool:
+        try:
+            return asyncio.get_running_loop() is loop
+        except RuntimeError:
+            return False
+
+    def _is_last(self) -> bool:
+        """Whether the program has ended: only what objects do when they go may still come."""
+        return self._has_ended or sys.is_finalizing()
+
+    def _halt_daemon(self) -> None:
+        """End a daemon thread as the interpreter does with all of them, without a traceback."""
+        thread = threading.current_thread()
+        if thread.daemon and thread is not threading.main_thread():
+            threading.Event().wait()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                if sys.is_finalizing():  # no thread would begin
+                    return self._loop
+                lifecycle.at_exit(self._end)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="alance-sync", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _end(self) -> None:
+        """Cancel what the loop does, close its iterators, and stop it."""
+        loop, thread = self._loop, self._thread
+        assert loop is not None
+        assert thread is not None
+        self._has_ended = True
+        ending = asyncio.run_coroutine_threadsafe(_wind_up(), loop)
+        with suppress(TimeoutError, CancelledError):
+            ending.result(END_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(END_S)
+
+    def forget(self) -> None:
+        """After a fork: the thread is not in the child."""
+        self.__init__()  # type: ignore[misc]
+
+
+async def _wind_up() -> None:
+    """Cancel all tasks of the loop and wait for them, then close its iterators."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,107 @@
+"""Listings of object stores, also of servers that never come to the end of one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import obstore
+
+from alance.errors import StoreError, UnsupportedError
+from alance.io import lifecycle
+from alance.io.store import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from alance.io.profile import StoreProfile
+    from alance.io.remote import ObjectStore
+
+    Chunk = Sequence[obstore.ObjectMeta]
+    Run = Callable[[str, Callable[[], Awaitable[Chunk]]], Awaitable[Chunk]]
+
+LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
+_NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
+
+
+async def list_objects(
+    objects: ObjectStore,
+    root: str,
+    profile: StoreProfile,
+    run: Run,
+    prefix: str,
+    start_after: str | None,
+) -> AsyncIterator[ObjectMeta]:
+    """Objects under the folder `prefix`, as of `Store.list`. A page that fails is asked for again.
+
+    Args:
+        root: of the store, for messages.
+        run: repeats an attempt while its failures are transient and there is time; pages that say
+            that others follow, without an object, come to no end but by this.
+
+    Raises:
+        StoreError: the store failed, or the listing does not end.
+    """
+    folder = prefix.strip("/") or None
+    ordered = profile.lists_in_order
+    last = start_after
+    seen: set[str] = set()  # where a listing that failed can only start again
+    stream, rounds = None, _Rounds()
+
+    async def attempt() -> Sequence[obstore.ObjectMeta]:
+        nonlocal stream, rounds
+        if stream is None:
+            after = last if ordered else None
+            stream = obstore.list(objects, folder, offset=after, chunk_size=LIST_CHUNK)
+            rounds = _Rounds()
+        try:
+            return await lifecycle.watch(asyncio.ensure_future(stream.__anext__()))
+        except StopAsyncIteration:
+            return ()
+        except BaseException:  # also where its time is over
+            stream = None
+            raise
+
+    while True:
+        try:
+            chunk = await run(prefix, attempt)
+        except StoreError as error:
+            if profile.kind == "http" and error.status in _NO_LISTING:
+                raise UnsupportedError(
+                    f"{root}{prefix}: this server does not list its files; name the version to open"
+                ) from error
+            raise
+        if not chunk:
+            return
+        for found in chunk:
+            path = found["path"]
+            if rounds.is_again(path):
+                raise StoreError(
+                    f"{root}{prefix}: the listing has {path!r} again and again, and does not end"
+                )
+            if path in seen or (start_after is not None and path <= start_after):
+                continue
+            if not ordered:
+                seen.add(path)
+            yield ObjectMeta(path, found["size"], found["last_modified"], found["e_tag"])
+        last = chunk[-1]["path"]
+
+
+class _Rounds:
+    """Tells a listing that goes round in circles, in which a key comes again. In little memory:
+    of the keys only one is kept, the last whose number is a power of two.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._kept: str | None = None
+        self._keep_at = 1
+
+    def is_again(self, key: str) -> bool:
+        """Whether the key that comes next is the one that was kept."""
+        if key == self._kept:
+            return True
+        self._count += 1
+        if self._count == self._keep_at:
+            self._kept, self._keep_at = key, 2 * self._keep_at
+        return False

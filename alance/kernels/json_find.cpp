@@ -1,0 +1,342 @@
+// Values inside JSON text, by a path: the text of each, and what it is.
+//
+// The text is what `jsonb_to_text` writes, or the like: spaces between tokens are skipped, and what
+// lies beside the path is skipped as well without a look at its grammar.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bounds.hpp"
+#include "owned.hpp"
+
+namespace alance {
+namespace {
+
+enum Kind : uint8_t { kNothing, kNull, kBoolean, kNumber, kText, kArray, kObject };
+
+constexpr int64_t kNoIndex = -1, kLast = -2;
+
+struct Step {
+  std::string_view name;  // of a member, where has_name
+  bool has_name;
+  int64_t index;  // of an item; kNoIndex: none, kLast: the last
+};
+
+// Reads one text; raises std::invalid_argument where it ends too early or has no value.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+
+  char peek() {
+    while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    if (at_ == end_) corrupt("JSON: the text ends too early");
+    return *at_;
+  }
+
+  bool take(char wanted) {
+    if (peek() != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char wanted) {
+    if (!take(wanted))
+      corrupt(std::string("JSON: expected '") + wanted + "', found '" + *at_ + "'");
+  }
+
+  // The text of the next value, quotes and brackets included.
+  std::string_view value() {
+    const char first = peek();
+    const char* start = at_;
+    if (first == '"') {
+      string();
+    } else if (first == '{' || first == '[') {
+      int64_t open = 0;
+      do {
+        const char next = peek();
+        if (next == '"') {
+          string();
+          continue;
+        }
+        open += (next == '{' || next == '[') - (next == '}' || next == ']');
+        ++at_;
+      } while (open > 0);
+    } else {
+      while (at_ < end_ && !std::strchr(",:]} \n\t\r", *at_)) ++at_;
+      if (at_ == start) corrupt(std::string("JSON: expected a value, found '") + *at_ + "'");
+    }
+    return {start, static_cast<size_t>(at_ - start)};
+  }
+
+  // Calls back with each member's key, as written, and value until `stop` is answered.
+  template <typename Visit>
+  void members(Visit visit) {
+    expect('{');
+    if (take('}')) return;
+    do {
+      if (peek() != '"') corrupt("JSON: a key that is no text");
+      const std::string_view key = value();
+      expect(':');
+      if (visit(key, value())) return;
+    } while (take(','));
+    expect('}');
+  }
+
+  template <typename Visit>
+  void items(Visit visit) {
+    expect('[');
+    if (take(']')) return;
+    do {
+      if (visit(value())) return;
+    } while (take(','));
+    expect(']');
+  }
+
+ private:
+  void string() {
+    for (++at_; at_ < end_; ++at_) {
+      if (*at_ == '\\') {
+        ++at_;
+      } else if (*at_ == '"') {
+        ++at_;
+        return;
+      }
+    }
+    corrupt("JSON: a text that is not closed");
+  }
+
+  const char* at_;
+  const char* end_;
+};
+
+uint32_t hexadecimal(std::string_view text, size_t at) {
+  if (at + 4 > text.size()) corrupt("JSON: \\u without four digits");
+  uint32_t found = 0;
+  for (size_t i = at; i < at + 4; ++i) {
+    const char digit = text[i];
+    found = found << 4;
+    if (digit >= '0' && digit <= '9') found |= static_cast<uint32_t>(digit - '0');
+    else if (digit >= 'a' && digit <= 'f') found |= static_cast<uint32_t>(digit - 'a' + 10);
+    else if (digit >= 'A' && digit <= 'F') found |= static_cast<uint32_t>(digit - 'A' + 10);
+    else corrupt("JSON: \\u without four digits");
+  }
+  return found;
+}
+
+void append_utf8(uint32_t code, std::string& out) {
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+    return;
+  }
+  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  const uint32_t lead = more == 1 ? 0xC0 : more == 2 ? 0xE0 : 0xF0;
+  out += static_cast<char>(lead | code >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
+}
+
+// Appends what a text in quotes says.
+void unquote(std::string_view quoted, std::string& out) {
+  const std::string_view text = quoted.substr(1, quoted.size() - 2);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      out += text[i];
+      continue;
+    }
+    // A backslash is never last: the scanner took it together with what follows.
+    switch (text[++i]) {
+      case 'b': out += '\b'; break;
+      case 'f': out += '\f'; break;
+      case 'n': out += '\n'; break;
+      case 'r': out += '\r'; break;
+      case 't': out += '\t'; break;
+      case 'u': {
+        uint32_t code = hexadecimal(text, i + 1);
+        i += 4;
+        if (code >= 0xD800 && code < 0xDC00 && i + 2 < text.size() && text[i + 1] == '\\' &&
+            text[i + 2] == 'u') {
+          const uint32_t low = hexadecimal(text, i + 3);
+          if (low >= 0xDC00 && low < 0xE000) {
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+            i += 6;
+          }
+        }
+        if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;  // half of a pair alone
+        append_utf8(code, out);
+        break;
+      }
+      default: out += text[i];
+    }
+  }
+}
+
+bool is_key(std::string_view quoted, std::string_view name, std::string& scratch) {
+  if (quoted.find('\\') == std::string_view::npos)
+    return quoted.substr(1, quoted.size() - 2) == name;
+  scratch.clear();
+  unquote(quoted, scratch);
+  return scratch == name;
+}
+
+Kind kind_of(std::string_view value) {
+  switch (value.empty() ? '\0' : value[0]) {
+    case '\0': return kNothing;
+    case '{': return kObject;
+    case '[': return kArray;
+    case '"': return kText;
+    case 'n': return kNull;
+    case 't': case 'f': return kBoolean;
+    default: return kNumber;
+  }
+}
+
+// The value one step below; empty: there is none.
+std::string_view below(std::string_view value, const Step& step, std::string& scratch) {
+  std::string_view found;
+  const Kind kind = kind_of(value);
+  if (kind == kObject && step.has_name) {
+    Scanner(value).members([&](std::string_view key, std::string_view member) {
+      if (!is_key(key, step.name, scratch)) return false;
+      found = member;
+      return true;
+    });
+  } else if (kind == kArray && step.index != kNoIndex) {
+    int64_t position = 0;
+    Scanner(value).items([&](std::string_view item) {
+      if (step.index == kLast) {
+        found = item;
+        return false;
+      }
+      if (position++ != step.index) return false;
+      found = item;
+      return true;
+    });
+  }
+  return found;
+}
+
+// The texts of an Arrow array: checked, each with the row in the message of what it raises.
+class Texts {
+ public:
+  Texts(const In<int64_t>& offsets, const Bytes& data) : offsets_(offsets), data_(data) {
+    if (offsets.size() < 1) corrupt("JSON: no offsets");
+    for (int64_t i = 0; i < count(); ++i)
+      check_span(offsets.data()[i], offsets.data()[i + 1] - offsets.data()[i],
+                 static_cast<int64_t>(data.size()), "JSON");
+  }
+
+  int64_t count() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+
+  template <typename Visit>
+  void each(Visit visit) const {
+    const char* text = reinterpret_cast<const char*>(data_.data());
+    for (int64_t i = 0; i < count(); ++i) {
+      const int64_t start = offsets_.data()[i], stop = offsets_.data()[i + 1];
+      try {
+        visit(i, std::string_view(text + start, static_cast<size_t>(stop - start)));
+      } catch (const std::invalid_argument& error) {
+        corrupt("row " + std::to_string(i) + ": " + error.what());
+      }
+    }
+  }
+
+ private:
+  const In<int64_t>& offsets_;
+  const Bytes& data_;
+};
+
+std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In<int64_t>& indices,
+                           const Bytes& has_name) {
+  if (ends.size() != indices.size() || ends.size() != has_name.size())
+    corrupt("JSON: steps of different counts");
+  std::vector<Step> steps;
+  int64_t start = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const int64_t stop = ends.data()[i];
+    check_span(start, stop - start, static_cast<int64_t>(names.size()), "JSON path");
+    steps.push_back({{reinterpret_cast<const char*>(names.data()) + start,
+                      static_cast<size_t>(stop - start)},
+                     has_name.data()[i] != 0, indices.data()[i]});
+    start = stop;
+  }
+  return steps;
+}
+
+// The text of the value at a path in each text (what a text says, without its quotes, where
+// `plain`), and its kind; empty texts have nothing.
+nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
+                    const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
+                    bool plain) {
+  const Texts texts(offsets, data);
+  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
+  Owned<int64_t> stops(texts.count() + 1);
+  Owned<uint8_t> kinds(texts.count());
+  std::string out;
+  {
+    nb::gil_scoped_release release;
+    std::string scratch;
+    stops[0] = 0;
+    texts.each([&](int64_t row, std::string_view text) {
+      std::string_view value;
+      if (!text.empty()) value = Scanner(text).value();
+      for (const Step& step : steps) value = below(value, step, scratch);
+      const Kind kind = kind_of(value);
+      kinds[row] = kind;
+      if (plain && kind == kText) unquote(value, out);
+      else out.append(value);
+      stops[row + 1] = static_cast<int64_t>(out.size());
+    });
+  }
+  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
+  std::memcpy(made.data(), out.data(), out.size());
+  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+}
+
+// How many items each array has; 0 of what is none.
+Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
+  const Texts texts(offsets, data);
+  Owned<int64_t> lengths(texts.count());
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      lengths[row] = 0;
+      if (kind_of(text) != kArray) return;
+      Scanner(text).items([&](std::string_view) {
+        ++lengths[row];
+        return false;
+      });
+    });
+  }
+  return lengths.numpy();
+}
+
+// Whether each array has an item of just this text; 0 of what is no array.
+Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
+  const Texts texts(offsets, data);
+  Owned<uint8_t> found(texts.count());
+  const std::string_view wanted(reinterpret_cast<const char*>(item.data()), item.size());
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      found[row] = 0;
+      if (kind_of(text) != kArray) return;
+      Scanner(text).items([&](std::string_view other) {
+        found[row] = other == wanted;
+        return found[row] != 0;
+      });
+    });
+  }
+  return found.numpy();
+}
+
+}  // namespace
+}  // namespace alance
+
+void register_json_find(nanobind::module_& m) {
+  using namespace alance;
+  using nanobind::arg;
+  m.def("json_find", &json_find, arg("offsets").noconvert(), arg("data"),
+        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
+        arg("plain"));
+  m.def("json_lengths", &json_lengths, arg("offsets").noconvert(), arg("data"));
+  m.def("json_has", &json_has, arg("offsets").noconvert(), arg("data"), arg("item"));
+}

@@ -1,0 +1,83 @@
+"""Rounds of requests, told apart by what depends on what and not by the clock.
+
+A request that needs no answer of the others is made before the client has nothing left to do but to
+wait. So the server holds requests back until the client's process sleeps with all of its threads,
+and then lets all that are held go on: they are one round. On a busy machine a thread that waits for
+a processor does not sleep; rounds take longer there and stay as many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+PAUSE_S: Final = 0.003  # between two looks at the client
+LOOKS: Final = 6  # that find it asleep, one after the other: what it sent has arrived by then
+MOST_LOOKS: Final = 20_000  # a client that never sleeps gets its answers in the end
+
+
+class Rounds:
+    """Requests that are held back, and the number of the round that they belong to.
+
+    Args:
+        client: gives the number of the client's process, 0: nothing is held back.
+        in_flight: gives the number of requests without an answer, those held back among them.
+        spawn: runs something beside.
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], int],
+        in_flight: Callable[[], int],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.number = 0
+        self._client, self._in_flight, self._spawn = client, in_flight, spawn
+        self._held: list[Callable[[], None]] = []
+
+    def enter(self, go: Callable[[], None]) -> None:
+        """Call `go` once the client waits; at once where nothing is held back."""
+        if not self._client() and not self._held:
+            go()
+            return
+        self._held.append(go)
+        if len(self._held) == 1:
+            self._spawn(self._release())
+
+    async def _release(self) -> None:
+        seen = looks = 0
+        for _ in range(MOST_LOOKS):
+            client, num_held = self._client(), len(self._held)
+            waits = num_held == seen and num_held == self._in_flight() and is_asleep(client)
+            seen, looks = num_held, looks + 1 if waits else 0
+            if looks > LOOKS or not client:
+                break
+            await asyncio.sleep(PAUSE_S)
+        self.number += 1
+        held, self._held = self._held, []
+        for go in held:
+            go()
+
+
+def is_asleep(process: int) -> bool:
+    """Whether all threads of a process wait for something else than a processor or a disk.
+
+    True where the system does not tell (it has no `/proc`) or the process has ended.
+    """
+    try:
+        threads = [entry / "stat" for entry in Path(f"/proc/{process}/task").iterdir()]
+    except OSError:
+        return True
+    return not any(_state(thread) in "RD" for thread in threads)
+
+
+def _state(thread: Path) -> str:
+    """The letter of a thread's state, which stands behind its name in brackets."""
+    try:
+        return thread.read_text().rpartition(") ")[2][:1]
+    except OSError:  # it has ended
+        return "Z"

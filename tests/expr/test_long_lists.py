@@ -1,0 +1,126 @@
+"""Lists after IN that are so long that they are read apart: as short ones, and as pylance."""
+
+from __future__ import annotations
+
+import decimal
+
+import lance
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance.errors import InvalidInputError
+from alance.expr import parse_filter
+from alance.expr.lexical import LONG_LIST, Source
+from alance.expr.prune import check_of
+from alance.expr.prune_sets import Within, listed_set
+from alance.expr.tree import Column, Literal
+from alance.format.numbers import as_scalar
+
+NUMBERS = [0, 1, 5, None, 100, 127]
+TABLE = pa.table(
+    {
+        "i8": pa.array(NUMBERS, pa.int8()),
+        "u8": pa.array(NUMBERS, pa.uint8()),
+        "i64": pa.array([0, -3, 1 << 62, None, 40, 7], pa.int64()),
+        "u64": pa.array([0, 3, (1 << 64) - 1, None, 40, 7], pa.uint64()),
+        "f": pa.array([0.0, 1.5, 2.0, None, 40.0, -3.0]),
+        "q": pa.array([decimal.Decimal(n) / 2 for n in range(6)], pa.decimal128(9, 1)),
+        "t": ["t0", "it's", "t7", None, "", "in ('a', 'b')"],
+        "l": pa.array(["t0", "it's", "t7", None, "", "x"], pa.large_string()),
+        "b": pa.array([b"t0", b"t1", b"t7", None, b"", b"x"]),
+    }
+)
+WHOLES = ", ".join(str(number) for number in range(-10, 90))
+TEXTS = ",".join(f"'t{number}'" for number in range(5, 80)) + ", 'it''s' ,'', 'in (''a'', ''b'')'"
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    return lance.write_dataset(TABLE, tmp_path_factory.mktemp("lists") / "t.lance")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[f"{name} in ({WHOLES})" for name in ("i8", "i64", "f", "q")],
+        *[f"{name} in ({', '.join(map(str, range(90)))})" for name in ("u8", "u64")],
+        *[f"{name} NOT IN ( {WHOLES} )" for name in ("i8", "i64", "f")],
+        *[f"{name} in ({TEXTS})" for name in ("t", "l")],
+        f"t not in\n( {TEXTS}\n)",
+        f"i8 in ({WHOLES}) or t in ({TEXTS})",
+        f"i64 in ({WHOLES}) and not (t in ({TEXTS})) or t in ('t0', 'x')",
+        f"i8 in ({WHOLES}, null)",
+        f"i8 + 1 in ({WHOLES})",
+        f"lower(t) in ({TEXTS})",
+        f"t = 'in (1, 2)' or i8 in ({WHOLES})",
+        f"i8 in ({WHOLES}) or i8 in ({', '.join(map(str, range(50, 128)))}) or i8 = 3",
+    ],
+)
+def test_rows_are_those_of_pylance(dataset: lance.LanceDataset, text: str) -> None:
+    expected = dataset.to_table(filter=text)
+    assert TABLE.filter(parse_filter(text, TABLE.schema).mask(batch())) == expected
+
+
+def batch() -> pa.RecordBatch:
+    return TABLE.combine_chunks().to_batches()[0]
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i64", "u64", "t", "l", "q", "f"])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_a_long_list_is_as_many_comparisons(name: str, inverted: bool) -> None:
+    items = TEXTS if name in ("t", "l") else WHOLES
+    within = f"{'not ' if inverted else ''}{name} in ({items})"
+    one_by_one = " or ".join(f"{name} = {item}" for item in split(items))
+    one_by_one = f"not ({one_by_one})" if inverted else one_by_one
+    long, short = parse_filter(within, TABLE.schema), parse_filter(one_by_one, TABLE.schema)
+    assert long.mask(batch()) == short.mask(batch())
+    sets = check_of(long.condition), check_of(short.condition)
+    assert isinstance(sets[0], Within)
+    assert isinstance(sets[1], Within)
+    if name[0] != "u":  # whose values are cut at zero, which is the same for all that there are
+        assert sets[0].ranges == sets[1].ranges
+
+
+def split(items: str) -> list[str]:
+    """The items; a comma followed by a quote or a number parts them."""
+    if items is WHOLES:
+        return items.split(", ")
+    return [*[f"'t{number}'" for number in range(5, 80)], "'it''s'", "''", "'in (''a'', ''b'')'"]
+
+
+@given(st.lists(st.integers(-128, 127), min_size=1), st.sampled_from(["int8", "int64"]))
+def test_ranges_of_whole_numbers_are_those_of_single_ones(numbers: list[int], name: str) -> None:
+    type_ = getattr(pa, name)()
+    column = Column(("a",), type_)
+    single = listed_set(column, [Literal(as_scalar(number, pa.int64())) for number in numbers])
+    together = listed_set(column, pa.array(numbers, type_))
+    assert single is not None
+    assert together is not None
+    assert together.ranges == single.ranges
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [f"'in ({WHOLES})'", f"`in ({WHOLES})`", f"1 -- in ({WHOLES})", f"1 /* in ({WHOLES}) */"],
+)
+def test_what_is_quoted_or_a_comment_is_no_list(quoted: str) -> None:
+    source = Source(f"a = {quoted}", "filter")
+    source.parse()
+    assert not source._lists
+
+
+def test_places_in_the_text_are_as_written() -> None:
+    text = f"i8 in ({WHOLES}) and\n t in ({TEXTS}) and nothing = 1"
+    column = text.splitlines()[1].index("nothing") + 1
+    with pytest.raises(InvalidInputError, match=f"line 2, column {column}"):
+        parse_filter(text, TABLE.schema)
+    with pytest.raises(InvalidInputError, match=f"column {len(WHOLES) + 10}"):
+        parse_filter(f"i8 in ({WHOLES}) ) or", TABLE.schema)
+
+
+def test_a_list_of_the_wrong_kind_is_refused() -> None:
+    for text in (f"i8 in ({TEXTS})", f"i8 in ({'x, ' * LONG_LIST}1)"):
+        with pytest.raises(InvalidInputError):
+            parse_filter(text, TABLE.schema)

@@ -1,0 +1,145 @@
+"""Which stores stay open: those that somebody uses, and a few that may be wanted again."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+from obstore.store import S3Store
+
+import alance
+from alance.errors import InvalidInputError
+from alance.io import registry as registries
+from alance.io.limits import TimeLimits
+from alance.io.registry import KEPT_STORES, StoreRegistry
+from alance.io.remote import RemoteStore
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
+
+KEYS = {"access_key_id": "x", "secret_access_key": "x", "region": "x"}
+
+
+def opened(registry: StoreRegistry, token: int, bucket: str = "b") -> RemoteStore:
+    options = KEYS | {"session_token": f"token {token}"}
+    store, _ = registry.open(f"s3://{bucket}/t", storage_options=options)
+    assert isinstance(store, RemoteStore)
+    return store
+
+
+def num_remote() -> int:
+    gc.collect()
+    return sum(type(one) is RemoteStore for one in gc.get_objects())
+
+
+async def test_tokens_that_change_leave_no_store_behind_their_session(lineitem_lab: Lab) -> None:
+    before = num_remote()
+    for token in range(100):
+        options = lineitem_lab.lance_options() | {"session_token": f"token {token}"}
+        async with alance.Session() as session:
+            uri = "s3://lab/lineitem.lance"
+            dataset = await alance.dataset(uri, storage_options=options, session=session)
+            await dataset.take([1])
+            del dataset
+    assert num_remote() <= before
+
+
+async def test_tokens_that_change_leave_a_bounded_number_in_a_session(lineitem_lab: Lab) -> None:
+    before, uri = num_remote(), "s3://lab/lineitem.lance"
+    async with alance.Session() as session:
+        for token in range(2 * KEPT_STORES + 10):
+            options = lineitem_lab.lance_options() | {"session_token": f"token {token}"}
+            dataset = await alance.dataset(uri, storage_options=options, session=session)
+            await dataset.take([1])
+        assert num_remote() - before <= 2 * KEPT_STORES
+        del dataset
+    assert num_remote() <= before
+
+
+async def test_a_table_keeps_its_store_whatever_else_is_opened(lineitem_lab: Lab) -> None:
+    uri, options = "s3://lab/lineitem.lance", lineitem_lab.lance_options()
+    async with alance.Session() as session:
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        rows = await dataset.take([1, 2])
+        for token in range(KEPT_STORES + 1):
+            opened(session.engine.registry, token)
+        assert await dataset.take([1, 2]) == rows
+
+
+def test_a_table_keeps_the_stores_of_its_bases() -> None:
+    registry = StoreRegistry()
+    table = open_table(registry, "memory://open-stores/t")
+    location = table.opened("s3://elsewhere/base")
+    for token in range(KEPT_STORES + 1):
+        opened(registry, token)
+    gc.collect()
+    assert registry.resolve(location)[0].root == "s3://elsewhere/"
+    del table
+    with pytest.raises(InvalidInputError, match="was not opened"):
+        registry.resolve(location)
+
+
+def test_a_store_that_was_not_opened_for_long_goes_at_the_next_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(registries.time, "monotonic", lambda: now)
+    registry = StoreRegistry()
+    root = opened(registry, 1).root
+    now = registries.IDLE_S
+    opened(registry, 2)
+    assert registry.resolve(root)[0].root == root
+    now += registries.IDLE_S - 1
+    opened(registry, 3)
+    with pytest.raises(InvalidInputError, match="was not opened"):
+        registry.resolve(root)
+
+
+def test_sessions_share_a_store_of_the_same_options_and_limits() -> None:
+    first, second = StoreRegistry.shared(), StoreRegistry.shared()
+    store = opened(first, 1, "shared-store")
+    assert opened(second, 1, "shared-store") is store
+    assert opened(second, 2, "shared-store") is not store
+    other = StoreRegistry.shared(TimeLimits(timeout_s=1))
+    assert opened(other, 1, "shared-store") is not store
+
+
+def test_a_root_means_one_store_as_long_as_its_session_lives() -> None:
+    """What the session remembers of a location is of that store, not of one opened later."""
+    registry = StoreRegistry()
+    roots = {opened(registry, token).root for token in range(3 * KEPT_STORES)}
+    assert len(roots) == 3 * KEPT_STORES
+    assert "s3://b/" in roots
+
+
+def test_a_closed_session_gives_its_roots_back() -> None:
+    registry = StoreRegistry.shared()
+    assert opened(registry, 1, "given-back").root == "s3://given-back/"
+    registry.close()
+    assert opened(StoreRegistry.shared(), 2, "given-back").root == "s3://given-back/"
+
+
+def test_a_store_object_that_is_given_goes_with_its_user() -> None:
+    registry, objects = StoreRegistry(), S3Store("b", region="x")
+    store, _ = registry.open("t", store=objects)
+    assert registry.open("u", store=objects)[0] is store
+    root = store.root
+    del store
+    registry.close()
+    with pytest.raises(InvalidInputError, match="was not opened"):
+        registry.resolve(root)
+
+
+def test_loops_that_have_ended_keep_no_session() -> None:
+    async def use() -> None:
+        alance.Session.of_loop()
+
+    gc.collect()
+    before = sum(isinstance(one, alance.Session) for one in gc.get_objects())
+    for _ in range(20):
+        asyncio.run(use())
+    gc.collect()
+    assert sum(isinstance(one, alance.Session) for one in gc.get_objects()) <= before + 1

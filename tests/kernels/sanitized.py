@@ -1,0 +1,105 @@
+"""Runs tests with kernels that the compiler's sanitizers watch: `make sanitize`.
+
+    python tests/kernels/sanitized.py FOLDER [arguments of pytest]
+
+FOLDER holds `_alance_kernels`, built with `ALANCE_SANITIZE=ON`. A read or write out of bounds and
+undefined behaviour end the run at once, with the place in the C++ code; so does the kernels' memory
+that nobody holds at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Whose memory it is, says the first of these in its trace of calls. nanobind's own tables live
+# until the process ends, as many of Python's objects do: no leaks of ours.
+OWNER = re.compile(r"in alance::|/alance/kernels/\w+\.[ch]pp|in nanobind::|/nanobind/")
+RUNTIMES = ("libasan.so", "libstdc++.so")  # loaded first; exceptions need the latter there
+
+
+ROOT = Path(__file__).parents[2]
+# An editable install finds its own kernels whatever the path says.
+NOT_EDITABLE = """
+import sys
+sys.meta_path[:] = [one for one in sys.meta_path if "Redirecting" not in type(one).__name__]
+"""
+
+
+def runtime(name: str) -> str:
+    """Where the compiler has one of its libraries."""
+    command = [os.environ.get("CXX", "c++"), f"-print-file-name={name}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def environment(folder: Path, log: Path) -> dict[str, str]:
+    """What the run is told by its environment."""
+    options = {
+        "detect_leaks": 1,
+        # Errors abort; leaks are looked at afterwards, since Python's own make no difference.
+        "abort_on_error": 1,
+        "exitcode": 0,
+        "handle_segv": 1,
+        "allocator_may_return_null": 1,  # sizes that a damaged file claims are a MemoryError
+        "detect_stack_use_after_return": 0,
+        "log_path": log,
+    }
+    told = ":".join(f"{name}={value}" for name, value in options.items())
+    return {
+        **os.environ,
+        "LD_PRELOAD": " ".join(runtime(name) for name in RUNTIMES),
+        "ASAN_OPTIONS": told,
+        "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1:log_path=" + str(log),
+        "LSAN_OPTIONS": "report_objects=0:max_leaks=0",
+        "PYTHONMALLOC": "malloc",  # else objects hide in arenas that no sanitizer sees into
+        "PYTHONPATH": os.pathsep.join([str(log.parent), str(folder), str(ROOT)]),
+    }
+
+
+def leaks(log: Path) -> list[str]:
+    """The parts of the reports that are about memory of the kernels."""
+    parts = [
+        part
+        for report in log.parent.glob(f"{log.name}.*")
+        for part in report.read_text(errors="replace").split("\n\n")
+    ]
+    owners = [(part, OWNER.search(part)) for part in parts if "leak of" in part]
+    return [part for part, owner in owners if owner and "nanobind" not in owner[0]]
+
+
+def errors(log: Path) -> list[str]:
+    """Reports of other kinds."""
+    texts = [report.read_text(errors="replace") for report in log.parent.glob(f"{log.name}.*")]
+    return [text for text in texts if "ERROR: AddressSanitizer" in text or "runtime error" in text]
+
+
+def main() -> int:
+    """The exit code."""
+    folder, *arguments = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as reports:
+        log = Path(reports) / "report"
+        Path(reports, "sitecustomize.py").write_text(NOT_EDITABLE)
+        told = environment(Path(folder).resolve(), log)
+        which = [
+            sys.executable,
+            "-c",
+            "import alance._kernels, _alance_kernels as k; print(k.__file__)",
+        ]
+        place = subprocess.run(which, check=True, env=told, capture_output=True, text=True).stdout
+        if not Path(place.strip()).is_relative_to(Path(folder).resolve()):
+            print(f"the kernels are those of {place}, not of {folder}")
+            return 1
+        code = subprocess.run([sys.executable, "-m", "pytest", *arguments], env=told).returncode
+        wrong = errors(log) + leaks(log)
+    for text in wrong:
+        print(text)
+    print(f"sanitizers: {len(wrong)} reports of the kernels")
+    return code or bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The code blocks of a page of documentation, and what runs them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from inspect import CO_COROUTINE
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block between fences, as it stands on the page.
+
+    Attributes:
+        line: of the page, on which its code begins, from 1.
+    """
+
+    page: str
+    language: str
+    line: int
+    code: str
+
+    def compiled(self) -> CodeType:
+        """Its code, where `await` may stand outside of functions; lines are those of the page."""
+        return compile(
+            "\n" * (self.line - 1) + self.code,
+            self.page,
+            "exec",
+            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+
+
+def blocks(path: Path) -> list[Block]:
+    """All blocks of a page, in its order."""
+    text = path.read_text()
+    return [
+        Block(path.name, match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
+        for match in _FENCE.finditer(text)
+    ]
+
+
+async def run_page(path: Path, names: dict[str, Any]) -> None:
+    """Run the Python blocks of a page, one after the other, with these names to begin with."""
+    names["__name__"] = "__main__"  # so that functions of the page can be pickled by value
+    for block in blocks(path):
+        if block.language != "python":
+            continue
+        code = block.compiled()
+        result = eval(code, names)  # gives a coroutine where the block awaits
+        if code.co_flags & CO_COROUTINE:
+            await result

@@ -1,0 +1,75 @@
+"""Filters of many terms: the loop stays free, and nothing is asked once a term and fragment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.expr import prune, prune_sets
+from alance.testing.stalls import Stalls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 400
+FRAGMENTS = 40
+TABLE = pa.table({"a": range(ROWS), "t": [f"text{n:04}" for n in range(ROWS)]})
+SHAPES = {
+    "or": " or ".join(f"a = {n}" for n in range(0, 4000, 2)),
+    "or of texts": " or ".join(f"t = 'text{n:04}'" for n in range(0, 4000, 2)),
+    "in": "t in (" + ", ".join(f"'text{n:04}'" for n in range(0, 20000, 2)) + ")",
+    "not in": f"a not in ({', '.join(str(n) for n in range(1, 4000, 2))})",
+    "ranges": " or ".join(f"a between {n} and {n}" for n in range(0, 2000, 2)),
+    "and of ors": " and ".join(
+        "(" + " or ".join(f"a = {n}" for n in range(0, 800, 2)) + f" or t < '{part}')"
+        for part in range(4)
+    ),
+    "two columns": " or ".join(f"(a = {n} and t = 'text{n:04}')" for n in range(0, 400, 2)),
+}
+
+
+async def write(folder: Path) -> alance.Dataset:
+    return await alance.write_dataset(
+        TABLE, folder / "t", statistics=True, max_rows_per_file=ROWS // FRAGMENTS
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_rows_are_those_without_pruning(tmp_path: Path, shape: str) -> None:
+    dataset = await write(tmp_path)
+    expected = TABLE["a"].to_pylist()[::2]
+    for use_stats in (True, False):
+        found = await dataset.to_table(["a"], filter=SHAPES[shape], use_stats=use_stats)
+        assert found["a"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_no_callback_of_the_loop_parses_or_builds(tmp_path: Path, shape: str) -> None:
+    dataset = await write(tmp_path)
+    await dataset.to_table(["a"], filter="a = 1 and t = 'x'")  # what is imported once
+    async with Stalls() as stalls:
+        await dataset.to_table(["a"], filter=SHAPES[shape])
+    # Parsing alone takes 20 to 500 ms of processor time.
+    assert stalls.longest_callback < 0.010, stalls.slowest
+
+
+@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "two columns"])
+async def test_a_fragment_is_a_look_however_many_terms(
+    tmp_path: Path, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = await write(tmp_path)
+    looks = 0
+    plain = prune_sets.Within.may
+
+    def counted(self: prune_sets.Within, zones: prune.Asked) -> prune.May:
+        nonlocal looks
+        looks += 1
+        return plain(self, zones)
+
+    monkeypatch.setattr(prune_sets.Within, "may", counted)
+    await dataset.to_table(["a"], filter=SHAPES[shape])
+    of_shape = 8 if shape == "and of ors" else 1
+    assert 0 < looks <= 2 * FRAGMENTS * of_shape  # of the whole fragment, then of its zones

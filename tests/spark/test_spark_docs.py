@@ -1,0 +1,40 @@
+"""The code of the page about Spark runs as it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import alance.sync
+from tests.pages import ROOT, run_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+async def test_the_code_of_the_page_about_spark_runs(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = list(range(100))
+    table = pa.table(
+        {
+            "id": numbers,
+            "text": [f"text {n}" for n in numbers],
+            "price": [n / 2 for n in numbers],
+            "day": [n % 10 for n in numbers],
+        }
+    )
+    alance.sync.write_dataset(table, str(tmp_path / "table"))
+    names = {
+        "uri": str(tmp_path / "table"),
+        "other_uri": str(tmp_path / "other"),
+        "copy_uri": str(tmp_path / "copy"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    try:
+        await run_page(ROOT / "docs" / "spark.md", names)
+    finally:
+        spark.catalog.dropTempView("items")
+    assert alance.sync.dataset(names["other_uri"]).count_rows() == 200
+    assert alance.sync.dataset(names["copy_uri"]).count_rows() == 100

@@ -1,0 +1,100 @@
+"""Runs what `make test` runs, and ends with what ran and what did not.
+
+    python -m tests.suites
+
+All suites run, also after one that failed; the exit code is that of the first that did.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from xml.etree import ElementTree
+
+from alance.spark.java import MISSING, find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Tests that are run together.
+
+    Attributes:
+        arguments: of pytest.
+        command: what runs these tests alone.
+        absent: why they do not run now; None: they do.
+    """
+
+    name: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    absent: str | None = None
+
+
+# In two processes; Spark has two of its own.
+FAST: Final = "not soak and not browser and not azure and not spark"
+
+
+def suites() -> list[Suite]:
+    """Those of the project, as far as this machine has what they need."""
+    no_spark = "no PySpark" if importlib.util.find_spec("pyspark") is None else None
+    no_spark = MISSING if find_java() is None else no_spark
+    return [
+        Suite("most", "make test", ("-n", "2", "--dist", "loadfile", "-m", FAST)),
+        Suite("Spark", "make test-spark", ("-m", "spark", "tests/spark"), no_spark),
+        Suite(
+            "browser",
+            "make test-browser",
+            absent="the page of a trace in a real browser: needs a Chromium",
+        ),
+        Suite("Azure", "make test-azure", absent="Azurite, an emulator: needs node and npm"),
+        Suite("soak", "make soak, make fuzz", absent="long runs"),
+    ]
+
+
+def run(wanted: Sequence[Suite]) -> int:
+    """Run the suites, then print a line of each; the exit code of the first that failed, or 0."""
+    ran, absent, codes = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, suite in enumerate(wanted):
+            if suite.absent is not None:
+                absent.append(f"  {suite.name:<8} {suite.command}: {suite.absent}")
+                continue
+            results = Path(folder, f"{number}.xml")
+            command = [sys.executable, "-m", "pytest", *suite.arguments, f"--junitxml={results}"]
+            codes.append(subprocess.run(command, check=False).returncode)
+            ran.append(f"  {suite.name:<8} {counts(results)} (exit code {codes[-1]})")
+    print("\nWhat ran:", *ran, sep="\n")
+    print("What did not run:", *absent, sep="\n", flush=True)
+    return next((code for code in codes if code), 0)
+
+
+def counts(results: Path) -> str:
+    """How many tests passed, failed and were skipped, by what pytest has written; and how long."""
+    if not results.exists():
+        return "pytest ended without results"
+    total: Counter[str] = Counter()
+    seconds = 0.0
+    for suite in ElementTree.parse(results).iter("testsuite"):
+        total.update({name: int(suite.get(name, 0)) for name in ("tests", *NOT_PASSED)})
+        seconds += float(suite.get("time", 0))
+    passed = total["tests"] - sum(total[name] for name in NOT_PASSED)
+    told = [f"{passed} passed", f"{total['failures']} failed", f"{total['skipped']} skipped"]
+    if total["errors"]:
+        told.append(f"{total['errors']} errors")
+    return f"{', '.join(told)} in {seconds:.0f} s"
+
+
+NOT_PASSED: Final = ("failures", "errors", "skipped")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(suites()))

@@ -1,0 +1,90 @@
+"""The examples, and what they are made of."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import alance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+    from alance.testing.lab import Lab
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Watched(pq.ParquetFile):
+    """A Parquet file that knows which threads have used it."""
+
+    opened: list[Watched]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.threads = {threading.get_ident()}
+        super().__init__(*arguments, **options)
+        self.opened.append(self)
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name == "threads" or name.startswith("__"):
+            return value
+        self.threads.add(threading.get_ident())
+        return self._watched(value) if name == "iter_batches" else value
+
+    def _watched(self, method: Any) -> Any:
+        def steps(*arguments: Any, **options: Any) -> Iterator[Any]:
+            batches = method(*arguments, **options)
+            while (batch := next(batches, None)) is not None:
+                self.threads.add(threading.get_ident())
+                yield batch
+
+        return steps
+
+
+async def test_a_parquet_file_of_the_demo_is_used_by_one_thread_and_closed(
+    tmp_path: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that meet in one crash or hang, now and then."""
+    keys = np.arange(40_000)
+    rows = pa.table({"l_orderkey": keys // 4, "l_linenumber": keys % 4})
+    pq.write_table(rows, tmp_path / "lineitem.parquet", row_group_size=5_000)
+    Watched.opened = []
+    monkeypatch.setattr(pq, "ParquetFile", Watched)
+    await load("demo").write(lab, tmp_path / "lineitem.parquet")
+    await alance.Session.of_loop().aclose()
+    assert [len(file.threads) for file in Watched.opened] == [1] * len(Watched.opened)
+    assert all(file.closed for file in Watched.opened)
+    assert len(Watched.opened) >= 8
+
+
+def test_the_example_of_producers_runs_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / "ingest.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12000 rows" in done.stdout

@@ -1,0 +1,60 @@
+"""What `make test` says at its end."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.suites import Suite, run, suites
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+TESTS = """
+import pytest
+def test_that_passes(): pass
+@pytest.mark.skip
+def test_that_is_skipped(): pass
+"""
+
+
+def suite(folder: Path, name: str, content: str) -> Suite:
+    path = folder / f"test_{name}.py"
+    path.write_text(content)
+    return Suite(
+        name, f"make {name}", ("-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(path))
+    )
+
+
+def test_the_last_lines_tell_what_ran_and_what_did_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fails = suite(tmp_path, "fails", TESTS + "def test_that_fails(): assert False\n")
+    broken = suite(tmp_path, "broken", "import nothing_of_this_name\n")
+    passes = suite(tmp_path, "passes", TESTS)
+    assert run([fails, broken, passes, Suite("clouds", "make clouds", absent="no cloud")]) == 1
+    said = re.sub(r"in \d+ s", "in N s", capfd.readouterr().out).splitlines()[-6:]
+    assert said == [
+        "What ran:",
+        "  fails    1 passed, 1 failed, 1 skipped in N s (exit code 1)",
+        "  broken   0 passed, 0 failed, 0 skipped, 1 errors in N s (exit code 2)",
+        "  passes   1 passed, 0 failed, 1 skipped in N s (exit code 0)",
+        "What did not run:",
+        "  clouds   make clouds: no cloud",
+    ]
+
+
+def test_a_run_that_fails_late_fails(tmp_path: Path) -> None:
+    broken = suite(tmp_path, "broken", "import nothing_of_this_name\n")
+    assert run([suite(tmp_path, "passes", TESTS), broken]) == 2
+    assert run([suite(tmp_path, "passes", TESTS)]) == 0
+
+
+def test_each_suite_is_run_or_has_a_reason() -> None:
+    """Those that pytest leaves out by a mark are named."""
+    named = " ".join(one.command for one in suites())
+    for command in ("test", "test-spark", "test-browser", "test-azure", "soak", "fuzz"):
+        assert f"make {command}" in named
+    assert all(one.arguments or one.absent for one in suites())
