@@ -12,8 +12,10 @@ may replace what the next holder wrote. Where the store has put-if-absent, that 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.errors import CommitConflictError, InvalidInputError, NotFoundError, UnsupportedError
@@ -96,8 +98,10 @@ class LockedManifests:
                 try:
                     found = await manifest_at(self._engine, location)
                 except NotFoundError:
+                    # One put at a time: where the store knows no condition, the last one wins.
+                    patience = replace(self._inner.patience, quiet_s=math.inf)
                     return await settle_manifest(
-                        self._engine, store, path, put, transaction_uuid, self._inner.patience
+                        self._engine, store, path, put, transaction_uuid, patience
                     )
         except CommitConflictError:
             return Created(is_ours=False)
@@ -123,30 +127,30 @@ async def hold(lock: CommitLock, version: int) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _in_thread(held: AbstractContextManager[object]) -> AsyncIterator[None]:
     """Enter and leave in one thread: some locks belong to the thread that took them."""
-    loop = asyncio.get_running_loop()
     thread = ThreadPoolExecutor(1, "alance-lock")
-    entering = loop.run_in_executor(thread, held.__enter__)
+    entering = thread.submit(held.__enter__)
     failure: BaseException | None = None
+
+    def leave() -> None:
+        kind, trace = (type(failure), failure.__traceback__) if failure else (None, None)
+        held.__exit__(kind, failure, trace)
+
+    def leave_if_entered(done: Future[object]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            thread.submit(leave)
+        thread.shutdown(wait=False)
+
     try:
-        await asyncio.shield(entering)
+        await asyncio.wrap_future(entering)
         yield
     except BaseException as error:
         failure = error
         raise
     finally:
-
-        def leave() -> None:
-            kind, trace = (type(failure), failure.__traceback__) if failure else (None, None)
-            held.__exit__(kind, failure, trace)
-
-        def leave_if_entered(done: asyncio.Future[object]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                thread.submit(leave)
-            thread.shutdown(wait=False)
-
         if entering.done() and not entering.cancelled() and entering.exception() is None:
-            leaving = loop.run_in_executor(thread, leave)
+            leaving = asyncio.wrap_future(thread.submit(leave))
             thread.shutdown(wait=False)
             await asyncio.shield(leaving)
         else:
+            # Called in the lock's own thread: it may come to hold the lock after the loop's end.
             entering.add_done_callback(leave_if_entered)

@@ -30,6 +30,15 @@ AFTER = {
 }
 
 
+# Every turn takes minutes: `make test` kills at some, each verb at others; `make soak` at all.
+strides = pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.soak)])
+
+
+def turns(verb: str, stride: int) -> range:
+    """The turns to kill at, of which the last ones are behind the verb's end."""
+    return range(1 + len(verb) % stride, 1000, stride)
+
+
 @contextmanager
 def killer(uri: str, options: dict[str, str], verb: str) -> Iterator[Callable[[int], bool]]:
     """Gives a function: run the verb, killed at a turn; whether it was killed."""
@@ -64,29 +73,31 @@ def check(uri: str, options: dict[str, str], verb: str, version: int) -> int:
     return int(table.version)
 
 
+@strides
 @pytest.mark.parametrize("verb", ["insert", "overwrite", "delete", "update"])
-def test_on_local_disk(tmp_path: Path, verb: str) -> None:
+def test_on_local_disk(tmp_path: Path, verb: str, stride: int) -> None:
     first, uri = tmp_path / "first", tmp_path / "table"
     lance.write_dataset(pa.table({"x": BEFORE}), first, max_rows_per_file=20)
     versions = set()
     with killer(str(uri), {}, verb) as run:
-        for turn in range(1, 1000):
+        for turn in turns(verb, stride):
             shutil.rmtree(uri, ignore_errors=True)
             shutil.copytree(first, uri)
             was_killed = run(turn)
             versions.add(check(str(uri), {}, verb, 1))
             if not was_killed:
                 break
-    assert 20 < turn < 999
+    assert 20 < turn < 990
     assert versions == {1, 2}
     # What the killed ones left harms nobody who goes on.
     lance.write_dataset(pa.table({"x": [1]}), uri, mode="append").validate()
 
 
-def test_creating_a_table(tmp_path: Path) -> None:
+@strides
+def test_creating_a_table(tmp_path: Path, stride: int) -> None:
     uri = tmp_path / "table"
     with killer(str(uri), {}, "create") as run:
-        for turn in range(1, 1000):
+        for turn in turns("create", stride):
             shutil.rmtree(uri, ignore_errors=True)
             was_killed = run(turn)
             if list(uri.glob("_versions/*.manifest")):
@@ -96,16 +107,17 @@ def test_creating_a_table(tmp_path: Path) -> None:
                 lance.write_dataset(pa.table({"x": [1]}), uri).validate()
             if not was_killed:
                 break
-    assert 10 < turn < 999
+    assert 10 < turn < 990
 
 
+@strides
 @pytest.mark.parametrize("verb", ["insert", "delete"])
-def test_on_a_store(lab: Lab, verb: str) -> None:
+def test_on_a_store(lab: Lab, verb: str, stride: int) -> None:
     options = lab.lance_options()
     uri = f"s3://lab/killed-{verb}"
     versions = []
     with killer(uri, options, verb) as run:
-        for turn in range(1, 1000):
+        for turn in turns(verb, stride):
             table = lance.write_dataset(
                 pa.table({"x": BEFORE}), uri, storage_options=options, mode="overwrite"
             )
@@ -113,5 +125,5 @@ def test_on_a_store(lab: Lab, verb: str) -> None:
             versions.append(check(uri, options, verb, table.version) - table.version)
             if not was_killed:
                 break
-    assert 20 < turn < 999
+    assert 20 < turn < 990
     assert set(versions) == {0, 1}

@@ -56,7 +56,6 @@ dataset = alance.dataset("s3://lab/lineitem.lance", storage_options={options!r})
 dataset.take([1, 2, 3])
 next(dataset.to_batches())
 """
-RUNS = 100
 
 
 def program(number: int, lab: Lab) -> str:
@@ -69,7 +68,8 @@ def program(number: int, lab: Lab) -> str:
 
 
 @pytest.mark.timeout(600)
-async def test_a_hundred_short_programs_end_well(lineitem_lab: Lab) -> None:
+@pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.soak)])
+async def test_short_programs_end_well(lineitem_lab: Lab, runs: int) -> None:
     room = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def run(number: int) -> tuple[int, int | None, str]:
@@ -84,7 +84,7 @@ async def test_a_hundred_short_programs_end_well(lineitem_lab: Lab) -> None:
             _, errors = await process.communicate()
             return number, process.returncode, errors.decode()
 
-    ends = await asyncio.gather(*(run(number) for number in range(RUNS)))
+    ends = await asyncio.gather(*(run(number) for number in range(runs)))
     assert [end for end in ends if end[1] != 0 or end[2]] == []
 
 

@@ -336,21 +336,12 @@ def run(machine: type[TableMachine], runs: int, steps: int) -> None:
     )
 
 
-def test_random_changes() -> None:
-    run(TableMachine, runs=50, steps=40)
+@pytest.mark.parametrize("runs", [20, pytest.param(400, marks=pytest.mark.soak)])
+def test_random_changes(runs: int) -> None:
+    run(TableMachine, runs, steps=40)
 
 
-def test_random_changes_under_faults(lab: Lab) -> None:
+@pytest.mark.parametrize("runs", [6, pytest.param(100, marks=pytest.mark.soak)])
+def test_random_changes_under_faults(lab: Lab, runs: int) -> None:
     FailingMachine.lab = lab
-    run(FailingMachine, runs=12, steps=25)
-
-
-@pytest.mark.soak
-def test_many_random_changes() -> None:
-    run(TableMachine, runs=1000, steps=50)
-
-
-@pytest.mark.soak
-def test_many_random_changes_under_faults(lab: Lab) -> None:
-    FailingMachine.lab = lab
-    run(FailingMachine, runs=300, steps=50)
+    run(FailingMachine, runs, steps=25)

@@ -112,18 +112,36 @@ async def test_a_lock_is_left_when_its_waiter_is_cancelled() -> None:
     lock = ThreadLock()
     left = asyncio.Event()
 
-    async def enter() -> None:
-        async with hold(lock, 1):
-            raise AssertionError
-
     with lock.lock:
-        task = asyncio.create_task(enter())
+        task = asyncio.create_task(_enter(lock))
         await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with hold(lock, 2):
         left.set()
     assert left.is_set()
+
+
+def test_a_lock_that_is_got_after_the_loops_end_is_left() -> None:
+    lock = ThreadLock()
+
+    async def give_up() -> None:
+        task = asyncio.create_task(_enter(lock))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with lock.lock:
+        asyncio.run(give_up())
+    while threads := [thread for thread in threading.enumerate() if "alance-lock" in thread.name]:
+        threads[0].join()
+    assert lock.held == [1]
+    assert lock.lock.acquire(blocking=False)
+
+
+async def _enter(lock: ThreadLock) -> None:
+    async with hold(lock, 1):
+        raise AssertionError
 
 
 async def test_what_is_no_lock_is_refused() -> None:
