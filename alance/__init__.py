@@ -26,7 +26,7 @@ from alance.errors import (
 )
 from alance.file_version import FileVersion
 from alance.fragment import DatasetFragment
-from alance.ops.options import ScanOptions
+from alance.ops.read.options import ScanOptions
 from alance.scanner import Scanner
 from alance.session import Session
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
     from alance.io.store_report import StoreReport
-    from alance.ops.blob_arrow import blob_field
-    from alance.ops.blob_files import BlobOptions
-    from alance.ops.blobs import BlobFile
-    from alance.ops.check_store import check_store
-    from alance.ops.delta import DatasetDelta
-    from alance.ops.drop import drop
-    from alance.ops.ingest_options import IngestMetrics
-    from alance.ops.refs import Branches, Tags
-    from alance.ops.write_options import Progress
+    from alance.ops.blobs.arrow import blob_field
+    from alance.ops.blobs.files import BlobOptions
+    from alance.ops.read.blobs import BlobFile
+    from alance.ops.read.delta import DatasetDelta
+    from alance.ops.refs.refs import Branches, Tags
+    from alance.ops.upkeep.check_store import check_store
+    from alance.ops.upkeep.drop import drop
+    from alance.ops.write.ingest_options import IngestMetrics
+    from alance.ops.write.options import Progress
     from alance.optimize import Compaction
     from alance.udf import BatchUdf, batch_udf
     from alance.verbs.merging import MergeInsert
@@ -58,28 +58,28 @@ if TYPE_CHECKING:
 # their functions need when they are first called: see `alance.io.pool`.
 _PLACES: Final = {
     "BatchUdf": "alance.udf",
-    "BlobFile": "alance.ops.blobs",
-    "BlobOptions": "alance.ops.blob_files",
-    "Branches": "alance.ops.refs",
+    "BlobFile": "alance.ops.read.blobs",
+    "BlobOptions": "alance.ops.blobs.files",
+    "Branches": "alance.ops.refs.refs",
     "Compaction": "alance.optimize",
-    "DatasetDelta": "alance.ops.delta",
+    "DatasetDelta": "alance.ops.read.delta",
     "DynamoDbStore": "alance.versioning.dynamodb_store",
     "FileReader": "alance.files",
     "FileWriter": "alance.file_writing",
     "IndexBuild": "alance.indexing",
-    "IngestMetrics": "alance.ops.ingest_options",
+    "IngestMetrics": "alance.ops.write.ingest_options",
     "MergeInsert": "alance.verbs.merging",
-    "Progress": "alance.ops.write_options",
+    "Progress": "alance.ops.write.options",
     "Recorder": "alance.viz.recorder",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",
     "StoreReport": "alance.io.store_report",
-    "Tags": "alance.ops.refs",
+    "Tags": "alance.ops.refs.refs",
     "batch_udf": "alance.udf",
-    "blob_field": "alance.ops.blob_arrow",
-    "check_store": "alance.ops.check_store",
+    "blob_field": "alance.ops.blobs.arrow",
+    "check_store": "alance.ops.upkeep.check_store",
     "commit": "alance.writing",
-    "drop": "alance.ops.drop",
+    "drop": "alance.ops.upkeep.drop",
     "ingest": "alance.ingesting",
     "trace": "alance.viz.recorder",
     "write_dataset": "alance.writing",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.fragment import DatasetFragment
-from alance.ops import count, opening
-from alance.ops.defaults import BLOB_BYTES
-from alance.ops.options import ScanOptions
-from alance.ops.take import take, take_addresses, take_rows
+from alance.ops.read import count
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.take import take, take_addresses, take_rows
+from alance.ops.version import opening
+from alance.ops.version.defaults import BLOB_BYTES
 from alance.scanner import Scanner
 from alance.verbs import Verbs
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from alance.file_version import FileVersion
     from alance.format.field import Field
-    from alance.ops.blobs import BlobFile
-    from alance.ops.explain import Explanation
-    from alance.ops.projection import Columns
+    from alance.ops.read.blobs import BlobFile
+    from alance.ops.read.explain import Explanation
+    from alance.ops.version.projection import Columns
     from alance.session import Session
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
@@ -186,8 +187,8 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: as of `take`.
         """
-        await self._load("alance.ops.explain")
-        from alance.ops import explain
+        await self._load("alance.ops.read.explain")
+        from alance.ops.read import explain
 
         return await explain.explain_take(self._snapshot, indices, columns)
 
@@ -224,8 +225,8 @@ class Dataset(Verbs):
             column: name, or dotted path of a blob inside of structs.
             buffer_size: bytes that a read of fewer fetches, for those that follow.
         """
-        await self._load("alance.ops.blobs")
-        from alance.ops import blobs
+        await self._load("alance.ops.read.blobs")
+        from alance.ops.read import blobs
 
         return await blobs.take_blobs(
             self._snapshot,
@@ -248,8 +249,8 @@ class Dataset(Verbs):
 
         Cost: as `take` of the column, and one round for the bytes; near ones share a request.
         """
-        await self._load("alance.ops.blobs")
-        from alance.ops import blobs
+        await self._load("alance.ops.read.blobs")
+        from alance.ops.read import blobs
 
         return await blobs.read_blobs(
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
@@ -290,7 +291,7 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: more rows than there are.
         """
-        await self._load("alance.ops.sample", "numpy.random")
-        from alance.ops import sample
+        await self._load("alance.ops.read.sample", "numpy.random")
+        from alance.ops.read import sample
 
         return await sample.sample(self._snapshot, num_rows, columns, seed=seed)

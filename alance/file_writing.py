@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.file import writer
     from alance.file.writer import WrittenFile
     from alance.io.upload import Upload
-    from alance.ops.sources import Data
+    from alance.ops.write.sources import Data
 
 WRITER: Final = "alance.file.v0_1_writer"
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
@@ -145,7 +145,7 @@ class FileWriter:
         if not self._is_open:
             raise InvalidInputError(f"{self._upload.where}: {NOT_OPEN}")
         await self._session.engine.pool.load(WRITER)
-        from alance.ops.sources import open_source
+        from alance.ops.write.sources import open_source
 
         source = await open_source(data, self._schema, self._session.engine.pool)
         inner = self._writer or self._begin(source.schema)

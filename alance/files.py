@@ -16,9 +16,9 @@ from alance.file.states import ScanStates
 from alance.format.container import TAIL_BYTES
 from alance.format.schema import Schema
 from alance.io.generators import outermost
-from alance.ops.first_use import OLDER_FILES
-from alance.ops.positions import as_positions
-from alance.ops.take import in_order
+from alance.ops.read.positions import as_positions
+from alance.ops.read.take import in_order
+from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session
 
 if TYPE_CHECKING:

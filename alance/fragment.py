@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.ops.options import ScanOptions
-from alance.ops.positions import as_positions
-from alance.ops.take import take_located
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.positions import as_positions
+from alance.ops.read.take import take_located
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
     from alance.operations import DataReplacementGroup
-    from alance.ops.columns_sources import Transforms
-    from alance.ops.projection import Columns
-    from alance.ops.snapshot import FragmentHandle, Snapshot
-    from alance.ops.sources import Data
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.ops.write.sources import Data
 
 
 class DatasetFragment:
@@ -119,8 +119,8 @@ class DatasetFragment:
         Raises:
             InvalidInputError: as of `Dataset.add_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns_fragment")
-        from alance.ops import columns_fragment
+        await self._snapshot.engine.pool.load("alance.ops.columns.fragment")
+        from alance.ops.columns import fragment as columns_fragment
 
         return await columns_fragment.add_to_fragment(
             self._snapshot,
@@ -147,8 +147,8 @@ class DatasetFragment:
 
         Args and errors: as of `Dataset.merge`; result: as of `add_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns_fragment")
-        from alance.ops import columns_fragment
+        await self._snapshot.engine.pool.load("alance.ops.columns.fragment")
+        from alance.ops.columns import fragment as columns_fragment
 
         return await columns_fragment.merge_into_fragment(
             self._snapshot, self._handle, data, left_on, right_on
@@ -168,8 +168,8 @@ class DatasetFragment:
 
         Args and errors: as of `Dataset.replace_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns_replace")
-        from alance.ops import columns_replace
+        await self._snapshot.engine.pool.load("alance.ops.columns.replace")
+        from alance.ops.columns import replace as columns_replace
 
         return await columns_replace.replace_in_fragment(
             self._snapshot,
@@ -200,8 +200,8 @@ class DatasetFragment:
         Raises:
             InvalidInputError: a column that does not exist, or values that its type cannot hold.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns_update")
-        from alance.ops import columns_update
+        await self._snapshot.engine.pool.load("alance.ops.columns.update")
+        from alance.ops.columns import update as columns_update
 
         return await columns_update.update_in_fragment(
             self._snapshot, self._handle, data, left_on, right_on

@@ -5,15 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.index_parts import IndexPlan, IndexSegment, IndexTask
-    from alance.ops.index_runs import IndexPart
+    from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
+    from alance.ops.index.runs import IndexPart
 
 __all__ = ["IndexBuild", "IndexPart", "IndexPlan", "IndexSegment", "IndexTask"]
 
@@ -22,10 +22,10 @@ MAX_TASKS: Final = 512  # runs that are merged at once
 MEMORY_BYTES: Final = 256 << 20
 
 _PLACES: Final = {
-    "IndexPart": "alance.ops.index_runs",
-    "IndexPlan": "alance.ops.index_parts",
-    "IndexSegment": "alance.ops.index_parts",
-    "IndexTask": "alance.ops.index_parts",
+    "IndexPart": "alance.ops.index.runs",
+    "IndexPlan": "alance.ops.index.parts",
+    "IndexSegment": "alance.ops.index.parts",
+    "IndexTask": "alance.ops.index.parts",
 }
 
 
@@ -86,9 +86,9 @@ class IndexBuild:
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
         """
-        await dataset._load("alance.ops.index_parts")
-        from alance.ops import index_parts
-        from alance.ops.index_new import NewIndex
+        await dataset._load("alance.ops.index.parts")
+        from alance.ops.index import parts as index_parts
+        from alance.ops.index.new import NewIndex
 
         return await index_parts.plan(
             dataset._snapshot,
@@ -126,8 +126,8 @@ class IndexBuild:
             CorruptFileError: a part whose bytes are not those that were written.
             StoreError: the store failed; no file of the index stays, the parts do.
         """
-        await dataset._load("alance.ops.index_parts")
-        from alance.ops import index_parts
+        await dataset._load("alance.ops.index.parts")
+        from alance.ops.index import parts as index_parts
 
         return await index_parts.merge(
             dataset._snapshot, plan, parts, memory_bytes=memory_bytes, on_rows=on_rows
@@ -159,8 +159,8 @@ class IndexBuild:
                 The index's files are gone, the parts stay: plan again with them as `done`.
             CommitConflictError: a newer version rules the index out.
         """
-        await dataset._load("alance.ops.index_parts")
-        from alance.ops import index_parts
+        await dataset._load("alance.ops.index.parts")
+        from alance.ops.index import parts as index_parts
 
         options = CommitOptions(properties, message, max_retries)
         made = await index_parts.commit(dataset._snapshot, plan, segment, options)
@@ -172,7 +172,7 @@ class IndexBuild:
 
         Cost: one request to delete.
         """
-        await dataset._load("alance.ops.index_parts")
-        from alance.ops import index_parts
+        await dataset._load("alance.ops.index.parts")
+        from alance.ops.index import parts as index_parts
 
         await index_parts.discard(dataset._snapshot, parts)

@@ -10,16 +10,16 @@ import pyarrow as pa
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops.blob_files import BlobOptions
-from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from alance.ops.ingest_options import (
+from alance.ops.blobs.files import BlobOptions
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.write.ingest_options import (
     BUFFER_BYTES,
     COMMIT_INTERVAL,
     HISTORY,
     IngestMetrics,
     IngestOptions,
 )
-from alance.ops.write_options import Limits
+from alance.ops.write.options import Limits
 from alance.session import Session
 from alance.versioning.table import open_table
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from alance.ops.ingest import Ingest
-    from alance.ops.sources import Data
+    from alance.ops.write.ingest import Ingest
+    from alance.ops.write.sources import Data
     from alance.versioning.table import Table
 
 
@@ -177,7 +177,7 @@ class Sink:
             AlanceError: what has failed before.
         """
         self._check()
-        from alance.ops.sources import conform, open_source
+        from alance.ops.write.sources import conform, open_source
 
         pool = self._session.engine.pool
         if isinstance(data, pa.RecordBatch) and self._ingest is not None:
@@ -224,8 +224,8 @@ class Sink:
     async def __aenter__(self) -> Self:
         if self._is_open or self._ingest is not None:
             raise InvalidInputError(f"dataset {self._table.uri!r}: a sink has one block")
-        await self._session.engine.pool.load("alance.ops.ingest_open")
-        from alance.ops.ingest_open import open_ingest
+        await self._session.engine.pool.load("alance.ops.write.ingest_open")
+        from alance.ops.write.ingest_open import open_ingest
 
         self._ingest = await open_ingest(self._session, self._table, self._schema, self._options)
         self._is_open = True
@@ -246,7 +246,7 @@ class Sink:
         """Create the table with the columns of the first batch."""
         async with self._opening:
             if self._ingest is None:
-                from alance.ops.ingest_open import open_ingest
+                from alance.ops.write.ingest_open import open_ingest
 
                 self._ingest = await open_ingest(self._session, self._table, schema, self._options)
             assert self._ingest is not None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.compact import CompactionPlan, CompactionTask
-    from alance.ops.compact_plan import CompactionMode, CompactionOptions
-    from alance.ops.compact_results import CompactionMetrics, RewriteResult
+    from alance.ops.upkeep.compact import CompactionPlan, CompactionTask
+    from alance.ops.upkeep.compact_plan import CompactionMode, CompactionOptions
+    from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult
 
 __all__ = [
     "Compaction",
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 _PLACES: Final = {
-    "CompactionMetrics": "alance.ops.compact_results",
-    "CompactionOptions": "alance.ops.compact_plan",
-    "CompactionPlan": "alance.ops.compact",
-    "CompactionTask": "alance.ops.compact",
-    "RewriteResult": "alance.ops.compact_results",
+    "CompactionMetrics": "alance.ops.upkeep.compact_results",
+    "CompactionOptions": "alance.ops.upkeep.compact_plan",
+    "CompactionPlan": "alance.ops.upkeep.compact",
+    "CompactionTask": "alance.ops.upkeep.compact",
+    "RewriteResult": "alance.ops.upkeep.compact_results",
 }
 
 
@@ -94,9 +94,9 @@ class Optimize:
                 addresses late.
             InvalidInputError: an option out of its range.
         """
-        await self._dataset._load("alance.ops.compact", "alance.ops.compact_plan")
-        from alance.ops import compact
-        from alance.ops.compact_plan import CompactionOptions
+        await self._dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
+        from alance.ops.upkeep import compact
+        from alance.ops.upkeep.compact_plan import CompactionOptions
 
         options = CompactionOptions(
             target_rows_per_fragment=target_rows_per_fragment,
@@ -148,8 +148,8 @@ class Optimize:
             NotFoundError: no such index.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
-        await self._dataset._load("alance.ops.index_manage")
-        from alance.ops import index_manage
+        await self._dataset._load("alance.ops.index.manage")
+        from alance.ops.index import manage as index_manage
 
         made = await index_manage.optimize_indices(
             self._dataset._snapshot,
@@ -184,18 +184,18 @@ class Compaction:
             InvalidInputError: an unknown option, or one out of its range.
             UnsupportedError: as of `Optimize.compact_files`.
         """
-        await dataset._load("alance.ops.compact", "alance.ops.compact_plan")
-        from alance.ops import compact
-        from alance.ops.compact_plan import CompactionOptions
+        await dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
+        from alance.ops.upkeep import compact
+        from alance.ops.upkeep.compact_plan import CompactionOptions
 
         return await compact.plan(dataset._snapshot, CompactionOptions.of(options))
 
     @classmethod
     async def execute(cls, dataset: Dataset, **options: Any) -> Dataset:
         """All three at once: `Optimize.compact_files`."""
-        await dataset._load("alance.ops.compact", "alance.ops.compact_plan")
-        from alance.ops import compact
-        from alance.ops.compact_plan import CompactionOptions
+        await dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
+        from alance.ops.upkeep import compact
+        from alance.ops.upkeep.compact_plan import CompactionOptions
 
         made = await compact.compact_files(
             dataset._snapshot, CompactionOptions.of(options), CommitOptions()
@@ -222,8 +222,8 @@ class Compaction:
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.
         """
-        await dataset._load("alance.ops.compact")
-        from alance.ops import compact
+        await dataset._load("alance.ops.upkeep.compact")
+        from alance.ops.upkeep import compact
 
         options = CommitOptions(properties, message, max_retries)
         return type(dataset)(await compact.commit(dataset._snapshot, results, options))

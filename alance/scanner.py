@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.io.generators import outermost
-from alance.ops import count, ordering
-from alance.ops.first_use import load_readers
-from alance.ops.planning import plan_scan
-from alance.ops.projection import ROW_ADDRESS
-from alance.ops.scan import scan
+from alance.ops.read import count, ordering
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.first_use import load_readers
+from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from alance.format.field import Field
-    from alance.ops.explain import Explanation
-    from alance.ops.options import ScanOptions
-    from alance.ops.projection import Columns
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.read.explain import Explanation
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
 
 
 class Scanner:
@@ -46,7 +46,7 @@ class Scanner:
         fields = self._blobs_as_bytes
         if not fields:
             return schema
-        from alance.ops.blob_bytes import bytes_schema
+        from alance.ops.read.blob_bytes import bytes_schema
 
         return bytes_schema(schema, fields)
 
@@ -58,7 +58,7 @@ class Scanner:
     def _blobs_as_bytes(self) -> dict[str, Field]:
         if self._options.blob_handling != "all_binary":
             return {}
-        from alance.ops.blob_bytes import blob_columns
+        from alance.ops.read.blob_bytes import blob_columns
 
         return blob_columns(self._snapshot, self._columns)
 
@@ -74,7 +74,7 @@ class Scanner:
         else:
             addressed = self._scan(replace(options, with_row_address=True))
             asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
-            from alance.ops.blob_bytes import with_bytes
+            from alance.ops.read.blob_bytes import with_bytes
 
             batches = with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
         async with aclosing(batches):
@@ -107,7 +107,7 @@ class Scanner:
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
-        await self._snapshot.engine.pool.load("alance.ops.explain")
-        from alance.ops import explain
+        await self._snapshot.engine.pool.load("alance.ops.read.explain")
+        from alance.ops.read import explain
 
         return await explain.explain_scan(self._snapshot, self._columns, self._options)

@@ -24,22 +24,22 @@ from alance.format.table.refs import BranchContents, TagContents
 from alance.format.table.transaction import Transaction
 from alance.io.store_report import StoreReport
 from alance.operations import DataReplacementGroup, Operation
-from alance.ops.assign import Updates
-from alance.ops.blob_files import BlobOptions
-from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
-from alance.ops.columns_alter import Alteration
-from alance.ops.columns_sources import Transforms
-from alance.ops.compact_plan import CompactionMode, Resolved
-from alance.ops.compact_results import RewriteResult
-from alance.ops.explain import Explanation
-from alance.ops.index_new import NewIndex
-from alance.ops.index_parts import IndexSegment
-from alance.ops.index_runs import IndexPart
-from alance.ops.ingest_options import IngestMetrics
-from alance.ops.opening import Reference
-from alance.ops.projection import Columns
-from alance.ops.sources import Data
-from alance.ops.write_options import Mode, Progress
+from alance.ops.blobs.files import BlobOptions
+from alance.ops.columns.alter import Alteration
+from alance.ops.columns.sources import Transforms
+from alance.ops.index.new import NewIndex
+from alance.ops.index.parts import IndexSegment
+from alance.ops.index.runs import IndexPart
+from alance.ops.read.explain import Explanation
+from alance.ops.rows.assign import Updates
+from alance.ops.upkeep.cleanup_policy import CleanupExplanation, CleanupStats
+from alance.ops.upkeep.compact_plan import CompactionMode, Resolved
+from alance.ops.upkeep.compact_results import RewriteResult
+from alance.ops.version.opening import Reference
+from alance.ops.version.projection import Columns
+from alance.ops.write.ingest_options import IngestMetrics
+from alance.ops.write.options import Mode, Progress
+from alance.ops.write.sources import Data
 from alance.session import Session
 from alance.versioning.external_store import ExternalStore
 from alance.versioning.load import VersionInfo

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from alance.datasets import Dataset
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops.blob_files import BlobOptions
-from alance.ops.commit_options import CommitOptions
-from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from alance.ops.write_options import Limits, WriteOptions
+from alance.ops.blobs.files import BlobOptions
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.write.options import Limits, WriteOptions
 from alance.session import Session
 from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.table import open_table
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.manifest import Manifest
     from alance.operations import Operation
-    from alance.ops.sources import Data
-    from alance.ops.write_options import Progress
+    from alance.ops.write.options import Progress
+    from alance.ops.write.sources import Data
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
-WRITER: Final = "alance.ops.write"
+WRITER: Final = "alance.ops.write.write"
 
 
 async def write_dataset(
@@ -113,7 +113,7 @@ async def write_dataset(
     )
     session = session or Session.of_loop()
     await session.engine.pool.load(WRITER)
-    from alance.ops import write
+    from alance.ops.write import write
 
     return Dataset(
         await write.write(
@@ -167,7 +167,7 @@ async def write_fragments(
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
     await session.engine.pool.load(WRITER)
-    from alance.ops import write
+    from alance.ops.write import write
 
     return await write.write_fragments(session, table, base, data, schema=schema, options=options)
 
@@ -219,7 +219,7 @@ async def commit(
     if read_version is None and base is not None:
         read_version = base.version
     await session.engine.pool.load(WRITER)
-    from alance.ops import write
+    from alance.ops.write import write
 
     return Dataset(
         await write.commit_operation(

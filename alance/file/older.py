@@ -1,7 +1,7 @@
 """The door to files of 2.0 and 0.1: what reads them is imported with the first such file.
 
-On a loop that takes some 20 ms. `alance.ops.first_use` does it before, and elsewhere, where the
-manifest tells that there are such files.
+On a loop that takes some 20 ms. `alance.ops.version.first_use` does it before, and elsewhere, where
+the manifest tells that there are such files.
 """
 
 from __future__ import annotations

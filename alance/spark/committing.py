@@ -15,10 +15,10 @@ from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
 from alance.operations import Append, Overwrite
-from alance.ops import write
-from alance.ops.commit_options import CommitOptions
-from alance.ops.write_options import Limits
-from alance.ops.write_options import WriteOptions as TableOptions
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.write import write
+from alance.ops.write.options import Limits
+from alance.ops.write.options import WriteOptions as TableOptions
 from alance.spark.history import last_batch
 from alance.spark.versions import open_if_there, table_of
 from alance.spark.worker import session_for
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.operations import Operation
-    from alance.ops.snapshot import Snapshot
-    from alance.ops.sources import Data
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.sources import Data
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
 

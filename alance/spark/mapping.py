@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.ops.planning import parse_predicate
+from alance.ops.read.plan import parse_predicate
 from alance.spark.options import ReadOptions
 from alance.spark.reader import columns_of, planned, read_pieces
 from alance.spark.types import arrow_schema, converted, spark_schema
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.planning import Piece
 
     Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]

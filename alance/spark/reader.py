@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader
 
-from alance.ops.options import ScanOptions
-from alance.ops.planning import plan_scan
-from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
-from alance.ops.scan import scan
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.scanner import Scanner
 from alance.spark.filters import as_sql
 from alance.spark.planning import Rows, plan
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.options import ReadOptions
     from alance.spark.planning import Piece
     from alance.spark.versions import Version

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from alance.ops.options import ScanOptions
+from alance.ops.read.options import ScanOptions
 from alance.scanner import Scanner
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of

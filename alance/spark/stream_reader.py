@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from alance.format.table.fragment import Fragment
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.options import StreamOptions
 
 MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own

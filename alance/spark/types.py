@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.ops.projection import META
+from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,8 +16,8 @@ from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
 from alance.format.table.manifest import Manifest
-from alance.ops import opening
-from alance.ops.snapshot import Snapshot
+from alance.ops.version import opening
+from alance.ops.version.snapshot import Snapshot
 from alance.spark.worker import session_for
 from alance.versioning.table import open_table
 

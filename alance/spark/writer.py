@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from alance.ops.sources import conform
-from alance.ops.write import table_schema
+from alance.ops.write.sources import conform
+from alance.ops.write.write import table_schema
 from alance.spark.committing import (
     Target,
     Written,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
 
 
 class Handle:

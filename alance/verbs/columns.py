@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from alance.ops.columns_alter import Alteration
-    from alance.ops.columns_sources import Transforms
-    from alance.ops.sources import Data
+    from alance.ops.columns.alter import Alteration
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.write.sources import Data
 
 
 class ColumnVerbs(Handle):
@@ -57,8 +57,8 @@ class ColumnVerbs(Handle):
                 that do not fit. The table is as it was, the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns")
-        from alance.ops import columns
+        await self._load("alance.ops.columns.add")
+        from alance.ops.columns import add as columns
 
         options = CommitOptions(properties, message, max_retries)
         made = await columns.add_columns(
@@ -93,8 +93,8 @@ class ColumnVerbs(Handle):
                 that forbids nulls in one call. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns_alter")
-        from alance.ops import columns_alter
+        await self._load("alance.ops.columns.alter")
+        from alance.ops.columns import alter as columns_alter
 
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await columns_alter.alter_columns(self._snapshot, alterations, options))
@@ -116,8 +116,8 @@ class ColumnVerbs(Handle):
             InvalidInputError: no such column, or none would be left.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns_drop")
-        from alance.ops import columns_drop
+        await self._load("alance.ops.columns.drop")
+        from alance.ops.columns import drop as columns_drop
 
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
@@ -148,8 +148,8 @@ class ColumnVerbs(Handle):
                 rows without a match for a column that is not nullable. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns_join")
-        from alance.ops import columns_join
+        await self._load("alance.ops.columns.join")
+        from alance.ops.columns import join as columns_join
 
         options = CommitOptions(properties, message, max_retries)
         made = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
@@ -177,8 +177,8 @@ class ColumnVerbs(Handle):
                 too many or too few. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns_replace")
-        from alance.ops import columns_replace
+        await self._load("alance.ops.columns.replace")
+        from alance.ops.columns import replace as columns_replace
 
         options = CommitOptions(properties, message, max_retries)
         made = await columns_replace.replace_columns(

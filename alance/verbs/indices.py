@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -55,9 +55,9 @@ class IndexVerbs(Handle):
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
-        await self._load("alance.ops.index_manage")
-        from alance.ops import index_manage
-        from alance.ops.index_new import NewIndex
+        await self._load("alance.ops.index.manage")
+        from alance.ops.index import manage as index_manage
+        from alance.ops.index.new import NewIndex
 
         made = await index_manage.create_index(
             self._snapshot,
@@ -81,8 +81,8 @@ class IndexVerbs(Handle):
         Raises:
             NotFoundError: no such index.
         """
-        await self._load("alance.ops.index_manage")
-        from alance.ops import index_manage
+        await self._load("alance.ops.index.manage")
+        from alance.ops.index import manage as index_manage
 
         made = await index_manage.drop_index(
             self._snapshot, name, CommitOptions(properties, message, max_retries)
@@ -96,7 +96,7 @@ class IndexVerbs(Handle):
         from), `fragment_ids` (a set: the fragments that it covers, some may be gone) and
         `base_id`.
         """
-        from alance.ops.index_list import list_indices
+        from alance.ops.index.listing import list_indices
 
         return list_indices(self._snapshot)
 
@@ -112,7 +112,7 @@ class IndexVerbs(Handle):
             NotFoundError: no such index.
             CorruptFileError: its files contradict the format.
         """
-        await self._load("alance.ops.index_manage")
-        from alance.ops import index_manage
+        await self._load("alance.ops.index.manage")
+        from alance.ops.index import manage as index_manage
 
         return await index_manage.index_statistics(self._snapshot, name)

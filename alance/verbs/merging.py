@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops.commit_options import CommitOptions
-from alance.ops.defaults import MERGE_BYTES
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.defaults import MERGE_BYTES
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.datasets import Dataset
-    from alance.ops.merge_options import MergePlan
-    from alance.ops.sources import Data
+    from alance.ops.merge.options import MergePlan
+    from alance.ops.write.sources import Data
 
 
 class MergeInsert:
@@ -165,8 +165,8 @@ class MergeInsert:
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._dataset._load("alance.ops.merge_insert")
-        from alance.ops.merge_insert import merge_insert
+        await self._dataset._load("alance.ops.merge.insert")
+        from alance.ops.merge.insert import merge_insert
 
         made: Any = type(self._dataset)
         return made(await merge_insert(self._dataset._snapshot, self._plan, data, schema))  # type: ignore[no-any-return]
@@ -189,7 +189,7 @@ class MergeVerbs(Handle):
         Args:
             on: key columns; None: the table's primary key.
         """
-        from alance.ops.merge_options import MergePlan
+        from alance.ops.merge.options import MergePlan
 
         keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
         return MergeInsert(self, MergePlan(keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -39,8 +39,8 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed one of the keys.
         """
-        await self._load("alance.ops.config")
-        from alance.ops import config
+        await self._load("alance.ops.upkeep.config")
+        from alance.ops.upkeep import config
 
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_config(self._snapshot, values, options, replace=replace)
@@ -48,8 +48,8 @@ class MetadataVerbs(Handle):
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
         """Delete keys of the table's configuration; those that are not there are no error."""
-        await self._load("alance.ops.config")
-        from alance.ops import config
+        await self._load("alance.ops.upkeep.config")
+        from alance.ops.upkeep import config
 
         return await self.update_config(config.deleted(keys))
 
@@ -66,8 +66,8 @@ class MetadataVerbs(Handle):
 
         Raises: as of `update_config`.
         """
-        await self._load("alance.ops.config")
-        from alance.ops import config
+        await self._load("alance.ops.upkeep.config")
+        from alance.ops.upkeep import config
 
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_metadata(self._snapshot, values, options, replace=replace)
@@ -88,8 +88,8 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
-        await self._load("alance.ops.config")
-        from alance.ops import config
+        await self._load("alance.ops.upkeep.config")
+        from alance.ops.upkeep import config
 
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_schema_metadata(self._snapshot, values, options, replace=replace)
@@ -115,8 +115,8 @@ class MetadataVerbs(Handle):
                 primary or clustering key would change its role.
             CommitConflictError: another commit has changed one of the fields' metadata.
         """
-        await self._load("alance.ops.config")
-        from alance.ops import config
+        await self._load("alance.ops.upkeep.config")
+        from alance.ops.upkeep import config
 
         options = CommitOptions(properties, message, max_retries)
         made = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)

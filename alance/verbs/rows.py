@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from alance.ops.commit_options import CommitOptions
-from alance.ops.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from alance.ops.assign import Updates
-    from alance.ops.blob_files import BlobOptions
-    from alance.ops.sources import Data
-    from alance.ops.write_options import Progress
+    from alance.ops.blobs.files import BlobOptions
+    from alance.ops.rows.assign import Updates
+    from alance.ops.write.options import Progress
+    from alance.ops.write.sources import Data
 
 
 class RowVerbs(Handle):
@@ -46,10 +46,10 @@ class RowVerbs(Handle):
 
         Args and errors: as of `write_dataset`.
         """
-        await self._load("alance.ops.write")
-        from alance.ops import write
-        from alance.ops.blob_files import BlobOptions
-        from alance.ops.write_options import Limits, WriteOptions, checked_mode
+        await self._load("alance.ops.write.write")
+        from alance.ops.blobs.files import BlobOptions
+        from alance.ops.write import write
+        from alance.ops.write.options import Limits, WriteOptions, checked_mode
 
         options = WriteOptions(
             limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
@@ -95,8 +95,8 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._load("alance.ops.delete")
-        from alance.ops import delete
+        await self._load("alance.ops.rows.delete")
+        from alance.ops.rows import delete
 
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await delete.delete(self._snapshot, predicate, options))
@@ -132,8 +132,8 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._load("alance.ops.update")
-        from alance.ops import update
+        await self._load("alance.ops.rows.update")
+        from alance.ops.rows import update
 
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await update.update(self._snapshot, updates, where, options))

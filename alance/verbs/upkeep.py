@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from alance.datasets import Dataset
-    from alance.ops.cleanup_policy import CleanupExplanation, CleanupStats
+    from alance.ops.upkeep.cleanup_policy import CleanupExplanation, CleanupStats
 
 SHOWN_FILES: Final = 1000
 
@@ -70,9 +70,9 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. No version is without its files.
         """
-        await self._load("alance.ops.cleanup", "alance.ops.cleanup_policy")
-        from alance.ops import cleanup
-        from alance.ops.cleanup_policy import CleanupPolicy
+        await self._load("alance.ops.upkeep.cleanup", "alance.ops.upkeep.cleanup_policy")
+        from alance.ops.upkeep import cleanup
+        from alance.ops.upkeep.cleanup_policy import CleanupPolicy
 
         policy = CleanupPolicy(
             older_than=older_than,
@@ -121,9 +121,9 @@ class UpkeepVerbs(Handle):
 
         Raises: as of it.
         """
-        await self._load("alance.ops.cleanup", "alance.ops.cleanup_policy")
-        from alance.ops import cleanup
-        from alance.ops.cleanup_policy import CleanupPolicy
+        await self._load("alance.ops.upkeep.cleanup", "alance.ops.upkeep.cleanup_policy")
+        from alance.ops.upkeep import cleanup
+        from alance.ops.upkeep.cleanup_policy import CleanupPolicy
 
         policy = CleanupPolicy(
             older_than=older_than,
@@ -156,8 +156,8 @@ class UpkeepVerbs(Handle):
             CorruptFileError: with all findings, one a line.
             StoreError: the store failed.
         """
-        await self._load("alance.ops.validate")
-        from alance.ops import validate
+        await self._load("alance.ops.upkeep.validate")
+        from alance.ops.upkeep import validate
 
         await validate.validate(self._snapshot)
 
@@ -174,7 +174,7 @@ class UpkeepVerbs(Handle):
             UnsupportedError: a table whose versions an external store keeps.
             StoreError: the store failed; call again.
         """
-        await self._load("alance.ops.migrate")
-        from alance.ops import migrate
+        await self._load("alance.ops.upkeep.migrate")
+        from alance.ops.upkeep import migrate
 
         await migrate.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alance.ops import opening
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version import opening
+from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.format.table.transaction import Transaction
-    from alance.ops.delta import DatasetDelta
-    from alance.ops.opening import Reference
-    from alance.ops.refs import Branches, Tags
+    from alance.ops.read.delta import DatasetDelta
+    from alance.ops.refs.refs import Branches, Tags
+    from alance.ops.version.opening import Reference
     from alance.versioning.load import VersionInfo
 
 
@@ -29,14 +29,14 @@ class VersionVerbs(Handle):
     @property
     def tags(self) -> Tags:
         """The tags of the dataset."""
-        from alance.ops.refs import Tags
+        from alance.ops.refs.refs import Tags
 
         return Tags(self._snapshot)
 
     @property
     def branches(self) -> Branches:
         """The branches of the dataset; `checkout_branch` opens one."""
-        from alance.ops.refs import Branches
+        from alance.ops.refs.refs import Branches
 
         return Branches(self._snapshot)
 
@@ -86,8 +86,8 @@ class VersionVerbs(Handle):
 
         Cost: one LIST, and all manifests at once; None where a version kept none.
         """
-        await self._load("alance.ops.delta")
-        from alance.ops.delta import recent_transactions
+        await self._load("alance.ops.read.delta")
+        from alance.ops.read.delta import recent_transactions
 
         return await recent_transactions(self._snapshot, recent)
 
@@ -108,7 +108,7 @@ class VersionVerbs(Handle):
             InvalidInputError: neither or both of these; versions that do not ascend, or later
                 ones than this dataset is.
         """
-        from alance.ops.delta import delta
+        from alance.ops.read.delta import delta
 
         return delta(self._snapshot, compared_against, begin_version, end_version)
 
@@ -136,8 +136,8 @@ class VersionVerbs(Handle):
                 be changed, such as stable row ids.
             CommitConflictError: the schema was changed meanwhile.
         """
-        await self._load("alance.ops.restore")
-        from alance.ops.restore import restore
+        await self._load("alance.ops.version.restore")
+        from alance.ops.version.restore import restore
 
         options = CommitOptions(properties, message, max_retries)
         return type(self)(await restore(self._snapshot, version, options))
@@ -153,8 +153,8 @@ class VersionVerbs(Handle):
 
         Args, errors and cost: as of `Branches.create`.
         """
-        await self._load("alance.ops.refs_write")
-        from alance.ops import refs_write
+        await self._load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
 
         options = CommitOptions()
         made = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
@@ -189,8 +189,8 @@ class VersionVerbs(Handle):
             NotFoundError: no such version, tag or branch.
             UnsupportedError: no URI names the files of this dataset.
         """
-        await self._load("alance.ops.clone")
-        from alance.ops.clone import shallow_clone
+        await self._load("alance.ops.refs.clone")
+        from alance.ops.refs.clone import shallow_clone
 
         made = await shallow_clone(
             self._snapshot,

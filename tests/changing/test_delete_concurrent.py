@@ -13,8 +13,8 @@ from lance.optimize import Compaction
 import alance
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Delete, Update
-from alance.ops.matching import matching_rows
-from alance.ops.moved import commit_rows
+from alance.ops.rows.matching import matching_rows
+from alance.ops.rows.moved import commit_rows
 from tests.changing.both_ways import TWO_KINDS, Twins, files_of, latest, read, rows
 
 if TYPE_CHECKING:

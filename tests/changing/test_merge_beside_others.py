@@ -14,7 +14,7 @@ from alance.errors import (
     InvalidInputError,
     RetryableConflictError,
 )
-from alance.ops import merge_insert
+from alance.ops.merge import insert as merge_insert
 from tests.changing.both_ways import files_of, rows
 from tests.changing.merges import made
 

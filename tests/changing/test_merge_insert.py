@@ -10,7 +10,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.ops import merge_rows
+from alance.ops.merge import rows as merge_rows
 from tests.changing.both_ways import Twins, files_of, read
 from tests.changing.merges import BUDGETS, CLAUSES, KINDS, by_value, merge, source
 

@@ -17,7 +17,8 @@ import alance.sync
 from alance.errors import (
     InvalidInputError,
 )
-from alance.ops import merge_join, spool
+from alance.ops.merge import join as merge_join
+from alance.ops.write import spool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

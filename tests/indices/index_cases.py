@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from alance.ops.rows import ScanPlan
+    from alance.ops.read.rows import ScanPlan
 
 NUM_ROWS: Final = 16_000
 COLUMNS: Final = {"i": "BTREE", "s": "BITMAP", "f": "BTREE", "b": "BITMAP", "t": "BTREE"}
@@ -118,8 +118,8 @@ async def agree(path: Path, filters: tuple[str, ...] = FILTERS) -> alance.Datase
 
 async def plan_of(dataset: alance.Dataset, condition: str) -> ScanPlan:
     """How a scan with a filter was decided."""
-    from alance.ops.options import ScanOptions
-    from alance.ops.planning import plan_scan
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.read.plan import plan_scan
 
     return await plan_scan(dataset._snapshot, ["id"], ScanOptions(filter=condition))
 

@@ -11,8 +11,8 @@ import pytest
 
 import alance
 from alance.expr.arrow_parts import implied_by
-from alance.ops.options import ScanOptions
-from alance.ops.planning import plan_scan
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
 from tests.indices.index_cases import by_pylance, rows
 
 field = pc.field

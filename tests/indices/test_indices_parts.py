@@ -27,10 +27,10 @@ from alance.errors import (
 from alance.format.index import bitmap
 from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
 from alance.indexing import IndexBuild
-from alance.ops import index_runs
-from alance.ops.index_merge import RunMerger
-from alance.ops.index_runs import IndexPart, run_schema, write_run
-from alance.ops.index_sort import sort_parts
+from alance.ops.index import runs as index_runs
+from alance.ops.index.merge import RunMerger
+from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.sort import sort_parts
 from tests.indices.index_cases import (
     COLUMNS,
     TYPED_FILTERS,

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 import alance.file.fragment as fragments
-import alance.ops.take as taking
+import alance.ops.read.take as taking
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.layouts.paged_rows import PagedRows
 from tests.reference.compare import assert_same

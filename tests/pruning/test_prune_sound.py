@@ -20,8 +20,8 @@ from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head
-from alance.ops.pruning import FragmentZones, Pruner
-from alance.ops.pruning_known import OwnStatistics
+from alance.ops.read.pruning import FragmentZones, Pruner
+from alance.ops.read.pruning_known import OwnStatistics
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, chains, tables
 
 if TYPE_CHECKING:

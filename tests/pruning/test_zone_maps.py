@@ -12,7 +12,7 @@ import pytest
 import alance
 from alance.errors import CorruptFileError
 from alance.expr.tree import Column
-from alance.ops.pruning_maps import ZoneMap
+from alance.ops.read.pruning_maps import ZoneMap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ CONDITIONS = [
 ]
 
 
-async def check(dataset: alance.Dataset, condition: str) -> alance.ops.explain.Explanation:
+async def check(dataset: alance.Dataset, condition: str) -> alance.ops.read.explain.Explanation:
     found = await dataset.to_table(filter=condition)
     plain = await dataset.to_table(filter=condition, use_stats=False)
     assert str(found.to_pylist()) == str(plain.to_pylist())

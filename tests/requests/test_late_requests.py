@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.ops.scan_late import LEAST_GUESS
+from alance.ops.read.late import LEAST_GUESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,8 +14,8 @@ import pytest
 import alance
 from alance.errors import InvalidInputError
 from alance.io.trace import trace
-from alance.ops.opening import open_snapshot
-from alance.ops.options import ScanOptions
+from alance.ops.read.options import ScanOptions
+from alance.ops.version.opening import open_snapshot
 from alance.scanner import Scanner
 from alance.session import Session
 from tests.reference.served import serve

@@ -17,8 +17,8 @@ from alance.format.table.naming import NamingScheme, manifest_name
 from alance.io.memory import MemoryStore
 from alance.io.registry import StoreRegistry
 from alance.io.trace import trace
-from alance.ops import opening
-from alance.ops.opening import open_snapshot
+from alance.ops.version import opening
+from alance.ops.version.opening import open_snapshot
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:

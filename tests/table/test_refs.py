@@ -11,9 +11,9 @@ import pytest
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.trace import trace
-from alance.ops import opening
-from alance.ops.opening import checkout_branch, open_snapshot
-from alance.ops.refs import Branches, Tags
+from alance.ops.refs.refs import Branches, Tags
+from alance.ops.version import opening
+from alance.ops.version.opening import checkout_branch, open_snapshot
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:

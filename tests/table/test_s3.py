@@ -9,15 +9,15 @@ import lance
 import pytest
 
 from alance.errors import NotFoundError
-from alance.ops import opening
-from alance.ops.opening import checkout_branch, open_snapshot
-from alance.ops.refs import Branches, Tags
+from alance.ops.refs.refs import Branches, Tags
+from alance.ops.version import opening
+from alance.ops.version.opening import checkout_branch, open_snapshot
 from tests.table.conftest import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.session import Session
     from alance.testing.lab import Lab
 

@@ -11,8 +11,15 @@ import pytest
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io.trace import trace
-from alance.ops.opening import open_snapshot
-from alance.ops.projection import CREATED_AT, META, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
+from alance.ops.version.opening import open_snapshot
+from alance.ops.version.projection import (
+    CREATED_AT,
+    META,
+    ROW_ADDRESS,
+    ROW_ID,
+    ROW_OFFSET,
+    UPDATED_AT,
+)
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import DataFile
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.session import Session
 
 

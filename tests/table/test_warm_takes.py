@@ -17,7 +17,7 @@ import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.io.flights import Flight
-from alance.ops.placed import by_fragment, by_position
+from alance.ops.read.placed import by_fragment, by_position
 from alance.testing.lab import Lab
 
 if TYPE_CHECKING:

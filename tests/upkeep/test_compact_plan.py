@@ -14,7 +14,7 @@ from lance.optimize import Compaction as TheirCompaction
 
 import alance
 from alance import sync
-from alance.ops.compact_plan import Candidate, CompactionOptions, grouped, within
+from alance.ops.upkeep.compact_plan import Candidate, CompactionOptions, grouped, within
 from alance.optimize import Compaction
 
 

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore
 
 import alance
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
-from alance.ops.clone import base_uri
+from alance.ops.refs.clone import base_uri
 from alance.versioning.table import open_table
 from tests.versions.conftest import (
     make,

@@ -18,13 +18,13 @@ from alance.errors import (
     RetryableConflictError,
 )
 from alance.format.proto import table_pb2
-from alance.ops.backfill import owned_ids, source_of
-from alance.ops.columns import merge_of
-from alance.ops.columns_fields import added, check_grown, next_field_id
-from alance.ops.columns_fragment import add_to_fragment
-from alance.ops.columns_sources import NewColumns, opened
-from alance.ops.commit_options import CommitOptions
-from alance.ops.commits import commit_change
+from alance.ops.columns.add import merge_of
+from alance.ops.columns.backfill import owned_ids, source_of
+from alance.ops.columns.fields import added, check_grown, next_field_id
+from alance.ops.columns.fragment import add_to_fragment
+from alance.ops.columns.sources import NewColumns, opened
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commits import commit_change
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.types import arrow_schema, nullable
 from alance.spark.versions import Version, open_version
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.snapshot import FragmentHandle, Snapshot
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 

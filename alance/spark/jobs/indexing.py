@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import RetryableConflictError
-from alance.ops import index_parts as steps
-from alance.ops.commit_options import CommitOptions
-from alance.ops.index_new import NewIndex
+from alance.ops.index import parts as steps
+from alance.ops.index.new import NewIndex
+from alance.ops.version.commit_options import CommitOptions
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.index_parts import IndexPlan, IndexTask
-    from alance.ops.index_runs import IndexPart
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.index.parts import IndexPlan, IndexTask
+    from alance.ops.index.runs import IndexPart
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
 
 SORT_BYTES: Final = 128 << 20

@@ -18,14 +18,14 @@ from pyroaring import BitMap
 from alance.errors import InvalidInputError, RetryableConflictError
 from alance.format.proto import table_pb2
 from alance.format.table.operations import Delete, Update
-from alance.ops.blob_moves import moved_blobs
-from alance.ops.merge_options import MergePlan
-from alance.ops.merge_plan import Merge
-from alance.ops.merge_rows import completed
-from alance.ops.moved import commit_rows
-from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
-from alance.ops.sources import conform
-from alance.ops.write import table_schema
+from alance.ops.merge.options import MergePlan
+from alance.ops.merge.plan import Merge
+from alance.ops.merge.rows import completed
+from alance.ops.rows.moved import commit_rows
+from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
+from alance.ops.write.blob_moves import moved_blobs
+from alance.ops.write.sources import conform
+from alance.ops.write.write import table_schema
 from alance.spark import read
 from alance.spark.committing import Target, Written, remove_files, write_rows
 from alance.spark.jobs.base import RESULT, Watch, place, result_batch
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 

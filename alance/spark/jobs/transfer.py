@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
 
 TARGET_BYTES: Final = 512 << 20  # of a data file: some thousand files a terabyte

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from alance.datasets import Dataset
 from alance.errors import RetryableConflictError
 from alance.format.table.fragment import DataFile
-from alance.ops import compact as parts
-from alance.ops.commit_options import CommitOptions
-from alance.ops.compact_plan import CompactionOptions
+from alance.ops.upkeep import compact as parts
+from alance.ops.upkeep.compact_plan import CompactionOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.compact import CompactionTask, RewriteResult
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.upkeep.compact import CompactionTask, RewriteResult
+    from alance.ops.version.snapshot import Snapshot
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 

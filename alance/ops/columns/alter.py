@@ -1,0 +1,207 @@
+"""Alter columns: names and nullability by the schema alone, types by new files of the column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.table.apply_columns import without_dead_files
+from alance.format.table.apply_indices import related
+from alance.format.table.operations import Merge, Project
+from alance.ops.columns.backfill import Backfill
+from alance.ops.columns.cast import Casts
+from alance.ops.columns.fields import changed, check_names, field_ids, next_field_id, recast
+from alance.ops.columns.nulls import check_no_nulls
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.write.write import messages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+    from alance.ops.version.snapshot import Snapshot
+
+Alteration: TypeAlias = Mapping[str, Any]
+KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of one column; None: as it was."""
+
+    path: str
+    name: str | None = None
+    nullable: bool | None = None
+    data_type: pa.DataType | None = None
+
+    @classmethod
+    def of(cls, alteration: Alteration) -> Change:
+        """From a user's mapping.
+
+        Raises:
+            InvalidInputError: unknown keys, values of other types, or nothing to change.
+        """
+        if not isinstance(alteration, Mapping) or "path" not in alteration:
+            raise InvalidInputError(f"alteration {alteration!r}: expected a mapping with 'path'")
+        for key, value in alteration.items():
+            if key not in KEYS:
+                raise InvalidInputError(f"alteration key {key!r}: expected {', '.join(KEYS)}")
+            if value is not None and not isinstance(value, KEYS[key]):
+                raise InvalidInputError(
+                    f"alteration of {alteration['path']!r}: {key}={value!r}, expected "
+                    f"{KEYS[key].__name__}"
+                )
+        made = cls(**alteration)
+        if made.name is None and made.nullable is None and made.data_type is None:
+            raise InvalidInputError(
+                f"alteration of {made.path!r}: expected name, nullable or data_type"
+            )
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A schema after its changes.
+
+    Attributes:
+        tightened: paths of fields that forbid nulls from now on.
+        cast: paths, before the changes, and ids of fields with another type.
+        shapes: the schema with new types and ids, but the names of before.
+    """
+
+    schema: Schema
+    shapes: Schema
+    tightened: tuple[str, ...]
+    cast: tuple[tuple[str, int], ...]
+
+
+async def alter_columns(
+    snapshot: Snapshot, alterations: Sequence[Alteration], options: CommitOptions | None = None
+) -> Snapshot:
+    """The version with other names, nullability or types. See `Dataset.alter_columns`."""
+    commit = options or CommitOptions()
+    changes = [Change.of(one) for one in alterations]
+    if not changes:
+        raise InvalidInputError("alter_columns: nothing to alter")
+    casts = Casts()
+    backfill = Backfill(casts)
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        made = await base.engine.pool.run(partial(altered, base, changes))
+        await check_no_nulls(base, made.tightened)
+        if not made.cast:
+            project = Project(messages_of(made.schema), not made.tightened)
+            return await commit_change(base, project, commit)
+        _check_indices(base, made.cast)
+        paths = tuple(path for path, _ in made.cast)
+        casts.read = base.schema.project(paths)
+        casts.made = made.shapes.project(paths)
+        casts.names = {
+            one.name: ", ".join(path for path in paths if base.schema.names_of(path)[0] == one.name)
+            for one in casts.read.fields
+        }
+        fragments = await backfill.fragments(base, casts.made)
+        known = {one.id for one in base.schema.walk()}
+        merge = Merge(
+            fragments=tuple(without_dead_files(fragments, field_ids(made.schema))),
+            schema=messages_of(made.schema),
+            preserves_nullability=all(
+                one.nullable for one in made.schema.walk() if one.id not in known
+            ),
+        )
+        summary = {"num_data_files": len(fragments)}
+        return await backfill.commit(base, merge, commit, summary)
+
+    try:
+        return await with_retries(snapshot, attempt, commit.max_retries)
+    except BaseException:
+        await backfill.discard()
+        raise
+
+
+def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
+    """The schema after changes; each path is one of before.
+
+    Raises:
+        InvalidInputError: no such field, a name that is there twice, a type that does not cast;
+            a column that is cast and forbids nulls in one call.
+    """
+    schema = shapes = base.schema
+    ids = count(next_field_id(base.manifest))
+    tightened, cast = [], []
+    for one in changes:
+        field = base.schema.field(one.path)
+        if one.nullable is False and field.nullable:
+            tightened.append(one.path)
+        schema = changed(schema, field.id, name=one.name, nullable=one.nullable)
+        shapes = changed(shapes, field.id, nullable=one.nullable)
+    for one in changes:
+        field = base.schema.field(one.path)
+        if one.data_type is None or one.data_type == field.to_arrow().type:
+            continue
+        _check_cast(base, one.path, field)
+        below = {found.id for found in field.walk()} - {field.id}
+        for other in changes:
+            if base.schema.field(other.path).id in below:
+                raise InvalidInputError(
+                    f"column {other.path!r}: it is part of {one.path!r}, which is cast; change one "
+                    "after the other"
+                )
+        start = next(ids)
+        schema = recast(schema, field.id, one.data_type, count(start))
+        shapes = recast(shapes, field.id, one.data_type, count(start))
+        ids = count(max(found.id for found in schema.walk()) + 1)
+        cast.append((one.path, field.id))
+    check_names(schema)
+    if tightened and cast:
+        raise InvalidInputError(
+            f"column {tightened[0]!r}: a change that forbids nulls and a cast are two calls; cast "
+            "first"
+        )
+    return Altered(schema, shapes, tuple(tightened), tuple(cast))
+
+
+def _check_cast(base: Snapshot, path: str, field: Field) -> None:
+    """Check that a column can be cast.
+
+    Raises:
+        InvalidInputError: not one of its kind.
+        UnsupportedError: a member of a struct, in files of 2.0.
+    """
+    inside = {one.id for one in field.walk()}
+    above = [one for one in base.schema.project([path]).walk() if one.id not in inside]
+    version = base.manifest.data_storage_version
+    if version in (FileVersion.V0_1, FileVersion.V2_0) and any(
+        one.logical_type == "struct" for one in above
+    ):
+        raise UnsupportedError(
+            f"column {path!r}: files of {version.value} hold all members of a struct together; a "
+            "cast of one needs 2.1"
+        )
+    if field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json:
+        raise InvalidInputError(f"column {path!r}: {field.logical_type} columns are not cast")
+
+
+def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
+    """Check that no index would lose its column.
+
+    Raises:
+        InvalidInputError: one would.
+    """
+    for path, field_id in cast:
+        touched = related(base.manifest.head.fields, [field_id])
+        names = {one.name for one in base.manifest.indices if not touched.isdisjoint(one.fields)}
+        if names:
+            raise InvalidInputError(
+                f"column {path!r}: a cast rewrites it, and {', '.join(sorted(names))} would be an "
+                "index of values that are gone; drop the index first"
+            )

@@ -1,0 +1,283 @@
+"""New data files beside those of fragments: values for live rows in, one file a fragment out.
+
+A new file has as many rows as its fragment, deleted ones included; a deleted row repeats the value
+of the live row before it, so that no null comes where there is none. Several fragments are under
+way at once. What was written for a fragment is kept while an operation is run again on a newer
+version, and used there where the fragment's files are the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.format.layouts.fields import leaf_columns
+from alance.format.proto import table_pb2
+from alance.format.table.apply_columns import TOMBSTONE
+from alance.io.tasks import all_of
+from alance.ops.columns.backfill_small import small_groups, write_group
+from alance.ops.columns.spread import Spread
+from alance.ops.columns.values import GroupedValues
+from alance.ops.version.commits import commit_change
+from alance.ops.write.files import DataFiles
+from alance.ops.write.options import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from alance.format.schema import Schema
+    from alance.format.table.operations import Operation
+    from alance.ops.columns.values import Finished, Values
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.files_at_once import FileAtOnce
+
+# Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
+# is read ahead. Small ones cost their round trips, so that more of them go at once.
+LEAST_AT_ONCE: Final = 4
+MOST_AT_ONCE: Final = 32
+ROWS_AT_ONCE: Final = 4 << 20
+AHEAD_BYTES: Final = 128 << 20
+ONE_FILE: Final = Limits(1 << 62, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    source: str
+    record: table_pb2.DataFile | None  # None: the fragment has no live rows
+    files: DataFiles | FileAtOnce | None  # None: of an earlier run
+
+
+@dataclass(slots=True)
+class Backfill:
+    """The new files of one operation. Whoever does not come to a version calls `discard`.
+
+    Args:
+        values: of the new columns.
+        checkpoint: keeps what is finished over the end of the process.
+    """
+
+    values: Values
+    checkpoint: Finished | None = None
+    _written: dict[int, _Written] = field(default_factory=dict, init=False)
+    _unnamed: bool = field(default=True, init=False)  # no version can name the files
+
+    async def fragments(
+        self, snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle] | None = None
+    ) -> list[table_pb2.DataFragment]:
+        """The fragments of a version, each with one more file.
+
+        Args:
+            new: the fields of the new files, with their parents.
+            handles: None: of all fragments.
+
+        Raises:
+            InvalidInputError: values too many or too few, or that do not fit.
+            StoreError: the store failed.
+        """
+        handles = snapshot.handles if handles is None else handles
+        await snapshot.prepare(handles)
+        reads = self.values.reads(snapshot.schema)
+        at_once = 1 if self.values.in_order else _at_once(handles)
+        ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
+        limit, few = asyncio.Semaphore(at_once), asyncio.Semaphore(LEAST_AT_ONCE)
+
+        async def one(handle: FragmentHandle) -> None:
+            async with limit:
+                await self._one(snapshot, new, handle, source_of(handle, reads), ahead_bytes)
+
+        async def group(some: Sequence[FragmentHandle]) -> None:
+            async with few:
+                await self._group(snapshot, new, some, reads, ahead_bytes)
+
+        left = await self._missing(handles, reads)
+        if self.values.in_order:
+            for handle in left:
+                await one(handle)
+        else:
+            groups: list[list[FragmentHandle]] = []
+            if isinstance(self.values, GroupedValues) and self.checkpoint is None:
+                groups = await snapshot.engine.pool.run(
+                    lambda: list(small_groups(snapshot, new, left))
+                )
+            grouped = {handle.id for some in groups for handle in some}
+            works = [group(some) for some in groups]
+            works += [one(handle) for handle in left if handle.id not in grouped]
+            await all_of(works)
+        await self.values.end(snapshot)
+        ids = {handle.id for handle in handles}
+        gone = [self._written.pop(key) for key in self._written.keys() - ids]
+        await _removed(gone)
+        return [self._fragment(handle, new) for handle in handles]
+
+    async def _missing(
+        self, handles: Sequence[FragmentHandle], reads: frozenset[int] | None
+    ) -> list[FragmentHandle]:
+        """The fragments that have no file yet; those made from other files are removed."""
+        left, stale = [], []
+        for handle in handles:
+            known = self._written.get(handle.id)
+            if known is not None and known.source == source_of(handle, reads):
+                continue
+            if known is not None:
+                stale.append(self._written.pop(handle.id))
+            left.append(handle)
+        await _removed(stale)
+        return left
+
+    async def commit(
+        self,
+        snapshot: Snapshot,
+        operation: Operation,
+        options: CommitOptions,
+        summary: Mapping[str, Any] | None = None,
+    ) -> Snapshot:
+        """Make the version; errors as of `commit_change`."""
+        self._unnamed = False
+
+        async def unnamed() -> None:
+            self._unnamed = True
+
+        return await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+
+    async def discard(self) -> None:
+        """Remove all files that no version can name, but for those of a checkpoint."""
+        if self._unnamed:
+            kept = self.checkpoint is not None
+            gone = [one for one in self._written.values() if not kept]
+            self._written.clear()
+            await _removed(gone)
+
+    async def _one(
+        self,
+        snapshot: Snapshot,
+        new: Schema,
+        handle: FragmentHandle,
+        source: str,
+        ahead_bytes: int,
+    ) -> None:
+        """Write the file of a fragment."""
+        if self.checkpoint is not None:
+            record = await self.checkpoint.find(handle.id, source)
+            if record is not None:
+                self._written[handle.id] = _Written(source, record, None)
+                return
+        version = snapshot.manifest.data_storage_version
+        bases = snapshot.manifest.base_paths
+        files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE, bases=bases)
+        try:
+            num_rows = await self._write(snapshot, handle, files, ahead_bytes)
+            (made,) = await files.seal() or [table_pb2.DataFragment()]
+            await files.publish()
+            if made.physical_rows != num_rows:
+                raise AssertionError(f"{made.physical_rows} rows written, expected {num_rows}")
+        except BaseException:
+            await files.discard()
+            raise
+        record = made.files[0] if made.files else None
+        self._written[handle.id] = _Written(source, record, files)
+        if self.checkpoint is not None and record is not None:
+            # Whatever becomes of this call, the file stays: the checkpoint may name it.
+            await self.checkpoint.add(handle.id, source, record)
+
+    async def _group(
+        self,
+        snapshot: Snapshot,
+        new: Schema,
+        handles: Sequence[FragmentHandle],
+        reads: frozenset[int] | None,
+        ahead_bytes: int,
+    ) -> None:
+        """Write the files of some small fragments."""
+        assert isinstance(self.values, GroupedValues)
+        files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
+        for handle, (record, mine) in zip(handles, files, strict=True):
+            self._written[handle.id] = _Written(source_of(handle, reads), record, mine)
+
+    async def _write(
+        self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
+    ) -> int:
+        spread = Spread.of(handle, keep=self.values.is_physical)
+        start = 0
+        async with aclosing(self.values.batches(snapshot, handle, ahead_bytes)) as batches:
+            async for batch in batches:
+                if start + batch.num_rows > spread.num_live:
+                    raise _wrong_rows(handle, f"more than {start}", spread.num_live)
+                rows = await spread.batch(snapshot, batch, start)
+                start += batch.num_rows
+                await files.write(rows)
+        if start < spread.num_live:
+            raise _wrong_rows(handle, str(start), spread.num_live)
+        return handle.num_physical_rows if spread.num_live else 0
+
+    def _fragment(self, handle: FragmentHandle, new: Schema) -> table_pb2.DataFragment:
+        made = table_pb2.DataFragment()
+        made.CopyFrom(handle.fragment.message)
+        record = self._written[handle.id].record
+        if record is not None:
+            file = made.files.add()
+            file.CopyFrom(record)
+            # The ids may be others than when the file was written: others have added fields.
+            file.fields[:] = listed_ids(new, len(record.fields))
+            for other in made.files[:-1]:  # parents in files of 2.0: the newest file has them
+                if not set(file.fields).isdisjoint(other.fields):
+                    again = [TOMBSTONE if one in file.fields else one for one in other.fields]
+                    other.fields[:] = again
+        return made
+
+
+def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what a fragment's new values were computed from: its files of some fields."""
+    fragment = handle.fragment
+    files = [
+        f"{file.path}@{file.base_id}"
+        for file in fragment.files
+        if reads is None or not reads.isdisjoint(file.columns)
+    ]
+    return "|".join([str(handle.num_physical_rows), *files])
+
+
+def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what the values of the n-th live rows were computed from: as `source_of`, and the
+    deletion file.
+    """
+    file = handle.fragment.deletion_file
+    deleted = "" if file is None else file.name(handle.id)
+    return f"{source_of(handle, reads)}|{deleted}"
+
+
+def owned_ids(schema: Schema) -> list[int]:
+    """The ids of the fields that have a column, in the order of a file's columns."""
+    return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]
+
+
+def listed_ids(schema: Schema, count: int) -> list[int]:
+    """The ids that a data file lists: of fields with columns; in files of 2.0 of parents, too.
+
+    Args:
+        count: of them.
+    """
+    owned = owned_ids(schema)
+    return owned if len(owned) == count else [one.id for one in schema.walk()]
+
+
+def _at_once(handles: Sequence[FragmentHandle]) -> int:
+    largest = max((handle.num_physical_rows for handle in handles), default=0)
+    return min(MOST_AT_ONCE, max(LEAST_AT_ONCE, ROWS_AT_ONCE // max(1, largest)))
+
+
+def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"new columns: {found} values for fragment {handle.id}, expected {expected}"
+    )
+
+
+async def _removed(written: Iterable[_Written]) -> None:
+    for one in written:
+        if one.files is not None:
+            await one.files.discard()

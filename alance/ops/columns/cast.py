@@ -1,0 +1,151 @@
+"""Values of columns under another type: cast batch by batch, with an error where one is lost."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.format.numbers import to_arrow
+from alance.format.schema import Schema
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.rows import ScanPlan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+
+_NONE = Schema((), {})
+
+
+@dataclass(slots=True)
+class Casts:
+    """The columns of one schema as those of another of the same names.
+
+    Attributes:
+        read: what is cast, with its parents.
+        made: the same fields with other types.
+        names: what errors call the top-level columns.
+    """
+
+    read: Schema = _NONE
+    made: Schema = _NONE
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_physical(self) -> bool:
+        # Lists whose members lie in several files have the same lengths in all of them, in deleted
+        # rows as well.
+        return True
+
+    @property
+    def in_order(self) -> bool:
+        return False
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        return frozenset(one.id for one in self.read.walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        target = self.made.to_arrow()
+        start = 0
+        plan = pruned_plan(self.read, handle, include_deleted=True, ahead_bytes=ahead_bytes)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                live = handle.live_mask(start, start + batch.num_rows)
+                start += batch.num_rows
+                yield await snapshot.engine.pool.run(partial(cast, batch, target, live, self.names))
+
+    async def end(self, snapshot: Snapshot) -> None:
+        pass
+
+
+def pruned_plan(
+    schema: Schema,
+    handle: FragmentHandle,
+    *,
+    include_deleted: bool = False,
+    ahead_bytes: int | None = None,
+) -> ScanPlan:
+    """A scan of the rows of a fragment that gives fields with their parents."""
+    projection = project(schema, None, flat=False)
+    # The flag of row ids only says that the caller can tell deleted rows.
+    options = ScanOptions(
+        with_row_id=include_deleted,
+        include_deleted_rows=include_deleted,
+        io_buffer_bytes=ahead_bytes,
+    )
+    return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
+
+
+def cast(
+    batch: pa.RecordBatch,
+    target: pa.Schema,
+    live: npt.NDArray[np.bool_] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> pa.RecordBatch:
+    """A batch in another schema of the same names. CPU.
+
+    Args:
+        live: the rows whose values matter; shape (n,). Others get any value. None: all.
+        names: what errors call columns.
+
+    Raises:
+        InvalidInputError: a value that the new type cannot hold, or types that do not cast.
+    """
+    if live is not None:
+        cast(batch.filter(to_arrow(live)), target, names=names)
+        return _loose(batch, target)
+    arrays = []
+    for array, one in zip(batch.columns, target, strict=True):
+        name = (names or {}).get(one.name, one.name)
+        try:
+            made = array if array.type == one.type else array.cast(one.type)
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"column {name!r}: {array.type} does not cast to {one.type}: {error}"
+            ) from error
+        if _num_infinite(made) > _num_infinite(array):
+            raise InvalidInputError(
+                f"column {name!r}: values of {array.type} beyond the range of {one.type}"
+            )
+        arrays.append(made)
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """A batch in another schema; what does not fit is cut off."""
+    arrays = []
+    for array, one in zip(batch.columns, target, strict=True):
+        try:
+            arrays.append(array.cast(one.type, safe=False))
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"column {one.name!r}: a deleted row does not cast to {one.type}; compact "
+                f"the table first: {error}"
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _num_infinite(array: pa.Array) -> int:
+    """Infinite floats at any depth: a narrower float turns large values into them."""
+    if pa.types.is_floating(array.type):
+        return int(pc.is_inf(array).true_count)
+    if pa.types.is_struct(array.type):
+        return sum(_num_infinite(one) for one in array.flatten())
+    if pa.types.is_nested(array.type) and not pa.types.is_union(array.type):
+        return _num_infinite(array.flatten() if not pa.types.is_map(array.type) else array.items)
+    return 0

@@ -1,0 +1,158 @@
+"""What a long backfill has done, in a SQLite file: a run after a crash goes on there.
+
+Two tables: `fragments` has the record of the data file of each fragment that is done, `batches` the
+results of the others so far, as Arrow IPC streams. Rows are found by what they were computed for:
+`job`, a hash of the table's place, the new columns and the columns read; `source`, the data files
+of a fragment, of batches also its deletion file. So a row never serves another table, other
+columns, or a fragment that changed. The file is removed when the version is there.
+
+The data files of fragments that are done stay in the table's folder after a failure; cleanup of old
+versions takes them after seven days, and a run after that computes them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, NotFoundError, StoreError
+from alance.format.proto import table_pb2
+from alance.io.background import LOCAL_GRACE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.ops.version.snapshot import Snapshot
+
+T = TypeVar("T")
+
+BUSY_S: Final = 30.0
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS fragments (job TEXT, fragment_id INTEGER, source TEXT, "
+    "file BLOB, PRIMARY KEY (job, fragment_id)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS batches (job TEXT, fragment_id INTEGER, source TEXT, "
+    "start INTEGER, num_rows INTEGER, result BLOB, PRIMARY KEY (job, fragment_id, start))",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A SQLite file on a local disk. Each call opens it in a thread.
+
+    Attributes:
+        job: what is computed, for which table.
+    """
+
+    path: str
+    job: str
+    snapshot: Snapshot
+
+    @classmethod
+    async def open(
+        cls, path: str, snapshot: Snapshot, output: pa.Schema, columns: Sequence[str] | None
+    ) -> Checkpoint:
+        """Open a file, or make it.
+
+        Raises:
+            InvalidInputError: another kind of file, or no place for one.
+        """
+        place = snapshot.table.new_data_file("")
+        parts = [place.encode(), output.serialize().to_pybytes(), repr(columns).encode()]
+        job = hashlib.sha256(b"\0".join(parts)).hexdigest()
+        made = cls(path, job, snapshot)
+        try:
+            await made._run(lambda database: [database.execute(text) for text in _TABLES])
+        except StoreError as error:
+            raise InvalidInputError(f"checkpoint_file {path!r}: {error}") from error
+        return made
+
+    async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
+        """The file that was written before for a fragment, if it is still there."""
+        row = await self._run(
+            lambda database: database.execute(
+                "SELECT file FROM fragments WHERE job = ? AND fragment_id = ? AND source = ?",
+                (self.job, fragment_id, source),
+            ).fetchone()
+        )
+        if row is None:
+            return None
+        found = table_pb2.DataFile.FromString(row[0])
+        location = self.snapshot.table.new_data_file(found.path)
+        store, path = self.snapshot.engine.registry.resolve(location)
+        with suppress(NotFoundError):
+            if await store.size(path) == found.file_size_bytes:
+                return found
+        return None
+
+    async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
+        """A fragment is done; its batches are no longer needed."""
+        content = file.SerializeToString()
+
+        def store(database: sqlite3.Connection) -> None:
+            database.execute(
+                "INSERT OR REPLACE INTO fragments VALUES (?, ?, ?, ?)",
+                (self.job, fragment_id, source, content),
+            )
+            database.execute(
+                "DELETE FROM batches WHERE job = ? AND fragment_id = ?", (self.job, fragment_id)
+            )
+
+        await self._run(store)
+
+    async def find_batch(
+        self, fragment_id: int, source: str, start: int, num_rows: int
+    ) -> pa.RecordBatch | None:
+        """The result for some live rows of a fragment."""
+
+        def find(database: sqlite3.Connection) -> pa.RecordBatch | None:
+            row = database.execute(
+                "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
+                "AND start = ? AND num_rows = ?",
+                (self.job, fragment_id, source, start, num_rows),
+            ).fetchone()
+            return None if row is None else next(iter(pa.ipc.open_stream(row[0])))
+
+        return await self._run(find)
+
+    async def add_batch(
+        self, fragment_id: int, source: str, start: int, result: pa.RecordBatch
+    ) -> None:
+        """Remember the result for some live rows."""
+
+        def store(database: sqlite3.Connection) -> None:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, result.schema) as writer:
+                writer.write_batch(result)
+            database.execute(
+                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                (self.job, fragment_id, source, start, result.num_rows, sink.getvalue()),
+            )
+
+        await self._run(store)
+
+    async def remove(self) -> None:
+        """Remove the file: the version is there."""
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                os.remove(self.path)
+
+        await asyncio.to_thread(remove)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def run() -> T:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as database, database:
+                return work(database)
+
+        try:
+            background = self.snapshot.engine.background
+            return await background.to_the_end(asyncio.to_thread(run), 2 * BUSY_S, LOCAL_GRACE_S)
+        except sqlite3.Error as error:
+            raise StoreError(f"checkpoint {self.path!r}: {error}") from error

@@ -1,0 +1,217 @@
+"""New columns by a join: rows of other data, found by a key column. The other data is in memory."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.expr.tree import plain
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.columns.add import add_opened
+from alance.ops.columns.sources import NewColumns
+from alance.ops.columns.values import OfLiveRows
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.projection import META
+from alance.ops.write.sources import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.schema import Schema
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.sources import Data
+
+BATCH_ROWS: Final = 64 << 10
+
+
+async def merge(
+    snapshot: Snapshot,
+    data: Data,
+    left_on: str,
+    right_on: str | None = None,
+    *,
+    options: CommitOptions | None = None,
+) -> Snapshot:
+    """The version with the columns of other data, joined by a key. See `Dataset.merge`."""
+    values = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    return await add_opened(
+        snapshot, NewColumns(values, values.columns.schema), options or CommitOptions()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(OfLiveRows):
+    """Values by key.
+
+    Attributes:
+        columns: the new columns of the other data.
+        index: finds their rows.
+    """
+
+    left_on: str
+    columns: pa.Table
+    index: KeyIndex
+
+    @classmethod
+    async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> Joined:
+        """Read the other data.
+
+        Raises:
+            InvalidInputError: a key column that is not there, keys of types that do not fit.
+        """
+        key_type = _key_type(snapshot, left_on)
+        pool = snapshot.engine.pool
+        source = await open_source(data, None, pool)
+        if source.schema.get_field_index(right_on) < 0:
+            raise InvalidInputError(
+                f"right_on={right_on!r}: the data has {', '.join(source.schema.names)}"
+            )
+        table = pa.Table.from_batches(
+            [batch async for batch in source.batches], schema=source.schema
+        )
+        columns = table.drop_columns([right_on])
+        if not columns.num_columns:
+            raise InvalidInputError(f"merge: the data has no columns beside {right_on!r}")
+        index = await pool.run(partial(KeyIndex.of, table.column(right_on), key_type, right_on))
+        return cls(left_on, columns, index)
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        for name in self.columns.schema.names:
+            if any(one.name == name for one in schema.fields):
+                raise InvalidInputError(f"column {name!r}: it exists already")
+        if self.left_on in META:
+            return frozenset()
+        return frozenset(one.id for one in schema.project([self.left_on]).walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        plan = await plan_scan(
+            snapshot,
+            [self.left_on],
+            ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes),
+        )
+        keys: list[pa.Array] = []
+        async with aclosing(scan(snapshot, plan)) as batches:
+            keys.extend([batch.column(0) async for batch in batches])
+        pool = snapshot.engine.pool
+        places, found = await pool.run(partial(self.index.find, keys))
+        for start in range(0, len(places), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            yield await pool.run(partial(self._rows, places[part], found[part]))
+
+    def _rows(self, places: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        """Rows of the data; null where a key was not found."""
+        missing = len(found) - int(np.count_nonzero(found))
+        for one in self.columns.schema:
+            if missing and not one.nullable:
+                raise InvalidInputError(
+                    f"column {one.name!r}: not nullable, and {missing} rows have no match"
+                )
+        if not self.columns.num_rows:
+            arrays = [pa.nulls(len(places), one.type) for one in self.columns.schema]
+        else:
+            taken = self.columns.take(to_arrow(places, found if missing else None))
+            arrays = [_one_chunk(column) for column in taken.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndex:
+    """Finds keys: the last row that has one. Nulls are equal to each other.
+
+    Attributes:
+        keys: of all rows, last row first.
+        order: of whole numbers: the places of `ordered`, which is sorted.
+    """
+
+    keys: pa.Array
+    null: int  # the last row whose key is null; -1: none
+    ordered: npt.NDArray[np.int64] | None = None
+    order: npt.NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, keys: pa.ChunkedArray, arrow: pa.DataType, name: str) -> KeyIndex:
+        """The index of a key column, cast to another type. CPU.
+
+        Raises:
+            InvalidInputError: it does not cast.
+        """
+        array = plain(_one_chunk(keys))
+        try:
+            array = array if array.type == arrow else array.cast(arrow)
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"right_on={name!r}: {keys.type}, the key of the table is {arrow}: {error}"
+            ) from error
+        null = -1
+        if array.null_count:
+            null = int(np.flatnonzero(as_mask(array.is_null()))[-1])
+        backwards = array.take(to_arrow(np.arange(len(array) - 1, -1, -1)))
+        if not pa.types.is_integer(arrow) or pa.types.is_uint64(arrow):
+            return cls(backwards, null)
+        rows = np.flatnonzero(as_mask(array.is_valid()))
+        numbers = as_numbers(array.drop_null()).astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        return cls(backwards, null, numbers[order], rows[order])
+
+    def find(
+        self, parts: Sequence[pa.Array]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The places of keys, and which of them were found; shape (n,) each. CPU."""
+        found = [self._find(plain(one)) for one in parts]
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+
+    def _find(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        if self.ordered is None or self.order is None:
+            places = pc.index_in(keys, value_set=self.keys, skip_nulls=True)
+            hit = as_mask(places.is_valid())
+            rows = np.zeros(len(keys), np.int64)
+            rows[hit] = len(self.keys) - 1 - as_numbers(places.drop_null()).astype(np.int64)
+        else:
+            valid = as_mask(keys.is_valid())
+            numbers = as_numbers(keys.drop_null()).astype(np.int64)
+            last = np.searchsorted(self.ordered, numbers, "right") - 1
+            hit, rows = valid.copy(), np.zeros(len(keys), np.int64)
+            if len(self.ordered):
+                hit[valid] = (last >= 0) & (self.ordered[last] == numbers)
+                rows[valid] = self.order[last]
+            else:
+                hit[:] = False
+        if self.null >= 0 and keys.null_count:
+            nulls = as_mask(keys.is_null())
+            hit, rows = hit | nulls, np.where(nulls, self.null, rows)
+        return rows, hit
+
+
+def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
+    """The type of the table's key column; errors as of `Joined.of`."""
+    if left_on in META:
+        return pa.uint64()
+    arrow = snapshot.schema.field(left_on).arrow_type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pa.types.is_nested(arrow):
+        raise InvalidInputError(f"left_on={left_on!r}: {arrow} is no key")
+    return arrow
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)

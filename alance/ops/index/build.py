@@ -1,0 +1,230 @@
+"""The files of a new segment of a B-tree or bitmap index, from a column of some fragments."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.expr.tree import plain
+from alance.file.v0_1_writer import writer_of
+from alance.file_version import FileVersion
+from alance.format.index import bitmap, btree
+from alance.format.index.build import PageTableBuilder, RowSetBuilder
+from alance.format.proto import table_pb2
+from alance.format.schema import Schema
+from alance.format.table.naming import INDICES
+from alance.format.table.roaring import roaring_bytes
+from alance.ops.index.runs import run_schema
+from alance.ops.index.sort import MEMORY, RowSorter, sort_key
+from alance.ops.lookup.segments import ADDRESSES_FROM, BITMAP, BTREE
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.discards import discard_objects
+from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+    )
+
+    from alance.format.field import Field
+    from alance.ops.version.snapshot import Snapshot
+
+DETAILS: Final = "/lance.table.{}IndexDetails"
+
+
+@dataclass(slots=True, eq=False)
+class SegmentBuilder:
+    """Builds one segment. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        column: the path of the field.
+        kind: `BTree` or `Bitmap`.
+    """
+
+    snapshot: Snapshot
+    column: str
+    leaf: Field
+    kind: str
+    name: str
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    _files: list[table_pb2.IndexFile] = field(default_factory=list)
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: a scan of the column in these fragments; the files' PUTs.
+
+        Raises:
+            UnsupportedError: files of the table's version do not hold the type.
+            StoreError: the store failed.
+            OSError: the local disk is full.
+        """
+        rows = sorted_rows(self.snapshot, self.column, self.leaf, self.kind, fragment_ids)
+        async with aclosing(rows):
+            await (self._write_tree(rows) if self.kind == BTREE else self._write_bitmaps(rows))
+        return self._record(fragment_ids)
+
+    async def build_from(
+        self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
+    ) -> table_pb2.IndexMetadata:
+        """As `build`, from the runs of all these fragments, merged. Errors also as of those."""
+        async with aclosing(merged):
+            await (
+                self._write_tree(merged)
+                if self.kind == BTREE
+                else self._write_bitmaps(merged, of_sets=True)
+            )
+        return self._record(fragment_ids)
+
+    def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        is_tree = self.kind == BTREE
+        made = table_pb2.IndexMetadata(
+            fields=[self.leaf.id],
+            name=self.name,
+            dataset_version=self.snapshot.version,
+            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
+            index_version=ADDRESSES_FROM if self.snapshot.has_stable_row_ids and is_tree else 0,
+            created_at=int(time.time() * 1000),
+            files=self._files,
+        )
+        made.uuid.uuid = self.id.bytes
+        made.index_details.type_url = DETAILS.format(self.kind)
+        return made
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await discard_files(self.snapshot, self.id, self._files)
+
+    def _location(self, name: str) -> str:
+        return self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
+
+    async def _write_tree(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
+        pool = self.snapshot.engine.pool
+        type_ = self.leaf.arrow_type
+        pages = PageTableBuilder(type_)
+
+        async def noted() -> AsyncGenerator[pa.RecordBatch, None]:
+            async for batch in rows:
+                await pool.run(lambda batch=batch: pages.add(batch))  # type: ignore[misc]
+                yield batch
+
+        async def table() -> AsyncGenerator[pa.RecordBatch, None]:
+            yield await pool.run(pages.finish)
+
+        data = [
+            pa.field(btree.VALUES, type_),
+            pa.field(btree.IDS, pa.uint64(), nullable=False),
+        ]
+        await self._write(btree.DATA_FILE, pa.schema(data), noted())
+        metadata = {btree.BATCH_SIZE: str(btree.PAGE_ROWS), btree.RANGE_PARTITIONED: "false"}
+        schema = pages.schema.with_metadata(metadata)
+        await self._write(btree.LOOKUP_FILE, schema, table())
+
+    async def _write_bitmaps(
+        self, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False
+    ) -> None:
+        pool = self.snapshot.engine.pool
+        sets = RowSetBuilder(self.leaf.arrow_type, sort_key, of_sets=of_sets)
+
+        async def found() -> AsyncGenerator[pa.RecordBatch, None]:
+            async for batch in rows:
+                for made in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                    yield made
+            for made in await pool.run(sets.finish):
+                yield made
+
+        def told() -> dict[str, str]:
+            counts = {"num_bitmaps": sets.num_keys}
+            return {bitmap.STATS: json.dumps(counts, separators=(",", ":"))}
+
+        await self._write(bitmap.FILE, sets.schema, found(), told)
+
+    async def _write(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: AsyncGenerator[pa.RecordBatch, None],
+        told: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Write a file; `told` gives metadata of its schema when all rows have passed."""
+        session = self.snapshot.session
+        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
+        store, path = session.engine.registry.resolve(self._location(name))
+        fields = Schema.from_arrow(schema)
+        metadata = dict(fields.metadata)
+        upload = store.open_upload(path)
+        upload.background = session.engine.background
+        writer = writer_of(version)(
+            upload,
+            replace(fields, metadata=metadata),
+            version,
+            session.engine.pool,
+            threads=session.decode_threads,
+            statistics=False,
+        )
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    await writer.write(batch)
+            metadata.update(told())  # the schema is at the end of the file
+            written = await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+        self._files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
+
+
+async def sorted_rows(
+    snapshot: Snapshot,
+    column: str,
+    leaf: Field,
+    kind: str,
+    fragment_ids: Collection[int],
+    memory: int = MEMORY,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The values of a column and the row numbers of live rows, in the order of an index.
+
+    Args:
+        kind: tells which numbers: bitmap indices have row ids where these are stable.
+        memory: bytes that are sorted at once.
+    """
+    numbers = ROW_ID if snapshot.has_stable_row_ids and kind == BITMAP else ROW_ADDRESS
+    schema = run_schema(BTREE, leaf.arrow_type)
+
+    async def read() -> AsyncGenerator[pa.RecordBatch, None]:
+        options = ScanOptions(fragments=fragment_ids)
+        plan = await plan_scan(snapshot, [column, numbers], options)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                arrays = [plain(batch.column(0)), batch.column(1)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    if not fragment_ids:
+        return
+    async with aclosing(read()) as batches:
+        sorting = RowSorter(snapshot.engine.pool, memory).sorted(batches, schema)
+        async with aclosing(sorting) as found:
+            async for batch in found:
+                yield batch
+
+
+async def discard_files(
+    snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
+) -> None:
+    """Remove the files of a segment that no version has, as far as the store can be reached."""
+    places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
+    await discard_objects(snapshot.engine, places)

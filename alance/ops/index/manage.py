@@ -1,0 +1,194 @@
+"""Indices made, dropped, extended, listed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.paths import join_path
+from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.indices import Index
+from alance.format.table.operations_meta import CreateIndex
+from alance.ops.index.build import SegmentBuilder
+from alance.ops.index.new import KINDS, check_new, refuse_reuse
+from alance.ops.lookup.files import IndexFiles
+from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
+from alance.ops.version.commits import commit_change, with_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from alance.format.proto import table_pb2
+    from alance.ops.index.new import NewIndex
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+
+async def create_index(snapshot: Snapshot, wanted: NewIndex, options: CommitOptions) -> Snapshot:
+    """The version with a new index. See `Dataset.create_scalar_index`."""
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        found = check_new(base, wanted)
+        covered = [one.id for one in base.handles] if wanted.train else []
+        builder = SegmentBuilder(base, found.column, found.leaf, found.kind, found.name)
+        return await _commit(base, {builder: covered}, found.old, options)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> Snapshot:
+    """The version without an index. See `Dataset.drop_index`."""
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        old = _segments(base, name)
+        return await commit_change(base, CreateIndex(removed_indices=tuple(old)), options)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def optimize_indices(
+    snapshot: Snapshot,
+    *,
+    num_indices_to_merge: int | None,
+    index_names: Collection[str] | None,
+    retrain: bool,
+    options: CommitOptions,
+) -> Snapshot:
+    """The version whose indices cover all fragments. See `Optimize.optimize_indices`."""
+    merged = 1 if num_indices_to_merge is None else num_indices_to_merge
+    if not isinstance(merged, int) or merged < 0:
+        raise InvalidInputError(f"num_indices_to_merge={merged!r}: expected 0 or more")
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)
+        for one in base.manifest.indices:
+            if one.name not in SYSTEM and (index_names is None or one.name in index_names):
+                groups[one.name].append(one)
+        for name in index_names or ():
+            _segments(base, name)
+        new: dict[SegmentBuilder, list[int]] = {}
+        old: list[table_pb2.IndexMetadata] = []
+        warnings = []
+        for name, segments in groups.items():
+            builder = _builder_like(base, segments)
+            if builder is None:
+                warnings.append(f"index {name!r} is of a kind that is not written here: as it was")
+                continue
+            replaced, fragments = _extension(base, segments, merged, retrain=retrain)
+            if fragments is not None:
+                new[builder] = fragments
+                old += replaced
+        summary = {"indices": len(new), "warnings": warnings}
+        if not new:
+            return base
+        return await _commit(base, new, old, options, summary)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    """Counts of an index. See `Dataset.index_statistics`."""
+    segments = [Index.from_protobuf(one) for one in _segments(snapshot, name)]
+    counts = await snapshot.live_counts()
+    rows = {one.id: int(count) for one, count in zip(snapshot.handles, counts, strict=True)}
+    covered = [rows.keys() & (one.fragment_ids or frozenset()) for one in segments]
+    indexed = set[int]().union(*covered)
+    details = [await _details(snapshot, one) for one in segments]
+    created = [one.created_at for one in segments if one.created_at is not None]
+    return {
+        "index_type": segments[0].kind or "Unknown",
+        "name": name,
+        "num_indices": len(segments),
+        "num_segments": len(segments),
+        "indices": details,
+        "segments": details,
+        "num_indexed_fragments": len(indexed),
+        "num_indexed_rows": sum(rows[one] for one in indexed),
+        "num_unindexed_fragments": len(rows) - len(indexed),
+        "num_unindexed_rows": sum(rows[one] for one in rows.keys() - indexed),
+        "num_indexed_rows_per_delta": [sum(rows[one] for one in ids) for ids in covered],
+        "updated_at_timestamp_ms": max(
+            (round(one.timestamp() * 1000) for one in created), default=None
+        ),
+    }
+
+
+async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
+    files = IndexFiles(snapshot, index)
+    if index.kind == BITMAP:
+        return {"num_bitmaps": len(await files.keys())}
+    if index.kind != BTREE:
+        return {}
+    table = await files.page_table()
+    if not table.num_pages:
+        return {"min": None, "max": None, "num_pages": 0}
+    low, high = table.low[0].as_py(), table.high[table.num_pages - 1].as_py()
+    return {"min": low, "max": high, "num_pages": table.num_pages}
+
+
+async def _commit(
+    base: Snapshot,
+    new: dict[SegmentBuilder, list[int]],
+    old: Sequence[table_pb2.IndexMetadata],
+    options: CommitOptions,
+    summary: dict[str, Any] | None = None,
+) -> Snapshot:
+    refuse_reuse(base)
+
+    async def discard() -> None:
+        for builder in new:
+            await builder.discard()
+
+    try:
+        made = [await builder.build(fragments) for builder, fragments in new.items()]
+    except BaseException:
+        await discard()
+        raise
+    change = CreateIndex(new_indices=tuple(made), removed_indices=tuple(old))
+    return await commit_change(base, change, options, discard=discard, summary=summary)
+
+
+def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
+    found = [one for one in snapshot.manifest.indices if one.name == name and name not in SYSTEM]
+    if not found:
+        raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
+    return found
+
+
+def _builder_like(
+    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
+) -> SegmentBuilder | None:
+    """A builder of a segment like others; None where such are not written."""
+    paths = dict(struct_paths(base.schema.fields))
+    found = {(Index.from_protobuf(one).kind, tuple(one.fields)) for one in segments}
+    if len(found) != 1:
+        return None
+    ((kind, fields),) = found
+    if kind not in KINDS.values() or len(fields) != 1 or fields[0] not in paths:
+        return None
+    column = join_path(paths[fields[0]])
+    return SegmentBuilder(base, column, base.schema.field(column), kind, segments[0].name)
+
+
+def _extension(
+    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata], merged: int, *, retrain: bool
+) -> tuple[list[table_pb2.IndexMetadata], list[int] | None]:
+    """The segments to replace and the fragments of the new one; None: nothing is to do."""
+    live = [handle.id for handle in base.handles]
+    parts = [Index.from_protobuf(one).fragment_ids for one in segments]
+    covered = frozenset[int]().union(*(one or frozenset() for one in parts))
+    missing = set(live) - covered
+    if retrain:
+        return list(segments), live
+    if not missing and (merged < 2 or len(segments) < 2):
+        return [], None
+    replaced = list(segments[len(segments) - merged :]) if merged else []
+    # A segment that covers nothing is of no use beside the new one.
+    replaced += [
+        one for one, ids in zip(segments, parts, strict=True) if not ids and one not in replaced
+    ]
+    wanted = missing.union(
+        *(ids or frozenset() for one, ids in zip(segments, parts, strict=True) if one in replaced)
+    )
+    return replaced, [one for one in live if one in wanted]

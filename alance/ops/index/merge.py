@@ -1,0 +1,206 @@
+"""Sorted runs merged to one, of any length, in bounded memory.
+
+Of each run some blocks are held. All rows below the least of the runs' last held values can go:
+they are joined and sorted at once. Rows of that very value follow, run by run, however many there
+are; so equal values keep the order of the runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.numbers import as_numbers
+from alance.io.tasks import all_of
+from alance.ops.index.runs import read_blocks
+from alance.ops.index.sort import BATCH_ROWS, sort_key, sort_parts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from alance.ops.index.runs import IndexPart
+    from alance.ops.version.snapshot import Snapshot
+
+HELD_SHARE: Final = 4  # of the memory, what blocks may hold; the rest is for joining and sorting
+
+
+class _Values:
+    """Values without nulls that are compared one by one, as Python does."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._array[place].as_py()
+
+
+def keys_of(values: pa.Array) -> Any:
+    """Values without nulls as a sequence in the order of an index: numpy's, where it is one."""
+    keys = sort_key(values)
+    kinds = pa.types
+    if kinds.is_boolean(keys.type):
+        keys = keys.cast(pa.int8())
+    elif kinds.is_temporal(keys.type):
+        keys = keys.view(pa.int32() if keys.type.bit_width == 32 else pa.int64())
+    return as_numbers(keys) if kinds.is_integer(keys.type) else _Values(keys)
+
+
+def _place(keys: Any, value: Any, start: int, *, behind: bool) -> int:
+    """Where `value` belongs among keys from `start` on: before, or behind its equals."""
+    if isinstance(keys, np.ndarray):
+        side: Any = "right" if behind else "left"
+        return start + int(np.searchsorted(keys[start:], value, side))
+    return (bisect_right if behind else bisect_left)(keys, value, start)
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    batch: pa.RecordBatch
+    keys: Any
+    start: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A part while it is merged."""
+
+    part: IndexPart
+    next_block: int = 0
+    held_bytes: int = 0
+    blocks: deque[_Block] = field(default_factory=deque)
+    nulls: deque[pa.RecordBatch] = field(default_factory=deque)
+
+    @property
+    def is_read(self) -> bool:
+        return self.next_block == len(self.part.blocks)
+
+    def wanted(self, budget: int) -> int:
+        """The block before which reading stops now, to hold a budget or one block."""
+        sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
+        while stop < len(sizes) and (
+            room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)
+        ):
+            room -= sizes[stop][1]
+            stop += 1
+        return stop
+
+    def put(self, batches: Sequence[pa.RecordBatch]) -> None:
+        for batch in batches:
+            nulls = batch.column(0).null_count
+            if nulls:
+                self.nulls.append(batch.slice(0, nulls))
+                batch = batch.slice(nulls)
+            if batch.num_rows:
+                self.blocks.append(_Block(batch, keys_of(batch.column(0))))
+                self.held_bytes += batch.nbytes
+        self.next_block += len(batches)
+
+    def last(self) -> Any:
+        return self.blocks[-1].keys[len(self.blocks[-1].keys) - 1]
+
+    def take(self, value: Any, *, behind: bool) -> list[pa.RecordBatch]:
+        """Take away the rows below a value; or up to its equals, these included."""
+        taken = []
+        while self.blocks:
+            block = self.blocks[0]
+            stop = _place(block.keys, value, block.start, behind=behind)
+            if stop > block.start:
+                taken.append(block.batch.slice(block.start, stop - block.start))
+            if stop < len(block.keys):
+                block.start = stop
+                break
+            self.held_bytes -= self.blocks.popleft().batch.nbytes
+        return taken
+
+
+@dataclass(slots=True, eq=False)
+class RunMerger:
+    """Merges the runs of parts of one index.
+
+    Attributes:
+        memory: bytes, about, of what is held and sorted at once; at least two blocks a run.
+        peak_bytes: the most that blocks held so far.
+        on_rows: called with the number of rows that went out, batch by batch.
+    """
+
+    snapshot: Snapshot
+    schema: pa.Schema
+    memory: int
+    on_rows: Callable[[int], object] | None = None
+    peak_bytes: int = 0
+
+    async def merged(self, parts: Sequence[IndexPart]) -> AsyncGenerator[pa.RecordBatch, None]:
+        """All rows in order, nulls first; of equal values in the order of the parts.
+
+        Cost: each byte of the parts once, in GETs of a run's share of the memory.
+
+        Raises:
+            CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
+        """
+        waiting: list[pa.RecordBatch] = []
+        num_rows = 0
+        async for found in self._pieces([_Run(part) for part in parts if part.blocks]):
+            waiting.append(found)
+            num_rows += found.num_rows
+            if num_rows >= BATCH_ROWS:
+                yield await self._joined(waiting)
+                waiting, num_rows = [], 0
+        if waiting:
+            yield await self._joined(waiting)
+
+    async def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+        num_rows = sum(one.num_rows for one in pieces)
+        if self.on_rows is not None:
+            self.on_rows(num_rows)
+        if len(pieces) == 1:
+            return pieces[0]
+        return await self.snapshot.engine.pool.run(lambda: pa.concat_batches(pieces))
+
+    async def _pieces(self, runs: list[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
+        pool = self.snapshot.engine.pool
+        share = self.memory // (HELD_SHARE * max(1, len(runs)))
+        for run in runs:
+            while not run.blocks and not run.is_read:
+                await self._fill(run, share)
+                while run.nulls:
+                    yield run.nulls.popleft()
+        while True:
+            hungry = [one for one in runs if not one.is_read and one.held_bytes <= share // 2]
+            await all_of(self._fill(one, share) for one in hungry)
+            self.peak_bytes = max(self.peak_bytes, sum(one.held_bytes for one in runs))
+            runs = [one for one in runs if one.blocks]
+            if not runs:
+                return
+            value = min(run.last() for run in runs)
+
+            def below(runs: list[_Run] = runs, value: Any = value) -> pa.RecordBatch | None:
+                parts = [part for run in runs for part in run.take(value, behind=False)]
+                return sort_parts(parts) if parts else None
+
+            found = await pool.run(below)
+            for start in range(0, 0 if found is None else found.num_rows, BATCH_ROWS):
+                assert found is not None
+                yield found.slice(start, BATCH_ROWS)
+            for run in runs:
+                while run.blocks:
+                    for piece in run.take(value, behind=True):
+                        yield piece
+                    if run.blocks or run.is_read:
+                        break
+                    await self._fill(run, share)
+
+    async def _fill(self, run: _Run, budget: int) -> None:
+        start, stop = run.next_block, run.wanted(budget)
+        if stop > start:
+            found = await read_blocks(self.snapshot, run.part, start, stop, self.schema)
+            await self.snapshot.engine.pool.run(lambda: run.put(found))

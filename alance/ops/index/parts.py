@@ -1,0 +1,291 @@
+"""An index in parts: plan, execute, merge, commit.
+
+Tasks and parts can be pickled: tasks of one plan may be executed by several processes, each of
+which leaves a sorted run; one process merges them and commits.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.format.index.build import RowSetBuilder
+from alance.format.table.operations_meta import CreateIndex
+from alance.ops.index.build import SegmentBuilder, discard_files, sorted_rows
+from alance.ops.index.merge import RunMerger
+from alance.ops.index.new import check_new
+from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.sort import MEMORY, sort_key
+from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.upkeep.compact import at_version
+from alance.ops.version.commits import commit_change
+from alance.ops.version.discards import discard_objects
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from alance.datasets import Dataset
+    from alance.format.field import Field
+    from alance.format.proto import table_pb2
+    from alance.format.table.fragment import Fragment
+    from alance.ops.index.new import NewIndex
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+TASK_BYTES: Final = 64 << 20
+MAX_TASKS: Final = 512  # runs that are merged at once
+NUMBER_BYTES: Final = 8  # of a row, beside its value
+UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """Fragments whose rows are to be sorted together. Can be pickled.
+
+    Attributes:
+        build: names the folder of the parts.
+        read_version: the version that they are in.
+        fragments: as the manifest has them, in order.
+        memory_bytes: that are sorted at once; more go to the local disk.
+    """
+
+    column: str
+    kind: str
+    build: str
+    read_version: int
+    fragments: tuple[table_pb2.DataFragment, ...]
+    memory_bytes: int
+
+    async def execute(self, dataset: Dataset) -> IndexPart:
+        """Read the column in these fragments, and write its values in order with their rows.
+
+        Cost: a scan of the column; a PUT. Memory: `memory_bytes` about twice, what is read ahead.
+
+        Args:
+            dataset: any version of the table that the plan is of.
+
+        Raises:
+            NotFoundError: the version has been cleaned up.
+            InvalidInputError: the dataset is another one.
+            StoreError, CorruptFileError: reading or writing failed; no file stays.
+            OSError: the local disk is full.
+        """
+        return await execute(await at_version(dataset._snapshot, self.read_version), self)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """What an index is made from; each task can be done by itself. Can be pickled.
+
+    Attributes:
+        new: the index: column, kind, name.
+        parts: of an earlier plan, which hold for this version, too.
+    """
+
+    read_version: int
+    new: NewIndex
+    tasks: tuple[IndexTask, ...]
+    parts: tuple[IndexPart, ...] = ()
+
+    def num_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegment:
+    """An index whose files are there, and that no version has yet. Can be pickled.
+
+    Attributes:
+        record: as the manifest will have it.
+        parts: what it was merged from.
+    """
+
+    record: table_pb2.IndexMetadata
+    parts: tuple[IndexPart, ...]
+
+
+async def plan(
+    snapshot: Snapshot,
+    new: NewIndex,
+    *,
+    task_bytes: int = TASK_BYTES,
+    max_tasks: int = MAX_TASKS,
+    memory_bytes: int = MEMORY,
+    done: Sequence[IndexPart] = (),
+) -> IndexPlan:
+    """Tasks of about equal bytes over all fragments. See `IndexBuild.plan`."""
+    for name, value in (("task_bytes", task_bytes), ("max_tasks", max_tasks)):
+        if type(value) is not int or value < 1:
+            raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+    found = check_new(snapshot, new)
+    new = replace(new, column=found.column)
+
+    def build() -> IndexPlan:
+        kept = tuple(one for one in done if _holds(snapshot, one, new.column, found.kind))
+        had = {fragment.id for part in kept for fragment in part.fragments}
+        left = [one for one in snapshot.manifest.fragments if one.id not in had]
+        sizes = [_work_bytes(one, found.leaf) for one in left]
+        target = max(task_bytes, -(-sum(sizes) // max(1, max_tasks - len(kept))))
+        place, version = str(uuid.uuid4()), snapshot.version
+        tasks = [
+            IndexTask(
+                new.column,
+                found.kind,
+                place,
+                version,
+                tuple(one.message for one in group),
+                memory_bytes,
+            )
+            for group in _groups(left, sizes, target)
+        ]
+        return IndexPlan(version, new, tuple(tasks), kept)
+
+    return await snapshot.engine.pool.run(build)
+
+
+async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
+    """Do a task on the version that it is of; see `IndexTask.execute`."""
+    for one in task.fragments:
+        known = snapshot.handle(one.id).fragment.message
+        if not _same_files(known, one):
+            raise InvalidInputError(
+                f"index task: fragment {one.id} has other files in version {snapshot.version} of "
+                f"{snapshot.uri!r}; the task is of another dataset"
+            )
+    ids = [one.id for one in task.fragments]
+    leaf = snapshot.schema.field(task.column)
+    rows = sorted_rows(snapshot, task.column, leaf, task.kind, ids, task.memory_bytes)
+    pool, num_rows = snapshot.engine.pool, 0
+
+    async def counted() -> AsyncGenerator[pa.RecordBatch, None]:
+        nonlocal num_rows
+        sets = None if task.kind == BTREE else RowSetBuilder(leaf.arrow_type, sort_key)
+        async with aclosing(rows):
+            async for batch in rows:
+                num_rows += batch.num_rows
+                if sets is None:
+                    yield batch
+                    continue
+                for made in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                    yield made
+        for made in [] if sets is None else await pool.run(sets.finish):
+            yield made
+
+    path, blocks = await write_run(snapshot, task.build, counted())
+    return IndexPart(
+        task.column, task.kind, task.read_version, task.fragments, path, num_rows, blocks
+    )
+
+
+async def merge(
+    snapshot: Snapshot,
+    plan: IndexPlan,
+    parts: Sequence[IndexPart],
+    *,
+    memory_bytes: int = MEMORY,
+    on_rows: Callable[[int], object] | None = None,
+) -> IndexSegment:
+    """Merge the parts of all tasks to the files of an index; see `IndexBuild.merge`."""
+    base = await at_version(snapshot, plan.read_version)
+    new = check_new(base, plan.new)
+    all_parts = [*plan.parts, *parts]
+    ids = [fragment.id for part in all_parts for fragment in part.fragments]
+    wanted = [one.id for one in base.handles]
+    if sorted(ids) != sorted(wanted):
+        raise InvalidInputError(
+            f"index parts: of {len(set(ids))} fragments, {len(ids)} counted twice where they are; "
+            f"expected each of the {len(wanted)} fragments of version {base.version} once"
+        )
+    if any(one.kind != new.kind or one.column != plan.new.column for one in all_parts):
+        raise InvalidInputError(f"index parts: not all are of {new.kind} on {plan.new.column!r}")
+    position = {number: place for place, number in enumerate(wanted)}
+    all_parts.sort(key=lambda part: min(position[one.id] for one in part.fragments))
+    merger = RunMerger(base, run_schema(new.kind, new.leaf.arrow_type), memory_bytes, on_rows)
+    builder = SegmentBuilder(base, plan.new.column, new.leaf, new.kind, new.name)
+    try:
+        record = await builder.build_from(merger.merged(all_parts), ids)
+    except BaseException:
+        await builder.discard()
+        raise
+    return IndexSegment(record, tuple(all_parts))
+
+
+async def commit(
+    snapshot: Snapshot, plan: IndexPlan, segment: IndexSegment, options: CommitOptions
+) -> Snapshot:
+    """Make a merged index part of the next version; see `IndexBuild.commit`."""
+    base = await at_version(snapshot, plan.read_version)
+    old = [one for one in base.manifest.indices if one.name == segment.record.name]
+
+    async def forget() -> None:
+        record = segment.record
+        await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), record.files)
+
+    change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
+    made = await commit_change(base, change, options, discard=forget)
+    await discard(made, segment.parts)
+    return made
+
+
+async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
+    """Remove the files of parts, as far as the store can be reached."""
+    places = [snapshot.table.folder(one.path) for one in parts]
+    await discard_objects(snapshot.engine, places)
+
+
+def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
+    """Whether a part is what a task on a version would give, but for rows deleted since."""
+    if (part.column, part.kind) != (column, kind):
+        return False
+    fragments = snapshot.manifest.fragments
+    # A moved row keeps its id: of row ids none may be of a row that went.
+    same = _equal if kind == BITMAP and snapshot.has_stable_row_ids else _same_files
+    for one in part.fragments:
+        place = fragments.position_of(one.id)
+        if place is None or not same(fragments[place].message, one):
+            return False
+    return True
+
+
+def _same_files(one: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
+    paths = [[file.path for file in each.files] for each in (one, other)]
+    return paths[0] == paths[1] and list(one.overlays) == list(other.overlays)
+
+
+def _equal(one: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
+    return bool(one == other)
+
+
+def _groups(
+    fragments: Sequence[Fragment], sizes: Sequence[int], target: int
+) -> Iterator[list[Fragment]]:
+    """Neighbours of about `target` bytes together."""
+    group: list[Fragment] = []
+    filled = 0
+    for fragment, size in zip(fragments, sizes, strict=True):
+        if group and filled + size > target * 5 // 4:
+            yield group
+            group, filled = [], 0
+        group.append(fragment)
+        filled += size
+    if group:
+        yield group
+
+
+def _work_bytes(fragment: Fragment, leaf: Field) -> int:
+    """What sorting a fragment's rows takes, as far as the manifest tells."""
+    numbers = fragment.physical_rows * NUMBER_BYTES
+    try:
+        return numbers + fragment.physical_rows * int(leaf.arrow_type.bit_width) // 8
+    except ValueError:  # of no fixed width: by its share of the file, which is encoded
+        pass
+    for file in fragment.files:
+        if leaf.id in file.columns:
+            return numbers + 2 * (file.num_bytes or UNKNOWN_BYTES) // len(file.columns)
+    return numbers

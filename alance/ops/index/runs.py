@@ -1,0 +1,130 @@
+"""Sorted runs: what tasks of an index build leave for the merge, in files of Arrow blocks.
+
+A file is a row of blocks of some 256 KiB, each an Arrow record batch in the IPC format. Their
+lengths are known to whoever has the part, so that any block is read by its range alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.format.index import bitmap, btree
+from alance.format.plans import ByteRange
+from alance.format.table.naming import INDICES
+from alance.ops.lookup.segments import BTREE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+    from typing import TypeAlias
+
+    from alance.format.proto import table_pb2
+    from alance.ops.version.snapshot import Snapshot
+
+    Block: TypeAlias = tuple[int, int, int]
+
+BLOCK_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """What a task of an index build leaves: rows of some fragments, sorted. Can be pickled.
+
+    Attributes:
+        read_version: the version that was read.
+        fragments: as its manifest has them.
+        path: of the file, below the table's folder; in no version, cleanup removes it.
+        num_rows: rows of the table that are in it.
+        blocks: rows, bytes and CRC-32 of each block.
+    """
+
+    column: str
+    kind: str
+    read_version: int
+    fragments: tuple[table_pb2.DataFragment, ...]
+    path: str
+    num_rows: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its file."""
+        return sum(num_bytes for _, num_bytes, _ in self.blocks)
+
+
+def run_schema(kind: str, type_: pa.DataType) -> pa.Schema:
+    """The columns of a run: values with row numbers, or keys with their row sets."""
+    if kind == BTREE:
+        ids = pa.field(btree.IDS, pa.uint64(), nullable=False)
+        return pa.schema([pa.field(btree.VALUES, type_), ids])
+    return pa.schema([pa.field(bitmap.KEYS, type_), pa.field(bitmap.BITMAPS, pa.binary())])
+
+
+async def write_run(
+    snapshot: Snapshot, build: str, batches: AsyncIterable[pa.RecordBatch]
+) -> tuple[str, tuple[Block, ...]]:
+    """Write a run; gives its path below the table's folder, and its blocks.
+
+    Raises:
+        StoreError: the store failed; no file stays.
+    """
+    engine = snapshot.engine
+    path = f"{INDICES}/{build}/{uuid.uuid4()}.run"
+    store, place = engine.registry.resolve(snapshot.table.folder(path))
+    blocks: list[Block] = []
+    async with store.open_upload(place) as upload:
+        upload.background = engine.background
+        async for batch in batches:
+            for block, content in await engine.pool.run(lambda batch=batch: _cut(batch)):  # type: ignore[misc]
+                blocks.append(block)
+                await upload.write(memoryview(content))
+        await upload.finish()
+    return path, tuple(blocks)
+
+
+async def read_blocks(
+    snapshot: Snapshot, part: IndexPart, start: int, stop: int, schema: pa.Schema
+) -> list[pa.RecordBatch]:
+    """Some blocks of a part. Cost: one GET.
+
+    Raises:
+        CorruptFileError: bytes that are no such blocks.
+        NotFoundError: the file is gone.
+    """
+    first = sum(num_bytes for _, num_bytes, _ in part.blocks[:start])
+    wanted = part.blocks[start:stop]
+    num_bytes = sum(size for _, size, _ in wanted)
+    location = snapshot.table.folder(part.path)
+    (content,) = await snapshot.engine.scheduler.read(
+        [ByteRange(location, first, first + num_bytes)], reason="index run"
+    )
+
+    def parse() -> list[pa.RecordBatch]:
+        found, at = [], 0
+        for number, (num_rows, size, told) in enumerate(wanted, start):
+            block = content[at : at + size]
+            if zlib.crc32(block) != told:
+                raise CorruptFileError(f"index run {part.path!r}: block {number} of {size} bytes")
+            batch = pa.ipc.read_record_batch(pa.py_buffer(block), schema)
+            assert batch.num_rows == num_rows
+            found.append(batch)
+            at += size
+        return found
+
+    return await snapshot.engine.decode(parse, num_bytes)
+
+
+def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer]]:
+    count = max(1, -(-batch.nbytes // BLOCK_BYTES))
+    step = max(1, -(-batch.num_rows // count))
+    found = []
+    for at in range(0, batch.num_rows, step):
+        content = batch.slice(at, step).serialize()
+        num_rows = min(step, batch.num_rows - at)
+        found.append(((num_rows, content.size, zlib.crc32(content)), content))
+    return found

@@ -1,0 +1,158 @@
+"""Merge: rows of a source update, delete or fail the rows of a table that have the same key, and
+are added where there are none; rows of the table without a match can be deleted.
+
+The source is read once and kept, in memory or on the local disk. The target is scanned on its key
+columns. Rows that are updated are deleted where they are and written anew, with their row ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import CommitConflictError, RetryableConflictError
+from alance.format.table.operations import Update
+from alance.ops.merge.columns import rewrite_columns
+from alance.ops.merge.filter import inserted_keys
+from alance.ops.merge.match import match
+from alance.ops.merge.plan import Merge
+from alance.ops.merge.rows import write_inserted, write_updated
+from alance.ops.merge.source import hold
+from alance.ops.rows.moved import commit_rows
+from alance.ops.version.commits import latest
+from alance.ops.version.first_use import load_readers
+from alance.ops.write.blob_moves import moved_blobs
+from alance.ops.write.files import DataFiles
+from alance.ops.write.sources import open_source
+from alance.ops.write.spool import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.ops.merge.match import Found
+    from alance.ops.merge.options import MergePlan
+    from alance.ops.merge.source import HeldSource
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.sources import Data
+
+
+async def merge_insert(
+    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
+) -> Snapshot:
+    """The version with a source merged into it. See `alance.MergeInsert`."""
+    plan.check()
+    await load_readers(snapshot, condition=plan.condition or plan.others)
+    source = await open_source(data, schema, snapshot.engine.pool)
+    merge = Merge.of(plan, snapshot.schema, source.schema)
+    scratch = Scratch(snapshot.engine.pool)
+    try:
+        held = await hold(source, merge, scratch)
+        return await _with_retries(snapshot, merge, held, scratch)
+    finally:
+        await scratch.remove()
+
+
+async def _with_retries(
+    snapshot: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
+) -> Snapshot:
+    """Attempts on the version at hand, then on the latest one, as often and as long as allowed."""
+    plan = merge.plan
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + plan.retry_seconds
+    base = snapshot
+    for left in range(plan.conflict_retries, -1, -1):
+        try:
+            # A commit that has begun goes on: only what comes before it can be given up.
+            async with asyncio.timeout_at(None if base is snapshot else deadline):
+                commit = await _attempt(base, merge, source, scratch)
+            return await commit()
+        except RetryableConflictError:
+            if not left or loop.time() >= deadline:
+                raise
+        except TimeoutError as error:
+            raise RetryableConflictError(
+                f"dataset {snapshot.uri!r}: others changed the same rows, and the merge was not "
+                f"done within {plan.retry_seconds} s"
+            ) from error
+        base = await latest(snapshot)
+        again = Merge.of(plan, base.schema, merge.given)
+        if again.given != merge.given or again.on != merge.on:
+            raise CommitConflictError(
+                f"dataset {snapshot.uri!r}: version {base.version} has other columns than version "
+                f"{snapshot.version}, which the data was read for"
+            )
+        merge = again
+    raise AssertionError("unreachable")
+
+
+async def _attempt(
+    base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
+) -> Callable[[], Awaitable[Snapshot]]:
+    """Write all that the merge of a version needs; gives what then makes the next one."""
+    plan = merge.plan
+    run = base.engine.pool.run
+    if plan.when_matched == "update" and not merge.rewrites_columns:
+        moved_blobs(base, (*merge.lacking, *merge.partial))
+    found = await match(base, merge, source, scratch)
+    rows, places, row_ids = await run(found.changed)
+    summary = _summary(merge, found, source.num_rows)
+    if merge.rewrites_columns:
+        return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
+    version = plan.data_storage_version or base.manifest.data_storage_version
+    files = DataFiles(
+        base.session, base.table, base.schema, version, bases=base.manifest.base_paths
+    )
+    updates = plan.when_matched == "update"
+    try:
+        if updates:
+            await write_updated(base, merge, source, files, rows, places)
+        if plan.inserts:
+            await write_inserted(base, source, files, found.matched)
+        fragments = await files.seal()
+        keys = await inserted_keys(merge, source, found)
+        deleted = await run(partial(_deleted, found, places))
+    except BaseException:
+        await files.discard()
+        raise
+    return partial(
+        commit_rows,
+        base,
+        Update(fields_for_preserving_frag_bitmap=_field_ids(merge), inserted_rows=keys),
+        deleted=deleted,
+        files=files,
+        new_fragments=fragments,
+        row_ids=row_ids if base.has_stable_row_ids and updates else None,
+        options=plan.commit,
+        summary=summary,
+    )
+
+
+def _deleted(found: Found, places: npt.NDArray[np.uint64]) -> dict[int, npt.NDArray[np.int64]]:
+    """All rows that go, as physical offsets by fragment. CPU."""
+    found.gone.add(np.sort(places))
+    return found.gone.by_fragment()
+
+
+def _summary(merge: Merge, found: Found, num_rows: int) -> dict[str, int]:
+    plan = merge.plan
+    deletes = plan.when_matched == "delete"
+    inserted = num_rows - int(np.count_nonzero(found.matched)) if plan.inserts else 0
+    return {
+        "num_inserted_rows": inserted,
+        "num_updated_rows": 0 if deletes else found.num_changed,
+        "num_deleted_rows": found.gone.num_rows + (found.num_changed if deletes else 0),
+    }
+
+
+def _field_ids(merge: Merge) -> tuple[int, ...]:
+    """All fields; of a merge that only deletes matches those of the top, as pylance has it."""
+    fields = merge.schema.fields
+    if merge.deletes_matches_alone:
+        return tuple(one.id for one in fields)
+    return tuple(each.id for one in fields for each in one.walk())

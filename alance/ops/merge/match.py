@@ -1,0 +1,274 @@
+"""Which rows of a table a merge changes: the target scanned on its keys, joined with the source."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.merge.join import (
+    KEY,
+    ROW,
+    KeyIndex,
+    Pairs,
+    Partitions,
+    partitions_for,
+)
+from alance.ops.merge.keys import KeyColumns, Keys
+from alance.ops.merge.plan import SOURCE, TARGET
+from alance.ops.merge.source import key_widths
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.rows.matching import Offsets, in_large_batches
+from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import numpy.typing as npt
+
+    from alance.ops.merge.plan import Merge
+    from alance.ops.merge.source import HeldSource
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.spool import Scratch
+
+    Rows = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+OTHER: Final = "other"  # of a target row: deleted where it has no match
+
+
+class Refused(Exception):
+    """The rows do not allow the merge; the source rows that show it."""
+
+    def __init__(self, *rows: int) -> None:
+        super().__init__(*rows)
+        self.rows = rows
+
+
+@dataclass(slots=True)
+class Found:
+    """What a merge does to the rows of a version.
+
+    Attributes:
+        matched: which rows of the source match a row of the table; shape (source rows,).
+        gone: the table's rows that are deleted because they do not match.
+        num_changed: the table's rows that are updated, or deleted because they match.
+    """
+
+    matched: npt.NDArray[np.bool_]
+    gone: Offsets = field(default_factory=Offsets)
+    num_changed: int = 0
+    _parts: list[tuple[Rows, U64, U64]] = field(default_factory=list)
+
+    def add(self, source: Rows, addresses: U64, row_ids: U64) -> None:
+        """Matched rows: number in the source, and address and id in the table."""
+        self.num_changed += len(source)
+        self._parts.append((source, addresses, row_ids))
+
+    def changed(self) -> tuple[Rows, U64, U64]:
+        """All matched rows that change, in the order of the source. CPU."""
+        if not self._parts:
+            nothing = np.empty(0, np.uint64)
+            return nothing.astype(np.int64), nothing, nothing
+        source, addresses, row_ids = (
+            np.concatenate([part[column] for part in self._parts]) for column in range(3)
+        )
+        self._parts.clear()
+        order = np.lexsort((addresses, source))
+        return source[order], addresses[order], row_ids[order]
+
+
+async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Found:
+    """Join the source with a version.
+
+    Cost: a scan of the key columns and of what conditions need; none where nothing can match.
+
+    Raises:
+        InvalidInputError: a row matches more than one source row; a match, where that fails.
+    """
+    matcher = _Matcher(base, merge, Found(np.zeros(source.num_rows, np.bool_)))
+    if not source.num_rows and not merge.plan.deletes_others:
+        return matcher.found
+    keys = source.keys
+    room = merge.plan.memory_bytes // 2  # the spools have the other half
+    count = partitions_for(keys.num_rows, keys.num_bytes, room)
+    try:
+        if count == 1:
+            await _match_at_once(matcher, source)
+        else:
+            await _match_by_parts(matcher, source, count, scratch)
+    except Refused as refused:
+        key = await source.key_of(merge, refused.rows[0])
+        if len(refused.rows) == 1:
+            raise InvalidInputError(
+                f"merge_insert: a row of the table has the key {key} of row {refused.rows[0]} of "
+                "the data, and matches are to fail"
+            ) from None
+        raise InvalidInputError(
+            f"merge_insert: rows {refused.rows[0]} and {refused.rows[1]} of the data match the "
+            f"same row of the table, by {key}; expected one row at most"
+        ) from None
+    return matcher.found
+
+
+async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
+    run = matcher.base.engine.pool.run
+    held = [batch async for batch in source.keys.batches()]
+    widths = key_widths(matcher.merge)
+    index = await run(partial(KeyIndex.of, held, source.keys.schema, widths))
+    held.clear()
+    async with aclosing(matcher.scanned()) as scanned:
+        async for batch in scanned:
+            await run(partial(matcher.look_up_scanned, index, batch))
+
+
+async def _match_by_parts(
+    matcher: _Matcher, source: HeldSource, count: int, scratch: Scratch
+) -> None:
+    run = matcher.base.engine.pool.run
+    theirs = Partitions(scratch, source.keys.schema, count)
+    async with aclosing(source.keys.batches()) as batches:
+        async for batch in batches:
+            await theirs.add(batch)
+    ours: Partitions | None = None
+    async with aclosing(matcher.scanned()) as scanned:
+        async for read in scanned:
+            batch = await run(partial(matcher.prepared, read))
+            ours = ours or Partitions(scratch, batch.schema, count)
+            await run(partial(matcher.without_key, batch))
+            await ours.add(batch)
+    if ours is None:
+        return
+    for mine, other in zip(ours.parts, theirs.parts, strict=True):
+        held = [batch async for batch in other.batches()]
+        index = await run(partial(KeyIndex.of, held, source.keys.schema))
+        held.clear()
+        async with aclosing(mine.batches()) as batches:
+            async for batch in batches:
+                await run(partial(matcher.look_up, index, batch))
+        await mine.close()
+        await other.close()
+
+
+@dataclass(slots=True)
+class _Matcher:
+    base: Snapshot
+    merge: Merge
+    found: Found
+
+    async def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The target's rows, with all columns that the merge needs to know them."""
+        columns = [name for name in self.merge.target_columns if name not in META]
+        options = ScanOptions(
+            with_row_address=True, with_row_id=self.base.has_stable_row_ids, scan_in_order=False
+        )
+        meta = [name for name in self.merge.target_columns if name in META]
+        plan = in_large_batches(await plan_scan(self.base, [*columns, *meta], options))
+        async with aclosing(scan(self.base, plan)) as batches:
+            async for batch in batches:
+                yield batch
+
+    def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
+        """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER` where others are
+        deleted, and what the condition needs. CPU.
+        """
+        address = batch.column(ROW_ADDRESS)
+        row_ids = batch.column(ROW_ID) if self.base.has_stable_row_ids else address
+        arrays, names = [address, row_ids], [ROW, ROW_ID]
+        if with_key:
+            arrays.append(Keys.of([batch.column(name) for name in self.merge.on]).values)
+            names.append(KEY)
+        if self.merge.plan.deletes_others:
+            arrays.append(to_arrow(self._others(batch)))
+            names.append(OTHER)
+        for name in self.merge.condition_columns[1]:
+            arrays.append(batch.column(name))
+            names.append(f"{TARGET}.{name}")
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _others(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """The rows that are deleted unless they match."""
+        others = self.merge.others
+        return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
+
+    def without_key(self, batch: pa.RecordBatch) -> None:
+        """Count what has a null in its key as not matched."""
+        keys = batch.column(KEY)
+        if keys.null_count and self.merge.plan.deletes_others:
+            lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
+            self.found.gone.add(as_numbers(batch.column(ROW))[lost])
+
+    def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
+        """Join rows of the target as they were scanned. Errors as of `look_up`."""
+        keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
+        self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
+
+    def look_up(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
+        """Join rows of the target that were prepared.
+
+        Raises:
+            Refused: as of `match`.
+        """
+        self._join(index, batch, index.find(batch.column(KEY)))
+
+    def _join(self, index: KeyIndex, batch: pa.RecordBatch, pairs: Pairs) -> None:
+        plan, found = self.merge.plan, self.found
+        addresses = as_numbers(batch.column(ROW))
+        if plan.deletes_others:
+            lost = as_mask(batch.column(OTHER))
+            lost[pairs.target] = False
+            found.gone.add(addresses[lost])
+        if not len(pairs.source):
+            return
+        rows = index.numbers[pairs.source]
+        if plan.when_matched == "fail":
+            raise Refused(int(rows[0]))
+        found.matched[rows] = True
+        if plan.when_matched == "nothing":
+            return
+        target = pairs.target
+        if self.merge.condition is not None:
+            kept = self._condition(index.rows.take(to_arrow(pairs.source)), batch, target)
+            rows, target = rows[kept], target[kept]
+        twice = np.flatnonzero(target[1:] == target[:-1])
+        if len(twice):
+            raise Refused(*sorted(rows[twice[0] : twice[0] + 2].tolist()))
+        found.add(rows, addresses[target], as_numbers(batch.column(ROW_ID))[target])
+
+    def _condition(
+        self, source: pa.Table, batch: pa.RecordBatch, target: Rows
+    ) -> npt.NDArray[np.bool_]:
+        condition = self.merge.condition
+        assert condition is not None
+        batch = batch.take(to_arrow(target))
+        sides: dict[str, pa.Array] = {}
+        for side, rows in ((SOURCE, source), (TARGET, batch)):
+            arrays, names = [], []
+            for name in rows.schema.names:
+                if name.startswith(f"{side}."):
+                    column = rows.column(name)
+                    if isinstance(column, pa.ChunkedArray):
+                        column = column.combine_chunks()
+                    arrays.append(column)
+                    names.append(name.removeprefix(f"{side}."))
+            if arrays:
+                sides[side] = pa.StructArray.from_arrays(arrays, names)
+                if side == TARGET:
+                    sides |= {
+                        name: array
+                        for name, array in zip(names, arrays, strict=True)
+                        if name in condition.columns and name not in (SOURCE, TARGET)
+                    }
+        if not sides:
+            sides = {ROW: batch.column(ROW)}
+        return as_mask(
+            condition.mask(pa.RecordBatch.from_arrays(list(sides.values()), names=list(sides)))
+        )

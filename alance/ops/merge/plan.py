@@ -1,0 +1,229 @@
+"""What a merge does with rows that match and rows that do not, checked against the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.expr import parse_filter
+from alance.format.paths import split_path
+from alance.ops.merge.parts import given_fields, is_whole
+from alance.ops.read.plan import parse_predicate
+from alance.ops.version.projection import META
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from alance.expr import Predicate
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+    from alance.ops.merge.options import MergePlan
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge of a source's columns into a version of a table.
+
+    Attributes:
+        on: the key columns, as the table names them.
+        given: the source's columns as the table has them, in its order.
+        lacking: the table's other columns.
+        partial: struct columns of which the source has some members.
+        condition: over two columns, the structs `SOURCE` and `TARGET`, and columns that only one
+            side has.
+        others: over the table's columns.
+    """
+
+    plan: MergePlan
+    schema: Schema
+    on: tuple[str, ...]
+    given: pa.Schema
+    lacking: tuple[str, ...]
+    partial: tuple[str, ...]
+    condition: Predicate | None
+    others: Predicate | None
+
+    @classmethod
+    def of(cls, plan: MergePlan, schema: Schema, source: pa.Schema) -> Merge:
+        """
+        Args:
+            source: the columns that the source has.
+
+        Raises:
+            InvalidInputError: unknown columns, a source without the key columns or without ones
+                that inserted rows need, bad conditions.
+        """
+        plan.check()
+        on = key_columns(plan, schema)
+        given = pa.schema(given_fields(schema, source))
+        missing = [one for one in on if given.get_field_index(one) < 0]
+        if missing:
+            raise InvalidInputError(
+                f"key column {missing[0]!r}: the data has no such column, "
+                f"only {', '.join(given.names) or 'none'}"
+            )
+        for name in on:
+            if not _is_whole(schema, given, name):
+                raise InvalidInputError(f"key column {name!r}: the data has some members only")
+        lacking = [one for one in schema.fields if given.get_field_index(one.name) < 0]
+        needed = [one.name for one in lacking if not one.logical_arrow().nullable]
+        if plan.inserts and needed:
+            raise InvalidInputError(
+                f"column {needed[0]!r}: missing in the data, and inserted rows cannot be null there"
+            )
+        found = cls(
+            plan,
+            schema,
+            on,
+            given,
+            tuple(one.name for one in lacking),
+            tuple(one for one in given.names if not _is_whole(schema, given, one)),
+            None if plan.condition is None else _condition(plan.condition, schema, given),
+            parse_predicate(schema, plan.others) if plan.deletes_others else None,
+        )
+        found.check_mode()
+        return found
+
+    @property
+    def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of the source, and of the target, that the condition needs."""
+        sides: dict[str, dict[str, None]] = {SOURCE: {}, TARGET: {}}
+        for path in () if self.condition is None else self.condition.columns:
+            side, *rest = split_path(path)
+            if side in sides:
+                names = rest[:1] or self._all(side)
+                sides[side].update(dict.fromkeys(names))
+            else:
+                sides[TARGET][side] = None
+        return tuple(sides[SOURCE]), tuple(sides[TARGET])
+
+    def _all(self, side: str) -> list[str]:
+        if side == SOURCE:
+            return list(self.given.names)
+        return [one.name for one in self.schema.fields]
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The columns of the target that are scanned."""
+        others = () if self.others is None else self.others.columns
+        tops = [self.schema.names_of(path)[0] for path in others]
+        return tuple(dict.fromkeys([*self.on, *self.condition_columns[1], *tops]))
+
+    @property
+    def deletes_matches_alone(self) -> bool:
+        """Rows that match are deleted, and nothing else is done."""
+        plan = self.plan
+        return plan.when_matched == "delete" and not plan.inserts and not plan.deletes_others
+
+    @property
+    def rewrites_columns(self) -> bool:
+        """Matched rows stay where they are, and get new values in new files beside the old."""
+        return self.plan.write_mode == "rewrite_columns"
+
+    def check_mode(self) -> None:
+        """
+        Raises:
+            InvalidInputError: a merge that cannot be done by rewriting columns, which is asked for.
+        """
+        if not self.rewrites_columns:
+            return
+        plan = self.plan
+        why = ""
+        if plan.inserts:
+            why = "rows are inserted"
+        elif plan.when_matched == "delete" or plan.deletes_others:
+            why = "rows are deleted"
+        elif plan.when_matched != "update":
+            why = "no row is updated"
+        elif self.partial:
+            why = f"the data has some members of column {self.partial[0]!r} only"
+        elif not self.lacking:
+            why = "the data has all columns"
+        elif len(self.given) == len(self.on):
+            why = "the data has no column but the keys"
+        elif any(f.is_blob_v1 or f.is_blob_v2 for f in self.written.walk()):
+            why = "the data has blobs"
+        if why:
+            raise InvalidInputError(
+                f"write_mode 'rewrite_columns': not for this merge, {why}; use 'rewrite_rows'"
+            )
+
+    @property
+    def written(self) -> Schema:
+        """The columns that updated rows get new values in: those of the source but the keys."""
+        names = [one for one in self.given.names if one not in self.on]
+        return self.schema.project(names)
+
+
+def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
+    """The key columns as the table names them; letters' case does not matter where it is clear.
+
+    Raises:
+        InvalidInputError: none, or an unknown one.
+        UnsupportedError: a primary key with members of structs.
+    """
+    names = [one.name for one in schema.fields]
+    if plan.on is None:
+        keys = primary_key(schema)
+        if not keys:
+            raise InvalidInputError(
+                "merge_insert: no key columns; name them by `on`, the table has no primary key"
+            )
+        if nested := [name for name in keys if name not in names]:
+            raise UnsupportedError(
+                f"merge_insert: the primary key has {nested[0]!r}, which is a member of a struct; "
+                "name key columns by `on`"
+            )
+        return keys
+    found = []
+    for name in plan.on:
+        alike = [one for one in names if one.casefold() == str(name).casefold()]
+        if name not in names and len(alike) != 1:
+            raise InvalidInputError(
+                f"key column {name!r}: not among the columns of the table, {', '.join(names)}"
+            )
+        found.append(name if name in names else alike[0])
+    if not found:
+        raise InvalidInputError("merge_insert: no key columns; name them by `on`")
+    return tuple(dict.fromkeys(found))
+
+
+def primary_key(schema: Schema) -> tuple[str, ...]:
+    """The paths of the table's primary key, in its order; empty: it has none."""
+    keys = sorted(
+        (field.message.unenforced_primary_key_position, field.id, path)
+        for path, field in _paths(schema.fields, "")
+        if field.message.unenforced_primary_key
+    )
+    return tuple(path for _, _, path in keys)
+
+
+def _paths(fields: Iterable[Field], where: str) -> Iterator[tuple[str, Field]]:
+    for field in fields:
+        yield where + field.name, field
+        yield from _paths(field.children, f"{where}{field.name}.")
+
+
+def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:
+    return is_whole(given.field(name).type, schema.field(name).logical_arrow().type)
+
+
+def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:
+    """The condition of matched rows, over the structs of both sides."""
+    if not isinstance(text, str):
+        raise InvalidInputError(f"condition: expected SQL text, found {type(text).__name__}")
+    target = [one.to_arrow() for one in schema.fields]
+    target += [pa.field(one, pa.uint64()) for one in META if one not in given.names]
+    fields = [pa.field(SOURCE, pa.struct(list(given))), pa.field(TARGET, pa.struct(target))]
+    fields += [
+        one
+        for one in target
+        if given.get_field_index(one.name) < 0 and one.name not in (SOURCE, TARGET)
+    ]
+    return parse_filter(text, pa.schema(fields))

@@ -1,0 +1,132 @@
+"""The source of a merge: read once, kept for the attempts, with the keys of its rows."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.numbers import to_arrow
+from alance.ops.merge.join import KEY, ROW
+from alance.ops.merge.keys import KeyColumns, Keys
+from alance.ops.merge.plan import SOURCE
+from alance.ops.write.sources import conform
+from alance.ops.write.spool import Spool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    import numpy.typing as npt
+
+    from alance.ops.merge.plan import Merge
+    from alance.ops.write.sources import Source
+    from alance.ops.write.spool import Scratch
+
+JOINED_ROWS: Final = 8 << 10
+JOINED_BYTES: Final = 1 << 20
+SHARE: Final = 4  # of the budget: what is held of the rows, and of the keys
+
+
+@dataclass(slots=True)
+class HeldSource:
+    """The rows of a source.
+
+    Attributes:
+        rows: with the columns that the source has, in the table's order.
+        keys: of the same rows, `KEY`, their numbers as `ROW`, and what the condition needs.
+    """
+
+    rows: Spool
+    keys: Spool
+
+    @property
+    def num_rows(self) -> int:
+        return self.rows.num_rows
+
+    async def key_of(self, merge: Merge, row: int) -> str:
+        """The key of a row, for messages."""
+        first = 0
+        async with aclosing(self.rows.batches()) as batches:
+            async for batch in batches:
+                if row < first + batch.num_rows:
+                    place = row - first
+                    return ", ".join(
+                        f"{name} = {batch.column(name)[place].as_py()!r}" for name in merge.on
+                    )
+                first += batch.num_rows
+        return f"row {row}"
+
+
+async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
+    """Read a source to its end.
+
+    What the caller has in memory anyway stays there; of others a share of the budget does.
+
+    Raises:
+        InvalidInputError: values that do not cast to the table's columns.
+        UnsupportedError: key columns of a type that makes no key.
+    """
+    names = merge.condition_columns[0]
+    memory = merge.plan.memory_bytes // SHARE
+    rows = Spool(scratch, merge.given, None if source.num_rows is not None else memory)
+    schema = key_schema(merge)
+    keys = Spool(scratch, schema, memory)
+
+    def prepare(batch: pa.RecordBatch, first: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        batch = conform(batch, merge.given)
+        arrays = [
+            Keys.of([batch.column(name) for name in merge.on]).values,
+            to_arrow(np.arange(first, first + batch.num_rows)),
+            *(batch.column(name) for name in names),
+        ]
+        return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    async for batch in _together(source.batches):
+        first = rows.num_rows
+        whole, part = await scratch.pool.run(partial(prepare, batch, first))
+        await rows.append(whole)
+        await keys.append(part)
+    return HeldSource(rows, keys)
+
+
+async def _together(batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches, small ones joined: what is done for each costs a hop and a request or two."""
+    held: list[pa.RecordBatch] = []
+    num_rows = num_bytes = 0
+    async for batch in batches:
+        if held and not batch.schema.equals(held[0].schema):
+            yield pa.concat_batches(held)
+            held, num_rows, num_bytes = [], 0, 0
+        held.append(batch)
+        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
+        if num_rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, num_rows, num_bytes = [], 0, 0
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+
+
+def key_schema(merge: Merge) -> pa.Schema:
+    """The columns of the keys of source rows."""
+    empty = [pa.nulls(0, merge.given.field(name).type) for name in merge.on]
+    fields = [pa.field(KEY, Keys.of(empty).values.type), pa.field(ROW, pa.int64())]
+    names = merge.condition_columns[0]
+    fields += [merge.given.field(name).with_name(f"{SOURCE}.{name}") for name in names]
+    return pa.schema(fields)
+
+
+def key_widths(merge: Merge) -> npt.NDArray[np.int64]:
+    """Bytes of the parts of keys, as of `KeyColumns.widths`."""
+    return KeyColumns.of([pa.nulls(0, merge.given.field(name).type) for name in merge.on]).widths
+
+
+async def pieces(spool: Spool, num_rows: int) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches, none with more rows than so many."""
+    async with aclosing(spool.batches()) as batches:
+        async for batch in batches:
+            for start in range(0, batch.num_rows, num_rows):
+                yield batch.slice(start, num_rows)

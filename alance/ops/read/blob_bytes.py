@@ -1,0 +1,119 @@
+"""Scans that give blobs as bytes: `blob_handling="all_binary"`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.numbers import as_numbers
+from alance.format.plans import ByteRange
+from alance.ops.blobs.leaves import (
+    binary_array,
+    check_structure,
+    has_blobs,
+    leaves_of,
+    rebuilt,
+    with_leaves,
+)
+from alance.ops.blobs.places import places_of
+from alance.ops.version.projection import ROW_ADDRESS, project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+
+    from alance.format.field import Field
+    from alance.ops.blobs.places import BlobPlace
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+
+def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
+    """The fields of the output columns that are blobs of the table, or have some inside.
+
+    Raises:
+        UnsupportedError: inside of something else than structs and lists.
+    """
+    found = {}
+    for output in project(snapshot.schema, columns, flat=True).outputs:
+        if output.path and not output.is_meta:
+            field = snapshot.schema.field(".".join(output.path))
+            if has_blobs(field):
+                check_structure(field)
+                found[output.name] = field
+    return found
+
+
+def bytes_schema(schema: pa.Schema, fields: Mapping[str, Field]) -> pa.Schema:
+    """A scan's schema with some columns' blobs as bytes."""
+    for name, field in fields.items():
+        schema = schema.set(schema.get_field_index(name), _output(name, field))
+    return schema
+
+
+async def with_bytes(
+    snapshot: Snapshot,
+    batches: AsyncIterator[pa.RecordBatch],
+    fields: Mapping[str, Field],
+    *,
+    keep_address: bool,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches with blobs in place of their descriptions; all of a batch are read at once.
+
+    Args:
+        batches: with the column `_rowaddr`.
+        fields: of the columns that have blobs.
+        keep_address: leave `_rowaddr` in the output.
+    """
+    async for batch in batches:
+        filled = batch
+        for name, field in fields.items():
+            filled = await _filled(snapshot, filled, name, field)
+        yield filled if keep_address else filled.drop_columns([ROW_ADDRESS])
+
+
+async def _filled(
+    snapshot: Snapshot, batch: pa.RecordBatch, name: str, field: Field
+) -> pa.RecordBatch:
+    run, described = snapshot.engine.pool.run, batch.column(name)
+    fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
+    leaves = await run(lambda: list(leaves_of(field, described, fragments)))
+    places = [await places_of(snapshot, leaf, array, rows) for leaf, array, rows in leaves]
+    wanted = [
+        ByteRange(place.location, place.start, place.start + place.num_bytes)
+        for of_leaf in places
+        for place in of_leaf
+        if place is not None and place.num_bytes
+    ]
+    read = await snapshot.engine.scheduler.read(wanted, reason="blobs", bulk=True)
+
+    def build() -> pa.Array:
+        contents = iter(read)
+        arrays = (_binary(of_leaf, contents) for of_leaf in places)
+        return rebuilt(field, described, arrays, _member)
+
+    array = await run(build)
+    return batch.set_column(batch.schema.get_field_index(name), _output(name, field), array)
+
+
+def _binary(places: Sequence[BlobPlace | None], contents: Iterator[memoryview]) -> pa.Array:
+    parts = [b"" if place is None or not place.num_bytes else next(contents) for place in places]
+    return binary_array(parts, np.array([place is not None for place in places], np.bool_))
+
+
+def _output(name: str, field: Field) -> pa.Field:
+    arrow = with_leaves(field, _as_bytes)
+    return arrow if name == field.name else pa.field(name, arrow.type)
+
+
+def _as_bytes(blob: Field) -> pa.Field:
+    # The metadata of version 2 are of its descriptions.
+    metadata = blob.to_arrow().metadata if blob.is_blob_v1 else None
+    return pa.field(blob.name, pa.large_binary(), blob.nullable, metadata)
+
+
+def _member(child: Field, was: pa.Field, now: pa.Array) -> pa.Field:
+    if child.is_blob_v1 or child.is_blob_v2:
+        return _as_bytes(child)
+    return was.with_type(now.type)

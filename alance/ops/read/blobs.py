@@ -1,0 +1,261 @@
+"""Blob columns: values as file-like objects, read when asked for, or as bytes.
+
+A blob column holds descriptions; the bytes lie elsewhere. Version 1 (binary with the metadata key
+`lance-encoding:blob`): position and size in the data file. Version 2 adds objects beside the data
+file and external URIs.
+
+Source: file format specification, "blobs".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.format.numbers import as_numbers
+from alance.format.plans import ByteRange
+from alance.io.generators import outermost
+from alance.ops.blobs.places import places_of
+from alance.ops.read.take import take, take_addresses, take_rows
+from alance.ops.version.defaults import BLOB_BYTES
+from alance.ops.version.projection import ROW_ADDRESS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.ops.blobs.places import BlobPlace
+    from alance.ops.version.snapshot import Snapshot
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+class BlobFile:
+    """A blob as an async, read-only file: nothing is fetched before `read`.
+
+    A read of a few bytes fetches `buffer_size` of them, for those that follow. Reads that several
+    tasks start in one turn of the loop share their requests:
+
+        files = await dataset.take_blobs("image", indices=rows)
+        images = await asyncio.gather(*(file.readall() for file in files))
+    """
+
+    __slots__ = ("_ahead", "_buffer_size", "_closed", "_place", "_position", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, place: BlobPlace, buffer_size: int = BLOB_BYTES) -> None:
+        self._snapshot = snapshot
+        self._place = place
+        self._buffer_size = buffer_size
+        self._position = 0
+        self._ahead: tuple[int, memoryview] = (0, memoryview(b""))  # read already, from a position
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"BlobFile({self._place.location!r}, {self.size} bytes)"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blob."""
+        return self._place.num_bytes
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def tell(self) -> int:
+        """The position of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position: from the start, the current position (1) or the end (2).
+
+        Raises:
+            InvalidInputError: a position before the start, or another `whence`.
+        """
+        if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
+            raise InvalidInputError(f"whence={whence}: expected 0, 1 or 2")
+        base = (0, self._position, self.size)[whence]
+        if base + offset < 0:
+            raise InvalidInputError(f"seek to {base + offset}: before the start of the blob")
+        self._position = base + offset
+        return self._position
+
+    async def read(self, num_bytes: int = -1) -> bytes:
+        """The next bytes, up to `num_bytes` or (negative) to the end.
+
+        Cost: one request, or none where they have been read ahead. The position moves at once:
+        reads that are under way together give parts that follow each other.
+
+        Raises:
+            InvalidInputError: the file is closed.
+        """
+        start = self._position
+        left = max(0, self.size - start)
+        stop = start + (left if num_bytes < 0 else min(num_bytes, left))
+        self._position = stop
+        try:
+            return await self._read(start, stop)
+        except BaseException:
+            if self._position == stop:
+                self._position = start
+            raise
+
+    async def readall(self) -> bytes:
+        """The rest of the blob."""
+        return await self.read(-1)
+
+    async def read_range(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset` on, wherever the position is. Cost: one request.
+
+        Raises:
+            InvalidInputError: bytes that the blob has not.
+        """
+        (found,) = await self.read_ranges([(offset, length)])
+        return found
+
+    async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several parts, each by offset and length; near ones share a request.
+
+        Errors as of `read_range`.
+        """
+        self._check_open()
+        for offset, length in ranges:
+            if offset < 0 or length < 0 or offset + length > self.size:
+                raise InvalidInputError(
+                    f"range of {length} bytes at {offset}: the blob has {self.size}"
+                )
+        wanted = [self._range(offset, offset + length) for offset, length in ranges if length]
+        found = iter(await self._snapshot.engine.scheduler.read(wanted, reason="blob"))
+        return [bytes(next(found)) if length else b"" for _, length in ranges]
+
+    @outermost
+    async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
+        """The rest in pieces of so many bytes; the next one is read meanwhile.
+
+        Raises:
+            InvalidInputError: a piece without bytes, or the file is closed.
+        """
+        if num_bytes < 1:
+            raise InvalidInputError(f"num_bytes={num_bytes}: expected a positive integer")
+        ahead = asyncio.ensure_future(self.read(num_bytes))
+        try:
+            while chunk := await ahead:
+                ahead = asyncio.ensure_future(self.read(num_bytes))
+                yield chunk
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The rest in pieces of 1 MiB."""
+        return self.chunks()
+
+    async def close(self) -> None:
+        """Refuse further reads; nothing is held."""
+        self._closed = True
+        self._ahead = (0, memoryview(b""))
+
+    async def __aenter__(self) -> BlobFile:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _read(self, start: int, stop: int) -> bytes:
+        self._check_open()
+        first, ahead = self._ahead
+        if start >= stop:
+            return b""
+        if first <= start and stop <= first + len(ahead):
+            return bytes(ahead[start - first : stop - first])
+        end = min(self.size, max(stop, start + self._buffer_size))
+        (content,) = await self._snapshot.engine.scheduler.read(
+            [self._range(start, end)], reason="blob"
+        )
+        if end > stop and not self._closed:
+            self._ahead = start, content
+        return bytes(content[: stop - start])
+
+    def _range(self, start: int, stop: int) -> ByteRange:
+        place = self._place
+        return ByteRange(place.location, place.start + start, place.start + stop)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInputError("read of a closed blob")
+
+
+async def take_blobs(
+    snapshot: Snapshot,
+    column: str,
+    *,
+    indices: Sequence[int] | None = None,
+    row_ids: Sequence[int] | None = None,
+    addresses: Sequence[int] | None = None,
+    buffer_size: int = BLOB_BYTES,
+) -> list[BlobFile | None]:
+    """The blobs of rows, in the order asked for; None for a null.
+
+    Raises:
+        InvalidInputError: no blob column, or not exactly one of the three kinds of rows.
+    """
+    if isinstance(buffer_size, bool) or not isinstance(buffer_size, int) or buffer_size < 0:
+        raise InvalidInputError(f"buffer_size={buffer_size!r}: expected a number of bytes")
+    _, places = await _places(snapshot, column, indices, row_ids, addresses)
+    return [None if one is None else BlobFile(snapshot, one, buffer_size) for one in places]
+
+
+async def read_blobs(
+    snapshot: Snapshot,
+    column: str,
+    *,
+    indices: Sequence[int] | None = None,
+    row_ids: Sequence[int] | None = None,
+    addresses: Sequence[int] | None = None,
+) -> list[tuple[int, bytes | None]]:
+    """The address and the bytes of the blobs of rows, in the order asked for; errors as above."""
+    rows, places = await _places(snapshot, column, indices, row_ids, addresses)
+    wanted = [
+        ByteRange(one.location, one.start, one.start + one.num_bytes)
+        for one in places
+        if one is not None and one.num_bytes
+    ]
+    found = iter(await snapshot.engine.scheduler.read(wanted, reason="blobs"))
+    contents = [
+        None if one is None else bytes(next(found)) if one.num_bytes else b"" for one in places
+    ]
+    return list(zip(rows, contents, strict=True))
+
+
+async def _places(
+    snapshot: Snapshot,
+    column: str,
+    indices: Sequence[int] | None,
+    row_ids: Sequence[int] | None,
+    addresses: Sequence[int] | None,
+) -> tuple[list[int], list[BlobPlace | None]]:
+    """The addresses of rows, and where their blobs are."""
+    field = snapshot.schema.field(column)
+    if not (field.is_blob_v1 or field.is_blob_v2):
+        raise InvalidInputError(f"column {column!r} is no blob column")
+    given = [one for one in (indices, row_ids, addresses) if one is not None]
+    if len(given) != 1:
+        raise InvalidInputError("blobs: expected one of indices, row_ids and addresses")
+    columns = [column, ROW_ADDRESS]
+    if indices is not None:
+        table = await take(snapshot, indices, columns)
+    elif row_ids is not None:
+        table = await take_rows(snapshot, row_ids, columns)
+    else:
+        table = await take_addresses(snapshot, addresses, columns)
+    rows = as_numbers(table.column(ROW_ADDRESS)).astype(np.uint64)
+    descriptions = table.column(0).combine_chunks()
+    if below := snapshot.schema.names_of(column)[1:]:
+        descriptions = pc.struct_field(descriptions, below)
+    places = await places_of(snapshot, field, descriptions, rows >> np.uint64(32))
+    return rows.tolist(), places

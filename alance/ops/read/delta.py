@@ -1,0 +1,283 @@
+"""What changed between two versions of a dataset with row lineage.
+
+The rows that a version has know in which version they were inserted and last changed; fragments
+of which no row did in question are not read. Rows that were deleted are those that the earlier
+version has and the later one has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.numbers import to_arrow
+from alance.io.generators import outermost
+from alance.io.tasks import all_of
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version import opening
+from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
+from alance.versioning import load
+from alance.versioning.sidecars import load_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+
+AT_ONCE: Final = 64  # manifests read at once
+BATCH_ROWS: Final = 1 << 16
+OPTIONS: Final = ("batch_size", "batch_readahead", "io_buffer_bytes", "scan_in_order")
+
+
+class DatasetDelta:
+    """The changes after one version up to another; made by `Dataset.delta`."""
+
+    __slots__ = ("_begin", "_end", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, begin: int, end: int) -> None:
+        self._snapshot = snapshot
+        self._begin = begin
+        self._end = end
+
+    def __repr__(self) -> str:
+        return f"DatasetDelta({self._snapshot.uri!r}, after {self._begin}, up to {self._end})"
+
+    @property
+    def begin_version(self) -> int:
+        """The version after which the changes begin."""
+        return self._begin
+
+    @property
+    def end_version(self) -> int:
+        """The last version of the changes."""
+        return self._end
+
+    async def list_transactions(self) -> list[Transaction | None]:
+        """The transactions of the versions in the range, oldest first; None where none was kept.
+
+        Cost: all manifests at once; where they do not hold the transactions, these at once.
+
+        Raises:
+            NotFoundError: a version of the range has been cleaned up.
+        """
+        return await transactions_of(
+            self._snapshot, list(range(self._begin + 1, self._end + 1)), newest_first=False
+        )
+
+    def get_inserted_rows(
+        self, columns: Sequence[str] | None = None, **options: Any
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Rows that were inserted in the range and are in the dataset in hand, as it has them.
+
+        Args:
+            columns: names; None: all. `_rowid`, `_row_created_at_version` and
+                `_row_last_updated_at_version` come behind them.
+            options: `batch_size`, `batch_readahead`, `io_buffer_bytes`, `scan_in_order`, as of
+                `ScanOptions`.
+
+        Raises:
+            UnsupportedError: the table has no stable row ids, and so no row lineage.
+        """
+        return self._rows(columns, options, {CREATED_AT: (self._begin, self._end)})
+
+    def get_updated_rows(
+        self, columns: Sequence[str] | None = None, **options: Any
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Rows of before the range whose last change lies in it, as the dataset in hand has them.
+
+        A row that was changed again after the range is not among them: open `end_version`.
+
+        Args and errors: as of `get_inserted_rows`.
+        """
+        limits = {CREATED_AT: (-1, self._begin), UPDATED_AT: (self._begin, self._end)}
+        return self._rows(columns, options, limits)
+
+    @outermost
+    async def get_deleted_row_ids(self) -> AsyncIterator[pa.RecordBatch]:
+        """The row ids (column `_rowid`, ascending) of rows that were deleted in the range.
+
+        Those that the version at its begin has and that at its end has not. Memory: 8 bytes for
+        each row of the fragments in which the two versions differ.
+
+        Cost: a GET for each of the two versions that is not in hand, and deletion vectors.
+
+        Raises:
+            UnsupportedError: a version has no stable row ids.
+            NotFoundError: a version has been cleaned up.
+        """
+        if self._begin < 1 or self._begin == self._end:
+            return
+        before, after = await all_of(
+            opening.checkout(self._snapshot, version) for version in (self._begin, self._end)
+        )
+        for one in (before, after):
+            check_lineage(one)
+        same = _unchanged(before.manifest, after.manifest)
+        row_ids = [await _live_row_ids(one, same) for one in (before, after)]
+        gone = await self._snapshot.engine.pool.run(
+            lambda: np.setdiff1d(row_ids[0], row_ids[1], assume_unique=False)
+        )
+        for start in range(0, len(gone), BATCH_ROWS):
+            values = to_arrow(gone[start : start + BATCH_ROWS])
+            yield pa.RecordBatch.from_arrays([values], names=[ROW_ID])
+
+    @outermost
+    async def _rows(
+        self,
+        columns: Sequence[str] | None,
+        options: dict[str, Any],
+        limits: dict[str, tuple[int, int]],
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        snapshot = self._snapshot
+        for name in options:
+            if name not in OPTIONS:
+                raise InvalidInputError(f"option {name!r}: expected one of {', '.join(OPTIONS)}")
+        check_lineage(snapshot)
+        chosen = await _touched(snapshot, limits)
+        names = [one.name for one in snapshot.schema.fields] if columns is None else list(columns)
+        names += [one for one in (ROW_ID, CREATED_AT, UPDATED_AT) if one not in names]
+        filters = [
+            f"{name} > {after}" if after >= 0 else "" for name, (after, _) in limits.items()
+        ] + [f"{name} <= {last}" for name, (_, last) in limits.items()]
+        made = ScanOptions.of(
+            {
+                **options,
+                "filter": " AND ".join(one for one in filters if one),
+                "fragments": [one.id for one in chosen],
+            }
+        )
+        plan = await plan_scan(snapshot, names, made)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+def delta(
+    snapshot: Snapshot, compared_against: int | None, begin: int | None, end: int | None
+) -> DatasetDelta:
+    """The changes between two versions; errors as of `Dataset.delta`."""
+    if compared_against is not None:
+        if begin is not None or end is not None:
+            raise InvalidInputError(
+                "delta: expected compared_against, or begin_version and end_version"
+            )
+        begin, end = compared_against, snapshot.version
+    if begin is None or end is None:
+        raise InvalidInputError(
+            "delta: expected compared_against, or both begin_version and end_version"
+        )
+    for name, value in (("begin", begin), ("end", end)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InvalidInputError(f"{name} version {value!r}: expected a number from 0")
+    if not begin <= end <= snapshot.version:
+        raise InvalidInputError(
+            f"delta: versions {begin} to {end}, expected an order that ascends up to version "
+            f"{snapshot.version}, which this dataset is"
+        )
+    return DatasetDelta(snapshot, begin, end)
+
+
+async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transaction | None]:
+    """The transactions of this version and of those before it, newest first.
+
+    Raises:
+        InvalidInputError: no count.
+    """
+    if isinstance(recent, bool) or not isinstance(recent, int) or recent < 0:
+        raise InvalidInputError(f"recent={recent!r}: expected a count")
+    listed = await load.list_manifests(snapshot.engine, snapshot.table)
+    versions = [one.version for one in listed if one.version <= snapshot.version]
+    return await transactions_of(snapshot, versions[len(versions) - recent :] if recent else [])
+
+
+async def transactions_of(
+    snapshot: Snapshot, versions: Sequence[int], *, newest_first: bool = True
+) -> list[Transaction | None]:
+    """The transactions of some versions of the snapshot's branch.
+
+    Raises:
+        NotFoundError: one has been cleaned up.
+    """
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(version: int) -> Transaction | None:
+        async with limit:
+            manifest = snapshot.manifest
+            if version != snapshot.version:
+                manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+            return await load_transaction(snapshot.engine, snapshot.table, manifest)
+
+    found = await all_of(one(version) for version in versions)
+    return found[::-1] if newest_first else found
+
+
+def check_lineage(snapshot: Snapshot) -> None:
+    """Make sure that rows know their versions.
+
+    Raises:
+        UnsupportedError: they do not.
+    """
+    if not snapshot.has_stable_row_ids:
+        raise UnsupportedError(
+            f"dataset {snapshot.uri!r}, version {snapshot.version}: without stable row ids it does "
+            f"not keep when rows were inserted and changed"
+        )
+
+
+async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> list[FragmentHandle]:
+    """The fragments with a row whose versions all lie within limits: after one, up to the other."""
+    handles = snapshot.handles
+    await snapshot.resolve_sizes(handles)
+    await snapshot.load_meta(handles, list(limits))
+
+    def pick() -> list[FragmentHandle]:
+        return [
+            handle
+            for handle in handles
+            if all(
+                bool(np.any((values > np.int64(after)) & (values <= np.int64(last))))
+                for name, (after, last) in limits.items()
+                for values in [handle.row_values(name).values.astype(np.int64)]
+            )
+        ]
+
+    return await snapshot.engine.pool.run(pick)
+
+
+def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
+    """The fragments that have the same rows in both versions."""
+    known = {one.id: one.message for one in before.fragments}
+    return frozenset(
+        one.id
+        for one in after.fragments
+        if one.id in known
+        and known[one.id].deletion_file == one.message.deletion_file
+        and known[one.id].physical_rows == one.message.physical_rows
+    )
+
+
+async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> npt.NDArray[np.uint64]:
+    handles = [one for one in snapshot.handles if one.id not in without]
+    await snapshot.prepare(handles)
+    await snapshot.load_meta(handles, [ROW_ID])
+
+    def collect() -> npt.NDArray[np.uint64]:
+        found = [np.empty(0, np.uint64)]
+        for one in handles:
+            rows = np.arange(one.num_physical_rows)
+            found.append(one.row_values(ROW_ID).at(rows[one.is_live(rows)]))
+        return np.concatenate(found)
+
+    return await snapshot.engine.pool.run(collect)

@@ -1,0 +1,226 @@
+"""A dry run: the real code of a read over a store that gives blanks for the pages' values.
+
+What is read before values can be asked for (manifest parts, footers, page tables, deletions) comes
+from the real store, through the session's own scheduler. Nothing that is learned is kept. The
+requests are then those of the read itself: it is the same code that plans and merges them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from copy import copy
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from alance.file.data_spans import DataSpans, Needed
+from alance.format.plans import ByteRange, Pieces
+from alance.io import trace
+from alance.io.cache import SearchCache
+from alance.io.engine import Engine
+from alance.io.pool import DecodePool
+from alance.io.scheduler import Scheduler
+from alance.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
+
+    from alance.format.plans import Plan, T, Wanted
+    from alance.io.registry import StoreRegistry
+    from alance.io.speed import Speed
+    from alance.io.store import Span, Store
+    from alance.ops.version.snapshot import Snapshot
+
+# Long enough that requests which are sent at once end after the last of them was sent.
+PAUSE_S: Final = 0.002
+
+
+class TakePlanned(Exception):
+    """No failure: all requests of a take were made, and it ends before it decodes."""
+
+
+class DryStore:
+    """A store whose pages are blank; a range that holds something else is read."""
+
+    def __init__(self, store: Store, dry: DrySession) -> None:
+        self._store = store
+        self._dry = dry
+        self.root = store.root
+        self.profile = store.profile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """None: what is at hand is asked for all the same, and counted."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges, blank where pages have values."""
+        loop = asyncio.get_running_loop()
+        return loop.create_task(self._answer(path, ranges), context=self._dry.outside.copy())
+
+    async def _answer(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
+        location = self.root + path
+        needed = [self._dry.needed.within(location, *span) for span in ranges]
+        wanted = [ByteRange(location, *one) for found in needed for one in found]
+        if not wanted:
+            await asyncio.sleep(PAUSE_S)
+        contents = iter(
+            await self._dry.real.scheduler.read(wanted, reason="explain") if wanted else []
+        )
+        answers = []
+        for (start, stop), found in zip(ranges, needed, strict=True):
+            if found == [(start, stop)]:
+                answers.append(next(contents))
+                continue
+            blank = np.zeros(stop - start, np.uint8)
+            for begin, end in found:
+                blank[begin - start : end - start] = np.frombuffer(next(contents), np.uint8)
+            answers.append(blank.data)
+        return answers
+
+
+class _Registry:
+    """Stores as of another registry, made dry."""
+
+    def __init__(self, dry: DrySession) -> None:
+        self._dry = dry
+        self._stores: dict[str, DryStore] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dry.real.registry, name)
+
+    def resolve(self, location: str) -> tuple[DryStore, str]:
+        store, path = self._dry.real.registry.resolve(location)
+        found = self._stores.get(store.root)
+        if found is None:
+            found = self._stores[store.root] = DryStore(store, self._dry)
+        return found, path
+
+
+class _Cache(SearchCache):
+    """What another cache knows, and what is learned here; that one is not changed."""
+
+    def __init__(self, known: SearchCache, spans: DataSpans) -> None:
+        super().__init__(1 << 62)
+        self._known = known
+        self._spans = spans
+
+    def peek(self, key: Hashable) -> Any | None:
+        found = super().peek(key)
+        if found is None:
+            found = self._known.peek(key)
+        if found is not None:
+            self._spans.learn(key, found)
+        return found
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        self._spans.learn(key, value)
+        super().put(key, value, num_bytes)
+
+
+class _Pool(DecodePool):
+    """Decodes no values: no batch, and no rows."""
+
+    def __init__(self, real: DecodePool) -> None:
+        super().__init__(1)
+        self.real = real
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return cast("T", (None, None))
+
+
+class _Scheduler(Scheduler):
+    """Notes which of the ranges that are asked for must be real."""
+
+    dry: DrySession
+
+    def read(
+        self, ranges: Sequence[Wanted], *, reason: str = "", bulk: bool = False
+    ) -> asyncio.Future[Sequence[memoryview]]:
+        for one in ranges:
+            for location, start, stop in one.ranges() if isinstance(one, Pieces) else [one]:
+                for span in self.dry.spans.needed(location, start, stop):
+                    self.dry.needed.add(location, span)
+        return super().read(ranges, reason=reason, bulk=bulk)
+
+    def speed(self, location: str) -> Speed:
+        """That of the real store."""
+        return self.dry.real.scheduler.speed(location)
+
+
+class _Engine(Engine):
+    """Ends a take when its rows were asked for."""
+
+    __slots__ = ()
+
+    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False) -> T:
+        found = await Engine.drive(self, plan, reason, bulk=bulk)
+        if reason == "take":
+            raise TakePlanned
+        return found
+
+    async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
+        return await cast("_Pool", self.pool).real.run(work)
+
+    def local_file(self, location: str) -> None:
+        """None: rows of local files are planned as those of others."""
+
+
+class DrySession(Session):
+    """A session whose reads of values are made to a blank store."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(
+            io_buffer_bytes=session.io_buffer_bytes, decode_threads=session.decode_threads
+        )
+        self.real = real = session.engine
+        self.spans = DataSpans()
+        self.needed = Needed()
+        self.outside = contextvars.copy_context()  # with the traces of the caller
+        registry = cast("StoreRegistry", _Registry(self))
+        scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
+        scheduler.dry = self
+        parts = {one.name: getattr(real, one.name) for one in fields(Engine)}
+        parts |= {
+            "registry": registry,
+            "scheduler": scheduler,
+            "cache": _Cache(real.cache, self.spans),
+            "pool": _Pool(real.pool),
+        }
+        self._dry = _Engine(**parts)
+
+    @property
+    def engine(self) -> Engine:
+        return self._dry
+
+
+async def dry_run(
+    snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]], recorder: trace.Recorder
+) -> DataSpans:
+    """Run a read over blank pages and record what it asks for; gives the pages it knew of.
+
+    The traces of the caller have the requests that this costs, for the reason "explain".
+    """
+    session = DrySession(snapshot.session)
+    try:
+        with trace.recording(recorder, alone=True):
+            await run(_copy(snapshot, session))
+    except TakePlanned:
+        pass
+    finally:
+        await session.engine.scheduler.aclose()
+    return session.spans
+
+
+def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
+    """The same version in another session: it knows what is known, and learns for itself."""
+    made = copy(snapshot)
+    made.session = session
+    made.handles = [copy(handle) for handle in snapshot.handles]
+    for handle in made.handles:
+        handle._snapshot = made
+        handle.identity = object()  # it is opened anew: what its columns are made of is told then
+    return made

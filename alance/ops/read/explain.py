@@ -1,0 +1,286 @@
+"""What a read would ask of the store, told before it does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from alance.io import trace
+from alance.ops.lookup.look_up import look_up
+from alance.ops.read.dry import dry_run
+from alance.ops.read.picked import may_ask, picking
+from alance.ops.read.plan import chosen, parsed_predicate, plan_scan
+from alance.ops.read.positions import as_positions
+from alance.ops.read.scan import scan
+from alance.ops.read.take import take
+from alance.ops.version.first_use import load_readers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Any
+
+    from alance.file.data_spans import DataSpans
+    from alance.format.schema import Schema
+    from alance.io.trace_events import RequestEvent
+    from alance.ops.lookup.look_up import IndexUse
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.read.pruning import Skipped
+    from alance.ops.read.rows import ScanPlan
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Requests for one reason."""
+
+    reason: str
+    num_requests: int
+    num_bytes: int
+    num_wasted: int  # bytes between what is needed, cheaper to read than to skip
+
+    def __str__(self) -> str:
+        wasted = f", of them {self.num_wasted:,} in gaps" if self.num_wasted else ""
+        return (
+            f"{self.reason}: {_count(self.num_requests, 'request')}, "
+            f"{_count(self.num_bytes, 'byte')}{wasted}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a read costs if it runs now; as text by `str`.
+
+    What is read late, for the rows that a filter keeps, is not in the sums: only its upper limit
+    is known.
+    """
+
+    what: tuple[str, ...]  # of the read: dataset, columns, filter, ...
+    steps: tuple[Step, ...]
+    rounds: int  # waves of requests, one after the other
+    num_rows: int  # read
+    num_rows_skipped: int  # of the fragments, by offset, limit, or as nobody asked for them
+    num_pages: int  # with bytes that are read
+    num_pages_skipped: int
+    first: tuple[str, ...]  # columns read of every row
+    late: tuple[str, ...] = ()  # columns read of rows that the filter keeps
+    skipped: Skipped | None = None  # by statistics; None: nobody asked them
+    at_most: tuple[Step, ...] = ()  # what the late columns cost if it keeps all
+
+    @property
+    def num_requests(self) -> int:
+        """Requests, those for footers and page tables included."""
+        return sum(step.num_requests for step in self.steps)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes to receive."""
+        return sum(step.num_bytes for step in self.steps)
+
+    def __str__(self) -> str:
+        lines = [
+            *self.what,
+            f"  rows: {self.num_rows:,} read, {self.num_rows_skipped:,} skipped",
+            *([] if self.skipped is None else [f"  by statistics: {self.skipped}"]),
+            f"  pages: {self.num_pages:,} read, {self.num_pages_skipped:,} skipped",
+            f"  in all: {_count(self.num_requests, 'request')}, {_count(self.num_bytes, 'byte')} "
+            f"in {_count(self.rounds, 'round')}",
+            *(f"    {step}" for step in self.steps),
+            f"  read first: {', '.join(self.first) or 'no columns'}",
+        ]
+        if self.late:
+            lines.append(f"  read late, of rows that the filter keeps: {', '.join(self.late)}")
+            lines += [f"    at most {step}" for step in self.at_most]
+        return "\n".join(lines)
+
+
+async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
+    """What a scan costs: a dry run of it, over blank pages.
+
+    Late columns are counted as if the filter kept every row. An offset or limit behind a filter
+    is not counted either: it ends the scan early. Indices are asked as the scan asks them: what
+    that reads is kept, and is not in the sums.
+
+    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
+    Processor time as of the scan's planning.
+
+    Raises:
+        InvalidInputError: an unknown column or fragment, or a bad filter.
+    """
+    if options.order_by:
+        unsorted = replace(options, order_by=None, limit=None, offset=None)
+    else:
+        unsorted = options
+    if snapshot.has_stable_row_ids:
+        await plan_scan(snapshot, columns, unsorted)  # learns the ids, which may be in pages
+    use = await _index_use(snapshot, unsorted)
+    unindexed = replace(unsorted, use_scalar_index=False)
+    plans: list[ScanPlan] = []
+
+    async def dry_plan(dry: Snapshot) -> ScanPlan:
+        plan = await plan_scan(dry, columns, unindexed)
+        return plan if use is None else picking(plan, use)
+
+    async def run(dry: Snapshot) -> None:
+        plan = await dry_plan(dry)
+        plans.append(plan)
+        await _drain(dry, replace(plan, options=_unlimited(plan.options)))
+
+    async def run_late(dry: Snapshot) -> None:
+        plan = replace(await dry_plan(dry), pruner=plans[0].pruner)
+        assert plan.late_schema is not None
+        late = replace(plan, first_schema=plan.late_schema, late_schema=None, predicate=None)
+        await _drain(dry, replace(late, options=_unlimited(plan.options)))
+
+    seen = await _watch(snapshot, run)
+    (plan,) = plans
+    late = plan.late_schema
+    at_most = () if late is None else (await _watch(snapshot, run_late)).steps
+    spans = [plan.span_of(handle) for handle in plan.handles]
+    pruned = None if plan.pruner is None else plan.pruner.skipped
+    num_rows = sum(stop - start for start, stop in spans) - (pruned.rows if pruned else 0)
+    for handle, (start, stop) in zip(plan.handles, spans, strict=True):
+        if handle.id in plan.picked:
+            num_rows += len(plan.picked[handle.id]) - (stop - start)
+    stored = sum(handle.num_physical_rows for handle in plan.handles)
+    skipped = stored - num_rows
+    if len(plan.handles) < len(snapshot.handles):
+        kept = {handle.id for handle in plan.handles}
+        skipped += sum(one.num_physical_rows for one in snapshot.handles if one.id not in kept)
+    return Explanation(
+        tuple(_scan_lines(snapshot, plan, options)),
+        seen.steps,
+        seen.rounds,
+        num_rows,
+        skipped,
+        seen.num_pages,
+        seen.num_pages_skipped,
+        _names(plan.first_schema),
+        () if late is None else _names(late),
+        pruned if pruned and pruned.num_zones else None,
+        tuple(step for step in at_most if step.reason not in _SHARED),
+    )
+
+
+async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | None:
+    await load_readers(snapshot, None, options.filter)
+    predicate = await parsed_predicate(snapshot, options.filter)
+    if predicate is None or not may_ask(snapshot, options):
+        return None
+    return await look_up(snapshot, predicate, chosen(snapshot, options))
+
+
+async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) -> Explanation:
+    """What a take by position costs: a dry run of it, up to the decoding.
+
+    Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
+
+    Raises:
+        InvalidInputError: as of `take`.
+    """
+    wanted = as_positions(indices, "indices")
+    await load_readers(snapshot, columns)
+    choice = snapshot.wanted(columns)
+    if choice.projection.meta:
+        await snapshot.load_meta(snapshot.handles, choice.projection.meta)
+    seen = await _watch(snapshot, lambda dry: take(dry, wanted, columns))
+    num_rows = len(set(wanted.tolist()))
+    return Explanation(
+        (
+            f"take from {snapshot.uri}, version {snapshot.version}",
+            f"  asked for: {_count(len(wanted), 'row')}",
+        ),
+        seen.steps,
+        seen.rounds,
+        num_rows,
+        sum(handle.num_physical_rows for handle in snapshot.handles) - num_rows,
+        seen.num_pages,
+        seen.num_pages_skipped,
+        _names(choice.schema),
+    )
+
+
+_SHARED = frozenset({"open files", "deletions"})  # paid for with the first columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a dry run asked for."""
+
+    steps: tuple[Step, ...]
+    rounds: int
+    num_pages: int
+    num_pages_skipped: int
+
+
+async def _watch(snapshot: Snapshot, run: Callable[[Snapshot], Awaitable[Any]]) -> _Seen:
+    recorder = trace.Recorder()
+    spans = await dry_run(snapshot, run, recorder)
+    num_pages = _pages(spans, recorder.events)
+    return _Seen(
+        tuple(_steps(recorder.events)),
+        recorder.rounds,
+        num_pages,
+        spans.num_pages - num_pages,
+    )
+
+
+async def _drain(snapshot: Snapshot, plan: ScanPlan) -> None:
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for _ in batches:
+            pass
+
+
+def _unlimited(options: ScanOptions) -> ScanOptions:
+    """The options without what depends on rows that a dry run does not have."""
+    return replace(options, limit=None, offset=None)
+
+
+def _steps(events: Sequence[RequestEvent]) -> list[Step]:
+    by_reason: dict[str, list[RequestEvent]] = defaultdict(list)
+    for event in sorted(events, key=lambda one: one.begun):
+        by_reason[" + ".join(event.reasons) or event.kind].append(event)
+    return [
+        Step(
+            reason,
+            len(found),
+            sum(one.num_bytes for one in found),
+            sum(one.num_wasted for one in found),
+        )
+        for reason, found in by_reason.items()
+    ]
+
+
+def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
+    return spans.pages((event.location, span) for event in events for span in event.wanted)
+
+
+def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> list[str]:
+    with_deletions = sum(handle.fragment.deletion_file is not None for handle in plan.handles)
+    lines = [
+        f"scan of {snapshot.uri}, version {snapshot.version}",
+        f"  fragments: {len(plan.handles)} of {len(snapshot.handles)}, "
+        f"{with_deletions} with deleted rows",
+        f"  output: {', '.join(output.name for output in plan.projection.outputs) or 'no columns'}",
+    ]
+    if options.filter is not None:
+        lines.append(f"  filter: {options.filter}")
+    lines += [f"  {line}" for line in plan.index_lines]
+    lines += [
+        f"  {name}: {value}"
+        for name, value in (("offset", options.offset), ("limit", options.limit))
+        if value is not None
+    ]
+    if options.order_by:
+        lines.append(f"  sorted in memory by: {', '.join(options.order_by)}")
+    return lines
+
+
+def _names(schema: Schema) -> tuple[str, ...]:
+    return tuple(field.name for field in schema.fields)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,163 @@
+"""Deciding a scan: what to read first, what late, of which fragments and rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.ops.read.picked import with_indices
+from alance.ops.read.rows import ScanPlan
+from alance.ops.version.first_use import load_readers
+from alance.ops.version.projection import META, project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.compute as pc
+
+    from alance.expr import Predicate
+    from alance.format.schema import Schema
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.projection import Columns, Projection
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+PARSED_AT_ONCE: Final = 500  # characters: about 2 ms, on a busy machine 5
+
+
+def with_meta_fields(schema: Schema) -> pa.Schema:
+    """The Arrow schema that filters and expressions see: the table's and the meta columns."""
+    arrow = schema.to_arrow()
+    for name in META:
+        if arrow.get_field_index(name) < 0:
+            arrow = arrow.append(pa.field(name, pa.uint64()))
+    return arrow
+
+
+def parse_predicate(schema: Schema, condition: str | pc.Expression | None) -> Predicate | None:
+    """A filter, from SQL text or a pyarrow expression.
+
+    Raises:
+        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
+    """
+    if condition is None:
+        return None
+    from alance.expr import parse_filter, predicate_from_arrow
+
+    if isinstance(condition, str):
+        return parse_filter(condition, with_meta_fields(schema))
+    return predicate_from_arrow(condition, with_meta_fields(schema))
+
+
+async def parsed_predicate(
+    snapshot: Snapshot, condition: str | pc.Expression | None
+) -> Predicate | None:
+    """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character.
+
+    Raises: as of `parse_predicate`.
+    """
+    if isinstance(condition, str) and len(condition) > PARSED_AT_ONCE:
+        return await snapshot.engine.pool.run(lambda: parse_predicate(snapshot.schema, condition))
+    return parse_predicate(snapshot.schema, condition)
+
+
+async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> ScanPlan:
+    """The plan of a scan. Reads deletion vectors only where a limit or offset needs them.
+
+    Raises:
+        InvalidInputError: an unknown column or fragment, or a bad filter.
+    """
+    await load_readers(snapshot, columns, options.filter)
+    projection = project(
+        snapshot.schema,
+        columns,
+        flat=True,
+        with_row_id=options.with_row_id,
+        with_row_address=options.with_row_address,
+    )
+    predicate = await parsed_predicate(snapshot, options.filter)
+    first, late = split_fields(snapshot.schema, projection, predicate, options)
+    meta = projection.meta
+    if predicate is not None:
+        meta = meta.union(name for name in predicate.columns if name in META)
+    handles = chosen(snapshot, options)
+    spans: dict[int, tuple[int, int]] = {}
+    if predicate is None and (options.limit is not None or options.offset):
+        handles, spans, options = await narrow(snapshot, handles, options)
+    if meta:
+        await snapshot.load_meta(handles, meta)
+    pruner = None
+    if predicate is not None:
+        from alance.ops.read.filtering import pruner_of
+
+        visible = with_meta_fields(snapshot.schema)
+        pruner = await pruner_of(snapshot, predicate, visible, options)
+    plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
+    return await with_indices(snapshot, plan)
+
+
+def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
+    """The fragments that the options name, in dataset order."""
+    if options.fragments is None:
+        return snapshot.handles
+    wanted = set(options.fragments)
+    found = [handle for handle in snapshot.handles if handle.id in wanted]
+    missing = wanted.difference(handle.id for handle in found)
+    if missing:
+        raise InvalidInputError(f"fragments {sorted(missing)}: not in version {snapshot.version}")
+    return found
+
+
+def split_fields(
+    schema: Schema,
+    projection: Projection,
+    predicate: Predicate | None,
+    options: ScanOptions,
+) -> tuple[Schema, Schema | None]:
+    """The fields read of every row, and those read only of rows that the filter kept."""
+    if predicate is None:
+        return schema.project(projection.fields), None
+    filtered = [name for name in predicate.columns if name not in META]
+    if options.late_materialization is False:
+        return schema.project(list(dict.fromkeys([*filtered, *projection.fields]))), None
+    tops = {schema.names_of(name)[0] for name in filtered}
+    early = [name for name in projection.fields if schema.names_of(name)[0] in tops]
+    late = [name for name in projection.fields if schema.names_of(name)[0] not in tops]
+    first = schema.project(list(dict.fromkeys([*filtered, *early])))
+    return first, schema.project(late) if late else None
+
+
+async def narrow(
+    snapshot: Snapshot, handles: Sequence[FragmentHandle], options: ScanOptions
+) -> tuple[list[FragmentHandle], dict[int, tuple[int, int]], ScanOptions]:
+    """The fragments and physical rows that an offset and limit without a filter leave.
+
+    Deletion vectors are read of the first and last of them alone. The options that come back
+    have neither offset nor limit: the spans say it all.
+    """
+    skip, left = options.offset or 0, options.limit
+    kept: list[FragmentHandle] = []
+    spans: dict[int, tuple[int, int]] = {}
+    for handle in handles:
+        if left == 0:
+            break
+        rows = (
+            handle.num_physical_rows
+            if options.include_deleted_rows
+            else await snapshot.live_count(handle)
+        )
+        if skip >= rows:
+            skip -= rows
+            continue
+        taken = rows - skip if left is None else min(rows - skip, left)
+        if options.include_deleted_rows:
+            spans[handle.id] = (skip, skip + taken)
+        elif skip or taken < rows:
+            await snapshot.prepare([handle])
+            spans[handle.id] = handle.physical_span(skip, skip + taken)
+        kept.append(handle)
+        skip = 0
+        left = None if left is None else left - taken
+    return kept, spans, replace(options, limit=None, offset=None)

@@ -1,0 +1,171 @@
+"""Zone maps: files of scalar indices that hold the bounds of zones of rows, by fragment.
+
+    min, max             of the zone; a NaN is the greatest
+    null_count, nan_count
+    fragment_id, zone_start, zone_length    from the first live row to the last one, by offset
+
+Rows between zones were deleted before the index was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.expr.compare import float_values
+from alance.expr.prune_zones import Bounds
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.table.apply_indices import FRAGMENT_REUSE
+from alance.format.table.indices import Index
+from alance.io.tasks import all_of
+from alance.ops.lookup.files import IndexFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy.typing as npt
+
+    from alance.expr.tree import Column
+    from alance.ops.version.snapshot import Snapshot
+
+    Int64s = npt.NDArray[np.int64]
+
+KIND: Final = "ZoneMap"
+VERSION: Final = 0
+FILE: Final = "zonemap.lance"
+NUMBERS: Final = ("null_count", "nan_count", "fragment_id", "zone_start", "zone_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneMap:
+    """A segment of a zone-map index.
+
+    Attributes:
+        numbers: by name, shape (zones,) each.
+    """
+
+    covered: frozenset[int]
+    low: pa.Array
+    high: pa.Array
+    numbers: dict[str, Int64s]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, for a cache's budget."""
+        return 200 + int(self.low.nbytes + self.high.nbytes) + 40 * len(self.low)
+
+    def of_fragment(self, fragment_id: int, num_rows: int) -> MappedZones | None:
+        """The zones of a fragment; None where it is not covered.
+
+        Raises:
+            CorruptFileError: zones that overlap, or leave the fragment.
+        """
+        if fragment_id not in self.covered:
+            return None
+        mine = np.flatnonzero(self.numbers["fragment_id"] == fragment_id)
+        starts = self.numbers["zone_start"][mine]
+        order = np.argsort(starts, kind="stable")
+        mine, starts = mine[order], starts[order]
+        stops = starts + self.numbers["zone_length"][mine]
+        if len(mine) and (
+            starts[0] < 0
+            or stops[-1] > num_rows
+            or (stops <= starts).any()
+            or (stops[:-1] > starts[1:]).any()
+        ):
+            raise CorruptFileError(
+                f"zone map of fragment {fragment_id}: zones overlap, or leave its {num_rows} rows; "
+                "use_stats=False reads it without them"
+            )
+        edges = np.unique(np.concatenate([[0, num_rows], starts, stops]))
+        places = np.searchsorted(starts, edges[:-1], "right") - 1
+        inside = (places >= 0) & (edges[:-1] < np.append(stops, 0)[places])
+        return MappedZones(self, edges, np.where(inside, mine[places] if len(mine) else 0, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class MappedZones:
+    """The zones of a fragment in a zone map; `places` are rows of the map, -1 between zones."""
+
+    map: ZoneMap
+    edges: Int64s
+    places: Int64s
+
+    def bounds(self, column: Column) -> Bounds | None:
+        """The bounds of each zone; None: they are of another type."""
+        found = self.map
+        if found.low.type != column.type or found.high.type != column.type:
+            return None
+        known = self.places >= 0
+        rows = to_arrow(self.places.clip(0), known)
+        padded = {name: np.append(of, 0) for name, of in found.numbers.items()}
+        numbers = {name: of[self.places] for name, of in padded.items()}
+        return Bounds(
+            (numbers["null_count"] > 0) | ~known,
+            (numbers["null_count"] < numbers["zone_length"]) | ~known,
+            (numbers["nan_count"] > 0) | ~known,
+            _without_nans(found.low).take(rows),
+            _without_nans(found.high).take(rows),
+        )
+
+    def whole(self, column: Column) -> Bounds | None:
+        """None: a zone map has no sums."""
+
+
+async def zone_maps(snapshot: Snapshot, field_ids: Collection[int]) -> dict[int, list[ZoneMap]]:
+    """The zone maps of fields, by field id.
+
+    Cost: a round of small files for each that is not known, and one of their rows.
+
+    Raises:
+        CorruptFileError: a file that is no zone map.
+    """
+    messages = snapshot.manifest.indices
+    if not messages or any(one.name == FRAGMENT_REUSE for one in messages):
+        return {}
+    wanted = [
+        Index.from_protobuf(one)
+        for one in messages
+        if len(one.fields) == 1 and one.fields[0] in field_ids
+    ]
+    chosen = [one for one in wanted if one.kind == KIND and one.message.index_version == VERSION]
+    found: dict[int, list[ZoneMap]] = {}
+    maps = await all_of(_load(snapshot, index) for index in chosen)
+    for index, one in zip(chosen, maps, strict=True):
+        found.setdefault(index.fields[0], []).append(one)
+    return found
+
+
+async def _load(snapshot: Snapshot, index: Index) -> ZoneMap:
+    where = snapshot.table.index_file(snapshot.manifest, index, FILE)
+
+    async def load() -> ZoneMap:
+        batch = await IndexFiles(snapshot, index).whole(FILE)
+        names = batch.schema.names
+        if "min" not in names or "max" not in names or any(one not in names for one in NUMBERS):
+            raise CorruptFileError(f"{where}: columns {names}, expected those of a zone map")
+        numbers = {name: batch.column(name) for name in NUMBERS}
+        for name, column in numbers.items():
+            if column.null_count or not pa.types.is_integer(column.type):
+                raise CorruptFileError(f"{where}: {name} of type {column.type}, or null")
+        return ZoneMap(
+            index.fragment_ids or frozenset(),
+            batch.column("min"),
+            batch.column("max"),
+            {name: as_numbers(column).astype(np.int64) for name, column in numbers.items()},
+        )
+
+    return await snapshot.engine.cache.get(("zone map", where), load, lambda one: one.num_bytes)
+
+
+def _without_nans(bounds: pa.Array) -> pa.Array:
+    """Bounds of floats, null where they are NaN: other values are not known then."""
+    if not pa.types.is_floating(bounds.type):
+        return bounds
+    floats = float_values(bounds)
+    valid = as_mask(bounds.is_valid()) & ~np.isnan(floats)
+    return to_arrow(np.where(np.isnan(floats), 0, floats).astype(floats.dtype), valid)

@@ -1,0 +1,143 @@
+"""Shallow clones: a version of a table as the first one of another table, or of a branch.
+
+The clone's manifest names the files of the source by a base path; no data is copied. What is
+written to the clone lies in its own folder. The source must keep the version: a cleanup there
+knows nothing of clones elsewhere.
+
+Source: table format specification, "Clones".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.table.manifest import parse_manifest
+from alance.format.table.naming import NamingScheme
+from alance.format.table.operations_meta import Clone
+from alance.format.table.transaction import Transaction
+from alance.ops.version import opening
+from alance.ops.version.commits import manifests_of
+from alance.ops.version.snapshot import Snapshot
+from alance.versioning.rules import TableRules
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.opening import Reference
+    from alance.versioning.table import Table
+
+# What the registry adds to the root of a second store at the same place.
+_NUMBER: Final = re.compile(r"#\d+/$")
+
+
+async def shallow_clone(
+    snapshot: Snapshot,
+    target_uri: str | os.PathLike[str],
+    reference: Reference | None,
+    options: CommitOptions,
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> Snapshot:
+    """Make a new table of a version of this one; see the module.
+
+    Cost: a GET for a version that is not the snapshot's own; then a LIST, and the PUTs of the
+    transaction and the manifest.
+
+    Args:
+        reference: None: the snapshot's version.
+        store, storage_options: of the target; None: where it is the same kind of store, those of
+            the source, as far as they were given for that place.
+
+    Raises:
+        AlreadyExistsError: there is a table.
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: a detached version; a bad URI or option.
+        UnsupportedError: nobody else could find the source's files.
+    """
+    source = snapshot if reference is None else await opening.checkout(snapshot, reference)
+    registry = snapshot.engine.registry
+    target = open_table(registry, target_uri, store=store, storage_options=storage_options)
+    if store is None and storage_options is None:
+        access, home = snapshot.table.access, target.access.home
+        assert home is not None
+        given = access.given if access.covers(home) else access.others()
+        target = open_table(registry, target_uri, storage_options=given)
+    return await clone_into(source, target, None, options)
+
+
+async def clone_into(
+    source: Snapshot, target: Table, branch_name: str | None, options: CommitOptions
+) -> Snapshot:
+    """Make a version the first one of a table that is not there, under the same number.
+
+    Args:
+        branch_name: of the branch that the target is; None: a table of its own.
+
+    Raises: as of `shallow_clone`.
+    """
+    if source.version >> 63:
+        raise InvalidInputError(f"version {source.version} is detached, and cannot be cloned")
+    session, engine = source.session, source.engine
+    where = base_uri(source.table)
+    change = Clone(
+        is_shallow=True,
+        ref_name=source.table.branch,
+        ref_version=source.version,
+        ref_path=where,
+        branch_name=branch_name,
+    )
+    transaction = Transaction.of(change, read_version=source.version, properties=options.noted())
+    rules = TableRules(engine, target, source=source.manifest)
+    content = await rules.next_manifest(None, transaction, source.version)
+    manifests = manifests_of(session, target, NamingScheme.V2)
+    await manifests.check()
+    if await manifests.latest() is not None:
+        raise _exists(target)
+    note = rules.transaction_bytes(transaction)
+    if note is not None:
+        store, path = engine.registry.resolve(target.transaction(transaction.file_name))
+        await store.put(path, note)
+    created = await manifests.create(source.version, content, transaction.uuid)
+    if not created.is_ours:
+        raise _exists(target)
+    manifest = created.manifest
+    if manifest is None:
+        manifest = await engine.decode(
+            lambda: parse_manifest(memoryview(content), f"version {source.version}"), len(content)
+        )
+    target.know_base(where, source.table.root)
+    return Snapshot(session, target, manifest)
+
+
+def base_uri(table: Table) -> str:
+    """The folder of a table or branch as a base path names it: a URI, or an absolute local path.
+
+    Raises:
+        UnsupportedError: a store object with a prefix, which no URI tells.
+    """
+    objects = getattr(table.store, "objects", None)
+    if getattr(objects, "prefix", None):
+        raise UnsupportedError(
+            f"dataset {table.uri!r}: its store has a prefix, so that no URI names its files; open "
+            f"it by a store without one"
+        )
+    inside = table.root.removeprefix(table.store.root)
+    if table.store.profile.kind == "local":
+        return "/" + inside
+    return _NUMBER.sub("/", table.store.root) + inside
+
+
+def _exists(target: Table) -> AlreadyExistsError:
+    if target.branch is None:
+        return AlreadyExistsError(f"dataset {target.uri!r}: exists already")
+    return AlreadyExistsError(
+        f"dataset {target.uri!r}: the folder of branch {target.branch!r} has versions, perhaps of "
+        f"a branch that was not made or deleted to the end; branches.delete(..., force=True) "
+        f"removes them"
+    )

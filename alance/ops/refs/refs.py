@@ -1,0 +1,235 @@
+"""Tags and branches of a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError
+from alance.format.table.refs import check_branch_name, check_tag_name
+from alance.ops.version.commit_options import CommitOptions
+from alance.versioning import refs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
+
+    from alance.format.table.refs import BranchContents, TagContents
+    from alance.ops.version.opening import Reference
+    from alance.ops.version.snapshot import Snapshot
+
+
+class Tags:
+    """The tags of a dataset, all of its branches'. Nothing is kept: each call asks the store."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"Tags({self._snapshot.uri!r})"
+
+    async def list(self) -> dict[str, TagContents]:
+        """All tags by name, sorted. Cost: one LIST, and all tags at once.
+
+        Raises:
+            CorruptFileError: a tag's JSON.
+        """
+        return await refs.list_tags(self._snapshot.engine, self._snapshot.table)
+
+    async def list_ordered(
+        self, order: Literal["asc", "desc"] = "desc"
+    ) -> Sequence[tuple[str, TagContents]]:
+        """All tags with their names, by version; those of one version by name.
+
+        Raises:
+            InvalidInputError: no such order.
+        """
+        found = sorted((await self.list()).items())
+        return sorted(found, key=lambda one: one[1].version, reverse=_is_descending(order))
+
+    async def get(self, name: str) -> TagContents:
+        """A tag. Cost: one GET.
+
+        Raises:
+            NotFoundError: no such tag.
+            CorruptFileError: its JSON.
+        """
+        return await refs.load_tag(self._snapshot.engine, self._snapshot.table, name)
+
+    async def get_version(self, name: str) -> int:
+        """The number of the version that a tag names. Cost: one GET.
+
+        Raises:
+            NotFoundError: no such tag.
+            CorruptFileError: its JSON.
+        """
+        return (await self.get(name)).version
+
+    async def create(
+        self,
+        name: str,
+        reference: Reference | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Name a version; cleanup keeps it as long as the tag is there.
+
+        Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more.
+
+        Args:
+            name: letters, digits, `.`, `-` and `_`.
+            reference: a number on the branch of this dataset, a tag, or a branch (None: main)
+                and a number (None: the latest); None: the version of this dataset.
+
+        Raises:
+            AlreadyExistsError: there is such a tag; `update` moves it.
+            NotFoundError: no such version, tag or branch.
+            InvalidInputError: no tag can have this name.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        await refs_write.create_tag(self._snapshot, name, reference, metadata)
+
+    async def update(self, name: str, reference: Reference | None = None) -> None:
+        """Make a tag name another version.
+
+        Of two that do it at once the later one wins. Cost: as of `create`, and a GET.
+
+        Raises:
+            NotFoundError: no such tag, or no such version.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        await refs_write.update_tag(self._snapshot, name, reference)
+
+    async def delete(self, name: str) -> None:
+        """Delete a tag; its version stays until a cleanup. Cost: a GET and a DELETE.
+
+        Raises:
+            NotFoundError: no such tag.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        await refs_write.delete_tag(self._snapshot, name)
+
+    async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
+        """Replace all metadata of a tag. Cost: a GET and a PUT.
+
+        Raises:
+            NotFoundError: no such tag.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        location = self._snapshot.table.tag(check_tag_name(name))
+        await refs_write.replace_metadata(self._snapshot, location, f"tag {name!r}", metadata)
+
+
+class Branches:
+    """The branches of a dataset. Nothing is kept: each call asks the store.
+
+    To open one, use `Dataset.checkout_branch`.
+    """
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"Branches({self._snapshot.uri!r})"
+
+    async def list(self) -> dict[str, BranchContents]:
+        """All branches but main by name, sorted. Cost: one LIST, and all their records at once.
+
+        Raises:
+            CorruptFileError: a branch's JSON.
+        """
+        return await refs.list_branches(self._snapshot.engine, self._snapshot.table)
+
+    async def list_ordered(
+        self, order: Literal["asc", "desc"] = "desc"
+    ) -> Sequence[tuple[str, BranchContents]]:
+        """All branches but main with their names, by the version that they begin with, then name.
+
+        Raises:
+            InvalidInputError: no such order.
+        """
+        found = sorted((await self.list()).items())
+        return sorted(found, key=lambda one: one[1].parent_version, reverse=_is_descending(order))
+
+    async def get(self, name: str) -> BranchContents | None:
+        """A branch; None for main. Cost: one GET.
+
+        Raises:
+            NotFoundError: no such branch.
+            CorruptFileError: its JSON.
+        """
+        return await refs.load_branch(self._snapshot.engine, self._snapshot.table, name)
+
+    async def create(
+        self,
+        name: str,
+        reference: Reference | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a branch of a version, which becomes its first one under the same number.
+
+        No data is copied. `Dataset.create_branch` does the same and opens it.
+
+        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction
+        and of the manifest, and a LIST. A cancelled call still makes the branch.
+
+        Args:
+            name: letters, digits, `.`, `-` and `_`, in segments between `/`.
+            reference: as of `Tags.create`.
+
+        Raises:
+            AlreadyExistsError: there is such a branch, or its folder has versions.
+            NotFoundError: no such version, tag or branch.
+            InvalidInputError: no branch can have this name; a detached version.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete a branch with all of its versions and files.
+
+        Cost: LISTs and GETs of all branches and tags, a LIST of the branch's folder, DELETEs.
+
+        Args:
+            force: also what is left of a branch that has no record.
+
+        Raises:
+            NotFoundError: no such branch.
+            InvalidInputError: other branches were made from it, or tags name it.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        await refs_write.delete_branch(self._snapshot, name, force=force)
+
+    async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
+        """Replace all metadata of a branch. Cost: a GET and a PUT.
+
+        Raises:
+            NotFoundError: no such branch.
+        """
+        await self._snapshot.engine.pool.load("alance.ops.refs.write")
+        from alance.ops.refs import write as refs_write
+
+        location = self._snapshot.table.branch_record(check_branch_name(name))
+        await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)
+
+
+def _is_descending(order: str) -> bool:
+    if order not in ("asc", "desc"):
+        raise InvalidInputError(f"order={order!r}: expected 'asc' or 'desc'")
+    return order == "desc"

@@ -1,0 +1,243 @@
+"""Tags and branches: made, moved, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import (
+    InvalidInputError,
+    NotFoundError,
+)
+from alance.format.table.naming import NamingScheme, manifest_name
+from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
+from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
+from alance.io.background import grace_of
+from alance.ops.refs.clone import clone_into
+from alance.ops.refs.objects import content_of, delete_all, put_new, put_over
+from alance.ops.upkeep.drop import forget_commits
+from alance.ops.version import opening
+from alance.ops.version.discards import in_time
+from alance.versioning import load, refs
+from alance.versioning.outcome import may_be_visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.opening import Reference
+    from alance.ops.version.snapshot import Snapshot
+
+CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A version that a tag names, and the size of its manifest."""
+
+    branch: str | None
+    version: int
+    manifest_bytes: int
+
+
+async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
+    """The version that is meant, after making sure that it is there.
+
+    Cost: one HEAD; for a tag or branch one GET more, for the latest version of a branch one LIST.
+
+    Raises:
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: nothing of these kinds.
+    """
+    engine, table = snapshot.engine, snapshot.table
+    version: int | None = snapshot.version
+    if isinstance(reference, str):
+        tag = await refs.load_tag(engine, table, reference)
+        table, version = table.on_branch(tag.branch), tag.version
+    elif isinstance(reference, tuple):
+        branch, version = opening.pair(reference)
+        if branch is not None and await refs.load_branch(engine, table, branch) is None:
+            branch = None
+        table = table.on_branch(branch)
+    elif reference is not None:
+        if isinstance(reference, bool) or not isinstance(reference, int):
+            raise InvalidInputError(f"reference {reference!r}: expected a number, a tag or a pair")
+        version = reference
+    if version is None:
+        version = (await load.latest(engine, table)).version
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
+        await load.load_version(engine, table, version)  # it may be staged still
+    for scheme in (NamingScheme.V2, NamingScheme.V1):
+        with suppress(NotFoundError):
+            where = table.manifest(manifest_name(version, scheme))
+            size = await engine.scheduler.size(where, reason="version")
+            return Target(table.branch, version, size)
+    raise table.not_found(f"no version {version}")
+
+
+async def create_tag(
+    snapshot: Snapshot,
+    name: str,
+    reference: Reference | None,
+    metadata: Mapping[str, str] | None,
+) -> None:
+    """Make a tag; errors as of `Tags.create`."""
+    check_tag_name(_text(name, "tag"))
+    noted = checked_metadata(metadata or {})
+    target = await target_of(snapshot, reference)
+    content = tag_bytes(
+        target.version,
+        target.branch,
+        ns=time.time_ns(),
+        manifest_bytes=target.manifest_bytes,
+        metadata=noted,
+    )
+    await put_new(snapshot, snapshot.table.tag(name), content, f"tag {name!r}")
+
+
+async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
+    """Move a tag; errors as of `Tags.update`."""
+    location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
+    content = await content_of(snapshot, location, f"tag {name!r}")
+    target = await target_of(snapshot, reference)
+    changes = {
+        "branch": target.branch,
+        "version": target.version,
+        "updatedAt": time_text(time.time_ns()),
+        "manifestSize": target.manifest_bytes,
+    }
+    await put_over(snapshot, location, with_members(content, location, changes))
+
+
+async def delete_tag(snapshot: Snapshot, name: str) -> None:
+    """Delete a tag; errors as of `Tags.delete`."""
+    location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
+    await content_of(snapshot, location, f"tag {name!r}")
+    await delete_all(snapshot, [location])
+
+
+async def replace_metadata(
+    snapshot: Snapshot, location: str, what: str, metadata: Mapping[str, str]
+) -> None:
+    """Give a tag or branch other metadata.
+
+    Args:
+        location: of its record.
+    """
+    noted = checked_metadata(metadata)
+    content = await content_of(snapshot, location, what)
+    await put_over(snapshot, location, with_members(content, location, {"metadata": dict(noted)}))
+
+
+async def create_branch(
+    snapshot: Snapshot,
+    name: str,
+    reference: Reference | None,
+    options: CommitOptions,
+    metadata: Mapping[str, str] | None,
+) -> Snapshot:
+    """Make a branch; errors and cost as of `Branches.create`.
+
+    The record comes first: of two that make the same branch, it decides; and it keeps a cleanup
+    from removing the version that the branch begins with.
+    """
+    check_branch_name(_text(name, "branch"))
+    engine = snapshot.engine
+    noted = checked_metadata(metadata or {})
+    target = await target_of(snapshot, reference)
+    version = target.version
+    source = await opening.checkout_branch(snapshot, target.branch, version)
+    parent = None
+    if target.branch is not None:
+        parent = await refs.load_branch(snapshot.engine, snapshot.table, target.branch)
+    table = snapshot.table.on_branch(name)
+    record = snapshot.table.branch_record(name)
+    content = branch_bytes(
+        target.branch,
+        version,
+        identifier=[*(parent.identifier if parent else ()), (version, uuid.uuid4().hex)],
+        ns=time.time_ns(),
+        manifest_bytes=target.manifest_bytes,
+        metadata=noted,
+    )
+
+    async def take_back() -> None:
+        found = await engine.scheduler.read_all(record, reason="whose ref")
+        if bytes(found) == content:
+            await delete_all(snapshot, [record])
+
+    async def make() -> Snapshot:
+        try:
+            await put_new(snapshot, record, content, f"branch {name!r}")
+        except asyncio.CancelledError:
+            await in_time(engine, table.store, take_back())
+            raise
+        try:
+            return await clone_into(source, table, name, options)
+        except BaseException as error:
+            if not may_be_visible(error):
+                await in_time(engine, table.store, delete_all(snapshot, [record]))
+            raise
+
+    return await engine.background.to_the_end(make(), CREATE_S, grace_of(table.store))
+
+
+async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
+    """Delete a branch; errors and cost as of `Branches.delete`."""
+    check_branch_name(_text(name, "branch"))
+    engine, table = snapshot.engine, snapshot.table
+    record = table.branch_record(name)
+    branches, tags = await refs.list_branches(engine, table), await refs.list_tags(engine, table)
+    if name not in branches and not force:
+        raise table.not_found(f"no branch {name!r}")
+    mine = branches.pop(name, None)
+    for other, one in branches.items():
+        descends = mine is not None and mine.identifier and mine.identifier[-1] in one.identifier
+        if descends or one.parent_branch == name:
+            raise InvalidInputError(
+                f"branch {name!r}: branch {other!r} was made from it (version "
+                f"{one.parent_version} of {one.parent_branch!r}), delete that one first"
+            )
+    if table.keeper is not None:
+        table.keeper.check_forgets()
+    named = sorted(tag for tag, one in tags.items() if one.branch == name)
+    if named:
+        raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
+    await delete_all(snapshot, [record])
+    own = table.on_branch(name).root + "/"
+    # Branches whose names go on from this one's have their folders inside of its folder.
+    kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
+    found: list[str] = []
+    with suppress(NotFoundError):
+        listing = engine.scheduler.list(own[:-1], reason="branch")
+        found.extend([one.path async for one in listing if not one.path.startswith(kept)])
+    await delete_all(snapshot, found)
+    forget_commits(snapshot.session, table.on_branch(name))
+    if table.keeper is not None:
+        await table.keeper.forget(table.on_branch(name).key)
+
+
+def checked_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    """The metadata.
+
+    Raises:
+        InvalidInputError: no mapping of text to text.
+    """
+    if not hasattr(metadata, "items"):
+        raise InvalidInputError(f"metadata {metadata!r}: expected a mapping of text to text")
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInputError(f"metadata: {key!r}: {value!r}, expected text for text")
+    return metadata
+
+
+def _text(name: str, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{what} {name!r}: expected a name")
+    if what == "branch" and name == MAIN:
+        raise InvalidInputError(f"branch {name!r}: reserved for the main branch")
+    return name

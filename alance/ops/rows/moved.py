@@ -1,0 +1,243 @@
+"""Rows that go, and where they are now: deletion files, new fragments, one version.
+
+`commit_rows` takes the rows that are no longer where they were, as offsets by fragment, and the
+fragments that were written for them; it joins the offsets with the rows deleted before, writes the
+deletion files beside the rest, drops fragments that have no rows left, and commits. Where it does
+not make the version, nothing that was written for it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import InvalidInputError
+from alance.format.proto import table_pb2
+from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_deletion_file
+from alance.format.table.naming import DELETIONS
+from alance.format.table.operations import Delete, Update
+from alance.format.table.row_ids_encode import row_ids_bytes
+from alance.format.table.transaction import Transaction
+from alance.io.local import LocalStore
+from alance.io.tasks import all_of
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commits import commit_on
+from alance.ops.version.discards import discard_objects, in_time
+from alance.ops.version.lineage import lineage_reader
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from alance.io.store import Store
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.files import DataFiles
+
+    Rows = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+PUTS_AT_ONCE: Final = 64  # deletion files
+
+
+async def commit_rows(
+    snapshot: Snapshot,
+    change: Delete | Update,
+    *,
+    deleted: Mapping[int, Rows],
+    emptied: Collection[int] = (),
+    files: DataFiles | None = None,
+    new_fragments: Sequence[table_pb2.DataFragment] = (),
+    row_ids: U64 | None = None,
+    options: CommitOptions | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """The version without some rows, and with some new fragments.
+
+    Cost: a GET for each deletion vector that is not known yet; a PUT for each fragment that loses
+    rows, beside what `files` still uploads; and the commit.
+
+    Args:
+        snapshot: the version that `deleted` was computed from.
+        change: the operation without its fragments: predicate, fields, mode, keys. Fragments in
+            its `updated_fragments` are records that changed otherwise (new data files); they get
+            their deletion file, too, where they lose rows.
+        deleted: physical offsets of live rows by fragment; shape (n,), sorted and unique. With
+            them others may delete other rows of the same fragments at the same time.
+        emptied: fragments that lose all rows that they have, besides; their ids.
+        files: what `new_fragments` consist of, after `seal`; published here, and discarded where
+            the version is not made.
+        new_fragments: of an Update; moved rows first, inserted rows after them.
+        row_ids: with stable row ids: those of the moved rows, in the order of `new_fragments`;
+            the rows after them get new ones.
+        options: its `max_retries` is for commits that get along with those in between.
+
+    Raises:
+        RetryableConflictError: others changed the same rows; run the operation again.
+        CommitConflictError: a newer version rules this one out.
+    """
+    vectors = _DeletionFiles(snapshot, [])
+    handles = [snapshot.handle(one) for one in sorted(deleted)]
+
+    options = options or CommitOptions()
+    noted = options.noted()
+
+    def build() -> Transaction:
+        gone = sorted({*vectors.build(handles, deleted), *emptied})
+        added = with_row_ids(new_fragments, row_ids)
+        operation = _operation(snapshot, change, vectors.files, gone, added)
+        return Transaction.of(operation, read_version=snapshot.version, properties=noted)
+
+    async def discard() -> None:
+        discards = [vectors.discard(), *([] if files is None else [files.discard()])]
+        await in_time(snapshot.engine, snapshot.table.store, all_of(discards))
+
+    try:
+        await snapshot.prepare(handles)
+        transaction = await snapshot.engine.pool.run(build)
+    except BaseException:
+        await discard()
+        raise
+
+    async def upload() -> None:
+        await all_of([vectors.put(), *([] if files is None else [files.publish()])])
+
+    rules = TableRules(
+        snapshot.engine,
+        snapshot.table,
+        deleted=deleted,
+        lineage=lineage_reader(snapshot) if snapshot.has_stable_row_ids else None,
+    )
+    return await commit_on(
+        snapshot.session,
+        snapshot.table,
+        snapshot.manifest,
+        transaction,
+        rules=rules,
+        data=upload(),
+        discard=discard,
+        max_retries=options.max_retries,
+        summary=summary,
+    )
+
+
+def with_row_ids(
+    fragments: Sequence[table_pb2.DataFragment], row_ids: U64 | None
+) -> tuple[table_pb2.DataFragment, ...]:
+    """New fragments whose leading rows have ids already.
+
+    Raises:
+        InvalidInputError: more ids than rows.
+    """
+    if row_ids is None:
+        return tuple(fragments)
+    made, start = [], 0
+    for one in fragments:
+        part = row_ids[start : start + one.physical_rows]
+        start += len(part)
+        copy = table_pb2.DataFragment()
+        copy.CopyFrom(one)
+        if len(part):
+            copy.inline_row_ids = row_ids_bytes(part)
+        made.append(copy)
+    if start < len(row_ids):
+        raise InvalidInputError(f"{len(row_ids)} row ids for {start} new rows")
+    return tuple(made)
+
+
+def _operation(
+    snapshot: Snapshot,
+    change: Delete | Update,
+    files: Sequence[NewDeletionFile],
+    gone: Sequence[int],
+    added: tuple[table_pb2.DataFragment, ...],
+) -> Delete | Update:
+    """The operation with its fragments: those that lose rows, those that go, the new ones."""
+    records = {one.id: one for one in change.updated_fragments}
+    for file in files:
+        record = table_pb2.DataFragment()
+        known = records.get(file.fragment_id)
+        record.CopyFrom(
+            snapshot.handle(file.fragment_id).fragment.message if known is None else known
+        )
+        record.deletion_file.CopyFrom(file.record)
+        records[file.fragment_id] = record
+    kept = tuple(records[key] for key in sorted(records.keys() - set(gone)))
+    if isinstance(change, Delete):
+        return replace(change, updated_fragments=kept, deleted_fragment_ids=tuple(gone))
+    return replace(
+        change, updated_fragments=kept, removed_fragment_ids=tuple(gone), new_fragments=added
+    )
+
+
+class _DeletionFiles:
+    """The deletion files of a version that is to be made."""
+
+    def __init__(self, snapshot: Snapshot, files: list[NewDeletionFile]) -> None:
+        self._snapshot = snapshot
+        self._begun: list[NewDeletionFile] = []
+        self.files = files
+
+    def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Rows]) -> list[int]:
+        """Join rows with those deleted before; gives the fragments that have none left. CPU."""
+        emptied = []
+        for handle in handles:
+            rows = deleted[handle.id]
+            before = handle.deleted
+            if len(rows) and int(rows[-1]) >= handle.num_physical_rows:
+                raise InvalidInputError(
+                    f"fragment {handle.id}: row {rows[-1]}, it has {handle.num_physical_rows}"
+                )
+            union = rows if before is None else np.union1d(before.rows, rows)
+            if len(union) == handle.num_physical_rows:
+                emptied.append(handle.id)
+            elif len(rows):
+                version = self._snapshot.version
+                file = new_deletion_file(
+                    handle.id, union, version, as_bitmap=_as_bitmap(handle, len(union))
+                )
+                self.files.append(file)
+        return emptied
+
+    async def put(self) -> None:
+        """Write all of them."""
+        if not self.files:
+            return
+        resolve = self._snapshot.engine.registry.resolve
+        places = [resolve(self._location(file)) for file in self.files]
+        local = places[0][0]
+        if isinstance(local, LocalStore):
+            self._begun += self.files
+            pairs = zip(places, self.files, strict=True)
+            await local.put_together([(path, file.content) for (_, path), file in pairs])
+            return
+        limit = asyncio.Semaphore(PUTS_AT_ONCE)
+
+        async def one(file: NewDeletionFile, store: Store, path: str) -> None:
+            async with limit:
+                self._begun.append(file)
+                await store.put(path, file.content)
+
+        await all_of(one(file, *place) for file, place in zip(self.files, places, strict=True))
+
+    async def discard(self) -> None:
+        """Remove those that were written, as far as the store can be reached."""
+        begun = [self._location(file) for file in self._begun]
+        await discard_objects(self._snapshot.engine, begun)
+
+    def _location(self, file: NewDeletionFile) -> str:
+        return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")
+
+
+def _as_bitmap(handle: FragmentHandle, count: int) -> bool:
+    """Whether deleted rows are written as a bitmap though they are few: as other writers do."""
+    if handle.deleted is None:
+        return count >= ARROW_MAX_ROWS
+    kind = handle.fragment.message.deletion_file.file_type
+    return bool(kind == table_pb2.DeletionFile.BITMAP)

@@ -1,0 +1,294 @@
+"""Cleanup: old versions and the files that no version needs any more.
+
+First the manifests of old versions are deleted, then versions that others made meanwhile are
+looked at, then the files that none needs are deleted. So no version is ever there without its
+files; what an interrupted cleanup leaves is unverified, and goes a week later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.table.naming import VERSIONS, parse_manifest_name
+from alance.io import publish
+from alance.io.tasks import all_of
+from alance.ops.upkeep import cleanup_files as files
+from alance.ops.upkeep.cleanup_delete import Deleter
+from alance.ops.upkeep.cleanup_policy import (
+    CleanupCandidateFile,
+    CleanupExplanation,
+    CleanupPolicy,
+    CleanupReferencedBranch,
+    CleanupStats,
+    counted,
+    without_tagged,
+)
+from alance.versioning import refs
+from alance.versioning.load import ManifestLocation, latest, load_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from alance.format.table.refs import BranchContents, TagContents
+    from alance.io.engine import Engine
+    from alance.ops.upkeep.cleanup_files import Numbers
+    from alance.versioning.table import Table
+
+MANIFESTS_AT_ONCE: Final = 16
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of a table before anything is deleted.
+
+    Attributes:
+        listed: all files, those of versions too.
+        manifests: of this table or branch by version, detached ones too.
+        names: what each of these versions needs, as numbers of `index`.
+        of_branches: what versions of the branches below need.
+    """
+
+    branches: Mapping[str, BranchContents]
+    tags: Mapping[str, TagContents]
+    listed: list[files.Listed] = field(default_factory=list)
+    manifests: dict[int, ManifestLocation] = field(default_factory=dict)
+    times: dict[int, datetime | None] = field(default_factory=dict)
+    names: dict[int, Numbers] = field(default_factory=dict)
+    of_branches: list[Numbers] = field(default_factory=list)
+    index: files.NameIndex = field(default_factory=files.NameIndex)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be deleted: manifests first."""
+
+    latest: int
+    versions: tuple[int, ...]
+    manifests: list[CleanupCandidateFile]
+    others: list[CleanupCandidateFile]
+    referenced: tuple[CleanupReferencedBranch, ...]
+    warnings: tuple[str, ...]
+
+
+async def cleanup(
+    engine: Engine,
+    table: Table,
+    policy: CleanupPolicy,
+    *,
+    delete_rate_limit: int | None = None,
+    delete_concurrency: int | None = None,
+) -> CleanupStats:
+    """Delete old versions, and files that no version needs.
+
+    Cost: a LIST of each folder of the table; a GET for each version of it and of its branches;
+    two more LISTs; the deletions, which a store that can does a thousand a request.
+
+    Args:
+        delete_rate_limit: files a second at most.
+        delete_concurrency: requests at once.
+
+    Raises:
+        InvalidInputError: tags name versions that match, see `CleanupPolicy`.
+        CorruptFileError, UnsupportedError: a manifest that cannot be read; nothing is deleted.
+        StoreError: the store failed; what was deleted stays so, no version is without its files.
+    """
+    deleter = Deleter(engine, table, delete_rate_limit, delete_concurrency)
+    found = await _look(engine, table)
+    plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
+    await deleter.delete(plan.manifests, strict=True)
+    kept = await _made_meanwhile(engine, table, found)
+    others = [one for one in plan.others if _name(one) not in kept]
+    failed = await deleter.delete(others)
+    gone = [*plan.manifests, *(one for one in others if one.path not in failed)]
+    return replace(counted(gone), failed_deletes=len(failed))
+
+
+async def explain(
+    engine: Engine, table: Table, policy: CleanupPolicy, *, include_files: bool, max_files: int
+) -> CleanupExplanation:
+    """What `cleanup` would do. Cost: as of it, without the deletions.
+
+    Raises: as of `cleanup`.
+    """
+    if max_files < 1:
+        raise InvalidInputError(f"max_files={max_files!r}: expected a positive integer")
+    found = await _look(engine, table)
+    plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
+    gone = [*plan.manifests, *plan.others]
+    return CleanupExplanation(
+        plan.latest,
+        plan.versions,
+        counted(gone),
+        tuple(gone[:max_files]) if include_files else (),
+        include_files and len(gone) > max_files,
+        plan.referenced,
+        plan.warnings,
+    )
+
+
+async def _look(engine: Engine, table: Table) -> _Found:
+    """List all files, and read all manifests, of the branches below too."""
+    branches, tags = await asyncio.gather(
+        refs.list_branches(engine, table), refs.list_tags(engine, table)
+    )
+    found = _Found(branches, tags)
+    # Files first: what a manifest names that is read later, is kept.
+    listings = await all_of(_listed(engine, table, folder) for folder in files.FOLDERS)
+    found.listed = [one for listing in listings for one in listing]
+    own = [one for one in found.listed if one.path.startswith(f"{VERSIONS}/")]
+    found.manifests = _manifests(table, own)
+    if not any(version >> 63 == 0 for version in found.manifests):
+        raise table.not_found("no version")
+    limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
+
+    async def read(version: int, where: ManifestLocation) -> None:
+        async with limit:
+            time, names = await _needs(engine, where, found.index)
+        found.times[version], found.names[version] = time, names
+
+    async def read_branch(name: str) -> None:
+        found.of_branches += await _of_branch(engine, table, name, limit, found.index)
+
+    await all_of(
+        [
+            *(read(*one) for one in found.manifests.items()),
+            *(read_branch(name) for name in _below(table.branch, found.branches)),
+        ]
+    )
+    return found
+
+
+def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
+    """What goes; CPU work.
+
+    Raises:
+        InvalidInputError: tags name versions that match.
+    """
+    attached = {one: time for one, time in found.times.items() if one >> 63 == 0}
+    referenced = tuple(
+        CleanupReferencedBranch(name, one.parent_version)
+        for name, one in found.branches.items()
+        if one.parent_branch == branch
+    )
+    matching = policy.matching(attached, now)
+    matching -= {one.referenced_version for one in referenced}
+    is_error = policy.error_if_tagged_old_versions
+    expired, warnings = without_tagged(matching, found.tags, branch, is_error=is_error)
+    # Detached versions are in no order: they stay, unless they are named.
+    named = set(policy.versions or ())
+    expired |= {one for one in found.times if one >> 63 and one in named}
+    staying = [names for one, names in found.names.items() if one not in expired]
+    kept = found.index.names([*found.of_branches, *staying])
+    verified = found.index.names(found.names[one] for one in expired)
+    before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
+    others = files.candidates(found.listed, kept, verified, before)
+    manifests = []
+    for version in sorted(expired):
+        where = found.manifests[version]
+        path = f"{VERSIONS}/{where.location.rpartition('/')[2]}"
+        manifests.append(CleanupCandidateFile(path, "manifest", False, where.num_bytes or 0))
+    return _Plan(
+        max(attached), tuple(sorted(expired)), manifests, others, referenced, tuple(warnings)
+    )
+
+
+async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Listed]:
+    """The files of a folder; of local ones those that nobody finished, too."""
+    location, root = table.folder(folder), table.folder(folder)[: -len(folder)]
+    found: list[files.Listed] = []
+    if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
+        with suppress(NotFoundError):
+            await latest(engine, table)  # from then on it is listed
+    try:
+        listing = engine.scheduler.list(location, reason="cleanup")
+        async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
+            async for entry in entries:
+                path = entry.path[len(root) :]
+                found.append(files.Listed(path, entry.num_bytes, entry.last_modified))
+    except NotFoundError:
+        return found
+    store, path = engine.registry.resolve(location)
+    if store.profile.kind == "local":
+        top = path[: -len(folder)]
+        left = await engine.pool.run(lambda: list(publish.unfinished("/" + path, path + "/")))
+        found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
+    return found
+
+
+def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, ManifestLocation]:
+    found = {}
+    for one in listed:
+        name = one.path.removeprefix(f"{VERSIONS}/")
+        parsed = parse_manifest_name(name)
+        if parsed is not None:
+            location = table.manifest(name)
+            found[parsed.version] = ManifestLocation(
+                parsed.version, location, one.num_bytes, parsed.scheme
+            )
+    return found
+
+
+async def _needs(
+    engine: Engine, where: ManifestLocation, index: files.NameIndex
+) -> tuple[datetime | None, Numbers]:
+    """When a version was made, and what it needs; nothing where it is gone."""
+    try:
+        manifest = await load_manifest(engine, where, keep=False)
+    except NotFoundError:
+        return None, files.NONE
+    return manifest.timestamp, await engine.pool.run(lambda: index.numbers_of(manifest))
+
+
+async def _of_branch(
+    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, index: files.NameIndex
+) -> list[Numbers]:
+    branch = table.on_branch(name)
+    manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
+
+    async def read(where: ManifestLocation) -> Numbers:
+        async with limit:
+            return (await _needs(engine, where, index))[1]
+
+    return await all_of(read(one) for one in manifests.values())
+
+
+def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
+    """The branches that were made from one, or from such a branch; None: main."""
+    found: list[str] = []
+    parents: set[str | None] = {branch}
+    while True:
+        new = [
+            name
+            for name, one in branches.items()
+            if one.parent_branch in parents and name not in parents
+        ]
+        if not new:
+            return found
+        found += new
+        parents.update(new)
+
+
+async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> set[str]:
+    """What versions and branches need that were made since `_look`."""
+    branches, listed = await asyncio.gather(
+        refs.list_branches(engine, table), _listed(engine, table, VERSIONS)
+    )
+    new = [one for key, one in _manifests(table, listed).items() if key not in found.manifests]
+    limit, index = asyncio.Semaphore(MANIFESTS_AT_ONCE), found.index
+    names = [(await _needs(engine, one, index))[1] for one in new]
+    for name in _below(table.branch, branches):
+        if name not in found.branches:
+            names += await _of_branch(engine, table, name, limit, index)
+            # Its first version may come yet.
+            names.append(found.names.get(branches[name].parent_version, files.NONE))
+    return await engine.pool.run(lambda: index.names(names))
+
+
+def _name(file: CleanupCandidateFile) -> str:
+    owner = files.owner_of(file.path)
+    return file.path if owner is None else owner[1]

@@ -1,0 +1,170 @@
+"""Which files of a table belong to which version, by their names below its folder. Pure.
+
+A name stands for the same file wherever its folder is: names of files are random, so that files
+that branches read from the folder of their parent are known by name alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from alance.format.table.fragment import DeletionFile
+from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
+from alance.ops.upkeep.cleanup_policy import CleanupCandidateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Set
+
+    import numpy.typing as npt
+
+    from alance.format.table.manifest import Manifest
+    from alance.ops.upkeep.cleanup_policy import Kind
+
+    Numbers: TypeAlias = npt.NDArray[np.int32]
+
+UNVERIFIED_AGE: Final = timedelta(days=7)
+FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
+TEMPORARY: Final = ".tmp"
+PROBE: Final = ".probe-"
+NONE: Final = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of a table: its path below the table's folder."""
+
+    path: str
+    num_bytes: int
+    last_modified: datetime | None
+
+
+def names_of(manifest: Manifest) -> Iterator[str]:
+    """The names of all that a version needs; of an index that of its folder."""
+    for message in manifest.fragments.messages:
+        for file in message.files:
+            yield f"{DATA}/{file.path}"
+            if file.HasField("base_id"):
+                yield file.path
+        for overlay in message.overlays:
+            if overlay.HasField("data_file"):
+                yield f"{DATA}/{overlay.data_file.path}"
+        for external in (
+            message.external_row_ids,
+            message.external_last_updated_at_versions,
+            message.external_created_at_versions,
+        ):
+            if external.path:
+                yield external.path
+        if message.HasField("deletion_file"):
+            deletion = DeletionFile.from_protobuf(message.deletion_file)
+            yield f"{DELETIONS}/{deletion.name(message.id)}"
+    if manifest.head.transaction_file:
+        yield f"{TRANSACTIONS}/{manifest.head.transaction_file}"
+    for index in manifest.indices:
+        yield index_folder(index.uuid.uuid)
+
+
+class NameIndex:
+    """Numbers of names: versions share most files, so that each of them takes 4 bytes a file."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def numbers_of(self, manifest: Manifest) -> Numbers:
+        """The numbers of what a version needs; CPU work, in any thread."""
+        with self._lock:
+            known = self._numbers
+            return np.fromiter(
+                (known.setdefault(name, len(known)) for name in names_of(manifest)), np.int32
+            )
+
+    def names(self, parts: Iterable[Numbers]) -> set[str]:
+        """The names of some versions together."""
+        found = np.unique(np.concatenate([NONE, *parts])).tolist()
+        with self._lock:
+            names = list(self._numbers)
+        return {names[number] for number in found}
+
+
+def index_folder(content: bytes) -> str:
+    """The folder of an index segment, from its UUID's bytes."""
+    return f"{INDICES}/{uuid.UUID(bytes=content) if len(content) == 16 else content.hex()}"
+
+
+def staged_for(path: str) -> str | None:
+    """The manifest that a staged one of an external manifest store is for; None: it is none."""
+    final, mark, tail = path[:-37], path[-37:-36], path[-36:]
+    is_one = path.startswith(f"{VERSIONS}/") and mark == "-" and tail.count("-") == 4
+    return final if is_one and final.endswith(".manifest") else None
+
+
+def owner_of(path: str) -> tuple[Kind, str] | None:
+    """The kind of a file and the name that versions know it by; None: no file of the format."""
+    folder, _, name = path.partition("/")
+    base = posixpath.basename(path)
+    if staged_for(path) is not None:
+        return "temporary_manifest", path
+    if base.startswith((TEMPORARY, PROBE)) or "#" in base:
+        return ("temporary_manifest" if folder == VERSIONS else "temporary"), path
+    if folder == DATA and name.endswith(".lance"):
+        return "data", path
+    if folder == DATA and name.endswith(".blob"):
+        return "data", f"{posixpath.dirname(path)}.lance"
+    if folder == DELETIONS and name.endswith((".arrow", ".bin")):
+        return "deletion", path
+    if folder == TRANSACTIONS and name.endswith(".txn"):
+        return "transaction", path
+    if folder == INDICES and "/" in name:
+        return "index", f"{INDICES}/{name.partition('/')[0]}"
+    return None
+
+
+def candidates(
+    listed: Sequence[Listed],
+    kept: Set[str],
+    expired: Set[str],
+    unverified_before: datetime | None,
+) -> list[CleanupCandidateFile]:
+    """The files that may go; see `candidate`."""
+    there = {None, *(one.path for one in listed)}
+    chosen = (
+        candidate(one, kept, expired, unverified_before)
+        for one in listed
+        if staged_for(one.path) in there  # else it may be all that there is of a version
+    )
+    return [one for one in chosen if one is not None]
+
+
+def candidate(
+    file: Listed,
+    kept: Set[str],
+    expired: Set[str],
+    unverified_before: datetime | None,
+) -> CleanupCandidateFile | None:
+    """A file that goes; None: it stays.
+
+    Args:
+        kept: names of what versions that stay need.
+        expired: names of what versions that go need.
+        unverified_before: files of no version go if they are older; None: all of them.
+    """
+    found = owner_of(file.path)
+    if found is None:
+        return None
+    kind, name = found
+    if name in kept:
+        return None
+    verified = name in expired
+    if not verified and unverified_before is not None:
+        modified = file.last_modified
+        if modified is None or modified >= unverified_before:
+            return None
+    return CleanupCandidateFile(file.path, kind, not verified, file.num_bytes)

@@ -1,0 +1,289 @@
+"""Which fragments are rewritten together: a plan of tasks that other processes may do.
+
+A fragment is to be rewritten for itself where too many of its rows are deleted, or with a
+neighbour where it has fewer rows than wanted. Runs of neighbours with the same indices are cut
+into groups of about the wanted number of rows, so that rows keep their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from alance.ops.version.snapshot import Snapshot
+
+CONFIG: Final = "lance.compaction."
+TARGET_ROWS: Final = 1 << 20
+CompactionMode: TypeAlias = Literal["reencode", "try_binary_copy", "force_binary_copy"]
+WRITTEN: Final = tuple(FileVersion)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """What is rewritten, and how. Those of value None are taken from the table's configuration
+    (`lance.compaction.<name>`), where it has them; else the default counts.
+
+    Attributes:
+        target_rows_per_fragment: rows of a new fragment, about; fragments with fewer are rewritten
+            where a neighbour is, too. Default 1 048 576.
+        max_rows_per_group: of the legacy file format; has no effect.
+        max_bytes_per_file: a new file that is larger ends; then fragments have fewer rows.
+        materialize_deletions: rewrite fragments of which many rows are deleted. Default True.
+        materialize_deletions_threshold: the share of deleted rows above which it is so, 0 to 1.
+            Default 0.1.
+        num_threads: tasks of the plan that are done at once. Default 2; each keeps all decode
+            threads of the session busy where its columns are large.
+        batch_size: rows that are read at once; None: what the pages make natural.
+        io_buffer_bytes: bytes fetched ahead of one task.
+        max_source_fragments: fragments to rewrite at most, in whole tasks, oldest first.
+        max_source_rows: live rows to rewrite at most, likewise.
+        max_source_bytes: bytes of data files to rewrite at most, likewise.
+        excluded_fragment_ids: fragments that stay, and part the runs of neighbours.
+        data_storage_version: of the new files; None: that of the table.
+        compaction_mode: `reencode`, or `try_binary_copy`, which encodes anew as well.
+        defer_index_remap: False: this alance does not write fragment-reuse indices.
+    """
+
+    target_rows_per_fragment: int | None = None
+    max_rows_per_group: int | None = None
+    max_bytes_per_file: int | None = None
+    materialize_deletions: bool | None = None
+    materialize_deletions_threshold: float | None = None
+    num_threads: int | None = None
+    batch_size: int | None = None
+    io_buffer_bytes: int | None = None
+    max_source_fragments: int | None = None
+    max_source_rows: int | None = None
+    max_source_bytes: int | None = None
+    excluded_fragment_ids: Collection[int] = ()
+    data_storage_version: str | None = None
+    compaction_mode: CompactionMode | None = None
+    defer_index_remap: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("target_rows_per_fragment", "max_rows_per_group", "max_bytes_per_file"),
+            *("num_threads", "batch_size", "io_buffer_bytes", "max_source_fragments"),
+            *("max_source_rows", "max_source_bytes"),
+        ):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        if self.materialize_deletions not in (None, True, False):
+            raise InvalidInputError(
+                f"materialize_deletions={self.materialize_deletions!r}: expected True or False"
+            )
+        share = self.materialize_deletions_threshold
+        if share is not None and not (isinstance(share, float | int) and 0 <= share <= 1):
+            raise InvalidInputError(
+                f"materialize_deletions_threshold={share!r}: expected a share from 0 to 1"
+            )
+        if self.compaction_mode not in (None, *get_args(CompactionMode)):
+            raise InvalidInputError(
+                f"compaction_mode={self.compaction_mode!r}: expected one of "
+                f"{', '.join(get_args(CompactionMode))}"
+            )
+        if self.compaction_mode == "force_binary_copy" or self.defer_index_remap:
+            raise UnsupportedError(
+                "compaction that copies pages as they are, or translates indices later: not done "
+                "by this alance"
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> CompactionOptions:
+        """From keyword arguments; an unknown one is named in the error."""
+        known = [one.name for one in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise InvalidInputError(
+                    f"compaction option {name!r}: not known, expected one of {', '.join(known)}"
+                )
+        return cls(**options)
+
+    def resolved(self, config: Mapping[str, str], default_version: FileVersion) -> Resolved:
+        """With the table's configuration and the defaults.
+
+        Raises:
+            InvalidInputError: a value of the configuration that is no such value.
+            UnsupportedError: a file version that is not written.
+        """
+        told = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
+        chosen: dict[str, Any] = {}
+        for name, default, parse in _RESOLVED:
+            given = getattr(self, name)
+            if given is None and name in told:
+                given = _parsed(name, told[name], parse)
+            chosen[name] = default if given is None else given
+        asked = self.data_storage_version or told.get("data_storage_version")
+        version = FileVersion.parse(asked) if asked else default_version
+        if version not in WRITTEN:
+            raise UnsupportedError(
+                f"compaction to files of version {version.value}: not written by this alance; "
+                "data_storage_version='2.2' rewrites what it can read"
+            )
+        if version is FileVersion.V0_1 and default_version is not version:
+            raise InvalidInputError(
+                f"data_storage_version='0.1': the table has {default_version.value}, and 0.1 is "
+                "for tables that begin with it"
+            )
+        return Resolved(**chosen, version=version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The options that executors need, decided; see `CompactionOptions`."""
+
+    target_rows_per_fragment: int
+    max_bytes_per_file: int
+    materialize_deletions: bool
+    materialize_deletions_threshold: float
+    batch_size: int | None
+    io_buffer_bytes: int | None
+    max_source_fragments: int | None
+    max_source_rows: int | None
+    max_source_bytes: int | None
+    version: FileVersion
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+_RESOLVED: Final = (
+    ("target_rows_per_fragment", TARGET_ROWS, int),
+    ("max_bytes_per_file", MAX_BYTES_PER_FILE, int),
+    ("materialize_deletions", True, _boolean),
+    ("materialize_deletions_threshold", 0.1, float),
+    ("batch_size", None, int),
+    ("io_buffer_bytes", None, int),
+    ("max_source_fragments", None, int),
+    ("max_source_rows", None, int),
+    ("max_source_bytes", None, int),
+)
+
+
+def _parsed(name: str, text: str, parse: Any) -> Any:
+    try:
+        value = parse(text)
+        CompactionOptions(**{name: value})
+    except (ValueError, KeyError) as error:
+        raise InvalidInputError(f"config {CONFIG}{name}={text!r}: no such value") from error
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fragment as the planning sees it.
+
+    Attributes:
+        alone: rewritten whatever its neighbours are.
+        indices: numbers of the indices that cover it.
+    """
+
+    id: int
+    num_rows: int
+    num_bytes: int
+    alone: bool
+    indices: frozenset[int]
+
+
+def grouped(runs: Sequence[Sequence[Candidate]], target_rows: int) -> list[list[Candidate]]:
+    """Runs of candidates cut into groups of at least `target_rows` rows, where there are as many.
+
+    A fragment that is only worth rewriting with a neighbour is no group of its own.
+    """
+    found: list[list[Candidate]] = []
+    for run in runs:
+        left = sum(one.num_rows for one in run)
+        group: list[Candidate] = []
+        rows = 0
+        for number, one in enumerate(run):
+            group.append(one)
+            rows += one.num_rows
+            is_last = number + 1 == len(run)
+            if is_last or (rows >= target_rows and left - rows >= target_rows):
+                found.append(group)
+                left -= rows
+                group, rows = [], 0
+    return [group for group in found if len(group) > 1 or group[0].alone]
+
+
+def check_compactable(snapshot: Snapshot) -> None:
+    """Make sure that a version can be rewritten by this alance.
+
+    Raises:
+        UnsupportedError: an index that translates addresses late.
+    """
+    if any(one.name == FRAGMENT_REUSE for one in snapshot.manifest.indices):
+        raise UnsupportedError(
+            f"compaction: the table has an index {FRAGMENT_REUSE!r}, which this alance does not "
+            "keep up to date"
+        )
+
+
+def candidates(
+    snapshot: Snapshot, counts: Sequence[int], options: Resolved, excluded: Collection[int]
+) -> list[list[Candidate]]:
+    """The runs of fragments that may be rewritten; CPU work.
+
+    Args:
+        counts: live rows of each fragment.
+    """
+    coverage = [
+        covered(one) or frozenset() for one in snapshot.manifest.indices if one.name not in SYSTEM
+    ]
+    left_out = set(excluded)
+    runs: list[list[Candidate]] = [[]]
+    for handle, live in zip(snapshot.handles, counts, strict=True):
+        physical = handle.num_physical_rows
+        deleted_share = (physical - live) / physical if physical else 0.0
+        alone = (
+            options.materialize_deletions
+            and deleted_share > options.materialize_deletions_threshold
+        )
+        # Files of 0.1 are not mixed with others: all leave together.
+        alone = alone or any(
+            file.version is FileVersion.V0_1 and options.version is not FileVersion.V0_1
+            for file in handle.fragment.files
+        )
+        if handle.id in left_out or not (alone or physical < options.target_rows_per_fragment):
+            runs.append([])
+            continue
+        one = Candidate(
+            handle.id,
+            live,
+            sum(file.num_bytes for file in handle.fragment.files),
+            alone,
+            frozenset(number for number, ids in enumerate(coverage) if handle.id in ids),
+        )
+        if runs[-1] and runs[-1][-1].indices != one.indices:
+            runs.append([])
+        runs[-1].append(one)
+    return [run for run in runs if run]
+
+
+def within(
+    groups: Sequence[Sequence[Candidate]], options: CompactionOptions | Resolved
+) -> list[Sequence[Candidate]]:
+    """The first groups, as many as the limits of `options` allow."""
+    kept: list[Sequence[Candidate]] = []
+    used = [0, 0, 0]
+    limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
+    for group in groups:
+        used[0] += len(group)
+        used[1] += sum(one.num_rows for one in group)
+        used[2] += sum(one.num_bytes for one in group)
+        if any(
+            limit is not None and count > limit for count, limit in zip(used, limits, strict=True)
+        ):
+            break
+        kept.append(group)
+    return kept

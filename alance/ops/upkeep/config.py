@@ -1,0 +1,84 @@
+"""Changes of the table's configuration and metadata, those of the schema and of fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError
+from alance.format.table.operations_meta import UpdateConfig, UpdateMap
+from alance.ops.version.commits import commit_change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
+
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+    Values: TypeAlias = Mapping[str, str | None]
+
+
+async def update_config(
+    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
+) -> Snapshot:
+    """Change the table's configuration; errors and cost as of `commit_change`."""
+    change = UpdateConfig(config_updates=_updates(values, replace=replace))
+    return await commit_change(snapshot, change, options)
+
+
+async def update_metadata(
+    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
+) -> Snapshot:
+    """Change the table's own metadata."""
+    change = UpdateConfig(table_metadata_updates=_updates(values, replace=replace))
+    return await commit_change(snapshot, change, options)
+
+
+async def update_schema_metadata(
+    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
+) -> Snapshot:
+    """Change the metadata of the schema."""
+    change = UpdateConfig(schema_metadata_updates=_updates(values, replace=replace))
+    return await commit_change(snapshot, change, options)
+
+
+async def update_field_metadata(
+    snapshot: Snapshot, fields: Mapping[str, Values], options: CommitOptions, *, replace: bool
+) -> Snapshot:
+    """Change the metadata of fields, by path.
+
+    Raises:
+        InvalidInputError: no such field, or values that are no text.
+    """
+    if not hasattr(fields, "items"):
+        raise InvalidInputError(f"fields {fields!r}: expected a mapping of path -> values")
+    updates = {
+        snapshot.schema.field(path).id: _updates(values, replace=replace, what=f"field {path!r}")
+        for path, values in fields.items()
+    }
+    return await commit_change(snapshot, UpdateConfig(field_metadata_updates=updates), options)
+
+
+def deleted(keys: Iterable[str]) -> Values:
+    """The values that delete some keys.
+
+    Raises:
+        InvalidInputError: one text instead of several.
+    """
+    if isinstance(keys, str):
+        raise InvalidInputError(f"keys {keys!r}: expected a list of keys")
+    return dict.fromkeys(keys)
+
+
+def _updates(values: Values, *, replace: bool, what: str = "values") -> UpdateMap:
+    """The change of a map.
+
+    Raises:
+        InvalidInputError: keys or values that are no text.
+    """
+    if not hasattr(values, "items"):
+        raise InvalidInputError(f"{what}: {values!r}, expected a mapping of text to text or None")
+    for key, value in values.items():
+        if not isinstance(key, str) or not (value is None or isinstance(value, str)):
+            raise InvalidInputError(f"{what}: {key!r}: {value!r}, expected text, or None to delete")
+    return UpdateMap(dict(values), replace=bool(replace))

@@ -1,0 +1,170 @@
+"""Rewriting a group of fragments: their live rows, in order, to new files.
+
+Fragments are read by the pipeline of scans, many at a time; batches of small ones are joined
+before they are written, so that what a batch costs is paid once for many rows.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.file.parts import batch_bytes
+from alance.format.table.lineage import joined
+from alance.ops.read.in_order import rows_in_order
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.lineage import load_lineage
+from alance.ops.write.blob_moves import moved_blobs, with_payloads
+from alance.ops.write.files import DataFiles, rows_of
+from alance.ops.write.options import Limits
+from alance.ops.write.sources import conform
+from alance.ops.write.write import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+
+    from alance.format.proto import table_pb2
+    from alance.format.table.lineage import Lineage
+    from alance.ops.upkeep.compact_plan import Resolved
+    from alance.ops.version.snapshot import Snapshot
+
+JOINED_ROWS: Final = 64 << 10
+JOINED_BYTES: Final = 8 << 20
+
+
+async def rewrite(
+    snapshot: Snapshot, fragment_ids: Sequence[int], options: Resolved
+) -> list[table_pb2.DataFragment]:
+    """New fragments with the live rows of some fragments, in order; their files are there.
+
+    With stable row ids they carry the ids and versions of their rows. Cost: as of a scan of the
+    fragments, and of writing their rows. Where it fails, no file stays.
+
+    Raises:
+        CorruptFileError: a fragment with other numbers of rows than the manifest says.
+        StoreError: the store failed.
+    """
+    handles = [snapshot.handle(one) for one in fragment_ids]
+    await snapshot.prepare(handles)
+    counts = [await snapshot.live_count(handle) for handle in handles]
+    num_rows = sum(counts)
+    num_files = max(1, num_rows // options.target_rows_per_fragment)
+    limits = Limits(max(1, -(-num_rows // num_files)), options.max_bytes_per_file)
+    files = DataFiles(snapshot.session, snapshot.table, snapshot.schema, options.version, limits)
+    try:
+        schema = table_schema(snapshot.manifest)
+        async with (
+            aclosing(_batches(snapshot, fragment_ids, options)) as batches,
+            aclosing(_cut(batches, num_rows, num_files)) as parts,
+        ):
+            async for part in parts:
+                if part is None:
+                    await files.cut()
+                else:
+                    await files.write(conform(part, schema))
+        made = await files.seal()
+        if rows_of(made) != num_rows:
+            raise CorruptFileError(
+                f"fragments {list(fragment_ids)}: {rows_of(made)} rows, the manifest says that "
+                f"there are {num_rows}"
+            )
+        if snapshot.has_stable_row_ids:
+            lineage = await _lineage(snapshot, fragment_ids)
+            await snapshot.engine.pool.run(lambda: _carry(lineage, made))
+        await files.publish()
+    except BaseException:
+        await files.discard()
+        raise
+    return made
+
+
+async def _cut(
+    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
+) -> AsyncGenerator[pa.RecordBatch | None, None]:
+    """The same rows, with None where a file ends: of some files each has as many, or one more."""
+    least, more = divmod(num_rows, num_files)
+    number, room = 0, least + (more > 0)
+    async for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, room) if room else batch.slice(start)
+            yield part
+            start += part.num_rows
+            room -= part.num_rows
+            if room == 0:
+                yield None
+                number += 1
+                room = least + (number < more)
+
+
+async def _batches(
+    snapshot: Snapshot, fragment_ids: Sequence[int], options: Resolved
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The live rows with all columns, in order; blobs as bytes; small batches joined."""
+    blobs = moved_blobs(snapshot, [one.name for one in snapshot.schema.fields])
+    chosen = ScanOptions(
+        fragments=fragment_ids,
+        batch_size=options.batch_size,
+        io_buffer_bytes=options.io_buffer_bytes,
+        with_row_address=bool(blobs),
+    )
+    plan = await plan_scan(snapshot, None, chosen)
+    if blobs:
+        batches = with_payloads(snapshot, scan(snapshot, plan), blobs, keep_address=False)
+    else:
+        batches = rows_in_order(snapshot, plan)
+    waiting: list[pa.RecordBatch] = []
+    rows = num_bytes = 0
+    async with aclosing(batches):
+        async for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            num_bytes += batch_bytes(batch)
+            if rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
+                yield await _joined(snapshot, waiting)
+                waiting, rows, num_bytes = [], 0, 0
+    if waiting:
+        yield await _joined(snapshot, waiting)
+
+
+async def _joined(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return await snapshot.engine.pool.run(lambda: pa.concat_batches(batches))
+
+
+async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
+    """Row ids and versions of the live rows, in order; 24 bytes a row."""
+    known = await load_lineage(snapshot, fragment_ids)
+
+    def live() -> Lineage:
+        parts = []
+        for one in fragment_ids:
+            handle = snapshot.handle(one)
+            mask = handle.live_mask(0, handle.num_physical_rows)
+            parts.append(known[one] if mask is None else known[one].take(np.flatnonzero(mask)))
+        return joined(parts)
+
+    return await snapshot.engine.pool.run(live)
+
+
+def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
+    """Give new fragments the lineage of their rows."""
+    start = 0
+    for one in fragments:
+        lineage.take(np.arange(start, start + one.physical_rows)).write(one)
+        start += one.physical_rows
+
+
+def shared(options: Resolved, at_once: int, budget_bytes: int) -> Resolved:
+    """The options of one of several tasks that are done at once: they share the read-ahead."""
+    if options.io_buffer_bytes is not None or at_once == 1:
+        return options
+    return replace(options, io_buffer_bytes=max(1 << 20, budget_bytes // at_once))

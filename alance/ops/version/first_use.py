@@ -1,0 +1,49 @@
+"""What few reads need, imported before they need it and off the loop: see `DecodePool.load`.
+
+The parser of SQL takes a tenth of a second to import, Arrow's own functions half of that, what
+reads files of 2.0 and 0.1 a fifth: programs that only take and scan do without. Whoever awaits
+this first may parse, or open files, on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from alance.file_version import FileVersion
+
+if TYPE_CHECKING:
+    from alance.ops.version.snapshot import Snapshot
+
+SQL: Final = ("alance.expr.lexical", "alance.expr.build")
+FILTER: Final = "alance.ops.read.filtering"
+ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
+OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
+NEWER_FILES: Final = "alance.format.layouts.planar"
+
+
+async def load_readers(
+    snapshot: Snapshot, columns: object = None, condition: object = None
+) -> None:
+    """Import what a read of a version needs, beyond the files of 2.1 and later that most have.
+
+    Args:
+        columns: names, or SQL text or pyarrow expressions by name.
+        condition: SQL text, a pyarrow expression, or None.
+    """
+    needed: list[str] = []
+    version = snapshot.manifest.data_storage_version
+    if version is FileVersion.V2_3:
+        needed.append(NEWER_FILES)
+    if version is FileVersion.V2_0 or version is FileVersion.V0_1:
+        needed += OLDER_FILES
+    texts = [condition, *(columns.values() if isinstance(columns, Mapping) else ())]
+    texts = [one for one in texts if one is not None]
+    if texts:
+        needed.append(FILTER)
+        if any(isinstance(one, str) for one in texts):
+            needed += SQL
+        if not all(isinstance(one, str) for one in texts):
+            needed.append(ENGINE)
+    if needed:
+        await snapshot.engine.pool.load(*needed)

@@ -1,0 +1,112 @@
+"""Learning from the store what a manifest leaves open: file sizes, row counts, row ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError
+from alance.file.fragment import open_fragment
+from alance.file.open import open_columns, open_file
+from alance.file.states import ScanStates
+from alance.format.field import Field
+from alance.format.layouts.fields import leaf_columns
+from alance.format.numbers import as_numbers
+from alance.format.proto import file_pb2
+from alance.format.schema import Schema
+from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
+from alance.format.v0_1.metadata import BatchContainer
+from alance.io.tasks import all_of
+from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
+from alance.versioning.sidecars import load_external
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.file.fragment import FileSource, FragmentTask
+    from alance.format.plans import Plan
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+
+HIDDEN_FIELDS: Final = {
+    ROW_ID: ROW_ID_FIELD,
+    CREATED_AT: CREATED_AT_FIELD,
+    UPDATED_AT: UPDATED_AT_FIELD,
+}
+
+
+async def learn_rows_and_sizes(snapshot: Snapshot, handle: FragmentHandle) -> None:
+    """The sizes of a fragment's files and its row count, remembered on the handle.
+
+    Cost: a HEAD for each file of unknown size; for an unknown row count one file is opened.
+
+    Raises:
+        UnsupportedError: a file of a version that this alance does not read.
+        CorruptFileError: a file that does not tell its rows.
+    """
+
+    async def sized(source: FileSource) -> FileSource:
+        if source.file_bytes:
+            return source
+        location = source.location
+        return replace(
+            source, file_bytes=await snapshot.engine.scheduler.size(location, reason="file size")
+        )
+
+    sources = await all_of(sized(source) for source in handle.sources)
+    num_rows = handle.num_physical_rows
+    if not num_rows and sources:
+        plan = _count_rows(snapshot, handle.id, sources)
+        num_rows = await snapshot.engine.drive(plan, "row count")
+    handle.resolve(sources, num_rows)
+
+
+def _count_rows(snapshot: Snapshot, fragment_id: int, sources: Sequence[FileSource]) -> Plan[int]:
+    cache = snapshot.engine.cache
+    leaves = {
+        leaf.field.id: leaf.multiplier
+        for field in snapshot.schema.fields
+        for leaf in leaf_columns(field)
+    }
+    for source in sources:
+        for field_id, index in source.columns.items():
+            if field_id < 0 or field_id in leaves:
+                container = yield from open_file(source.location, source.file_bytes, cache)
+                if isinstance(container, BatchContainer):
+                    return container.num_rows
+                (column,) = yield from open_columns(container, [index], cache)
+                return column.num_rows // leaves.get(field_id, 1)
+    raise CorruptFileError(
+        f"fragment {fragment_id}: the manifest does not tell its rows, and no file has a column "
+        f"of the schema to count them"
+    )
+
+
+async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) -> None:
+    """Row ids or versions of a fragment that lie in a file, remembered on the handle.
+
+    Cost: one GET, or the reading of one column.
+
+    Raises:
+        CorruptFileError: a sequence that contradicts the format, or a column that is not there.
+    """
+    await snapshot.resolve_sizes([handle])
+    record = handle.external_values(name)
+    if record is not None:
+        handle.keep_values(name, await load_external(snapshot.engine, snapshot.table, record))
+        return
+    field = Field(name, HIDDEN_FIELDS[name], -1, "uint64", False, {}, (), file_pb2.Field())
+    handle.source_of(field.id)
+    schema, rows = Schema((field,), {}), handle.num_physical_rows
+    states = ScanStates(snapshot.engine.cache)
+
+    def read() -> Plan[FragmentTask]:
+        opened = yield from open_fragment(schema, handle.sources, rows, states)
+        yield from opened.load(0, rows, states)
+        return (yield from opened.read(0, rows, states))
+
+    task = await snapshot.engine.drive(read(), "row ids", bulk=True)
+    batch = await snapshot.engine.pool.run(task.decode)
+    handle.keep_values(name, as_numbers(batch.column(0)).astype(np.uint64, copy=False))

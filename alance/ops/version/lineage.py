@@ -1,0 +1,63 @@
+"""Row ids and versions of rows that are not in the manifest, for who builds the next one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.format.table.lineage import Lineage, spilled
+from alance.format.table.operations import Update
+from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
+    from alance.ops.version.snapshot import Snapshot
+
+
+def lineage_reader(
+    snapshot: Snapshot,
+) -> Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]]:
+    """What `TableRules` calls to learn the lineage of rows that an Update moves or changes.
+
+    Cost of a call: nothing where all is in the manifest; else one GET, or the reading of one
+    column, for each sequence that is not. What was read for a version is kept with it.
+    """
+    known = snapshot
+
+    async def read(previous: Manifest, transaction: Transaction) -> Mapping[int, Lineage]:
+        nonlocal known
+        if not isinstance(transaction.change, Update):
+            return {}
+        wanted = spilled(one.message for one in previous.fragments)
+        if not wanted:
+            return {}
+        if known.manifest is not previous:
+            known = type(known)(known.session, known.table, previous)
+        return await load_lineage(known, wanted)
+
+    return read
+
+
+async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[int, Lineage]:
+    """The lineage of fragments, inline or not; 24 bytes a row.
+
+    Raises:
+        CorruptFileError: sequences that contradict the format.
+    """
+    handles = [snapshot.handle(one) for one in fragment_ids]
+    names = (ROW_ID, CREATED_AT, UPDATED_AT)
+    await snapshot.resolve_sizes(handles)
+    await snapshot.load_meta(handles, names)
+
+    def build() -> dict[int, Lineage]:
+        found = {}
+        for handle in handles:
+            rows = np.arange(handle.num_physical_rows)
+            found[handle.id] = Lineage(*(handle.row_values(name).at(rows) for name in names))
+        return found
+
+    return await snapshot.engine.pool.run(build)

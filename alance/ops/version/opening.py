@@ -1,0 +1,250 @@
+"""Opening a dataset, and going to its other versions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from alance.errors import (
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
+from alance.ops.version.snapshot import Snapshot
+from alance.session import Session
+from alance.versioning import history, load, refs
+from alance.versioning.sidecars import load_transaction
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
+    from alance.io.engine import Engine
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.load import VersionInfo
+    from alance.versioning.lock import CommitLock
+    from alance.versioning.table import Table
+
+# A number on the branch in hand, a tag, or a branch (None: main) and a number (None: the latest).
+Reference: TypeAlias = int | str | tuple[str | None, int | None]
+
+
+async def open_snapshot(
+    uri: str | os.PathLike[str],
+    *,
+    version: int | str | None = None,
+    asof: datetime | str | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
+) -> Snapshot:
+    """A version of the dataset at a URI; the latest where none is named.
+
+    Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
+    manifests at once. What the session's disk cache has saves the GET.
+
+    Args:
+        uri: of the dataset; with `store`, the path inside it.
+        version: a number or a tag.
+        asof: the latest version committed strictly before; without zone: UTC.
+        store: a store object of obstore, or a `Store`.
+        storage_options: configuration of store, client and retries.
+        session: shared scheduler, cache and limits; by default the event loop's own.
+        manifest_store, commit_lock: what keeps the versions; see `open_table`.
+
+    Raises:
+        NotFoundError: no dataset there, or no such version or tag.
+        InvalidInputError: a bad URI, option or time, or both `version` and `asof`.
+        UnsupportedError: the table needs what this alance does not know.
+    """
+    time = None if asof is None else as_time(asof)
+    if version is not None and time is not None:
+        raise InvalidInputError("version and asof: expected one of them")
+    session = session or Session.of_loop()
+    engine = session.engine
+    table = open_table(
+        engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
+    )
+    if time is not None:
+        manifest = await history.load_asof(engine, table, time)
+    elif version is None:
+        manifest = await load.load_latest(engine, table)
+    else:
+        table, manifest = await _named(session, table, version)
+    await _check(engine, table, manifest)
+    return Snapshot(session, table, manifest)
+
+
+async def versions(snapshot: Snapshot) -> list[VersionInfo]:
+    """All versions of the snapshot's branch, oldest first. Cost: one LIST, all manifests at once.
+
+    Raises:
+        NotFoundError: the dataset is gone.
+    """
+    return await history.versions(snapshot.engine, snapshot.table)
+
+
+async def latest_version(snapshot: Snapshot) -> int:
+    """The number of the branch's latest version. Cost: one LIST.
+
+    Raises:
+        NotFoundError: the dataset is gone.
+    """
+    return (await load.latest(snapshot.engine, snapshot.table)).version
+
+
+async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
+    """Another version of the dataset; this very snapshot if it is the one asked for.
+
+    Cost: one LIST and one GET for the latest, one GET for a number (none for the snapshot's own),
+    one more for a tag.
+
+    Args:
+        version: a number on the snapshot's branch, a tag, a branch with a number or None, or
+            None for the latest of the snapshot's branch.
+
+    Raises:
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: nothing of these kinds.
+    """
+    if isinstance(version, tuple):
+        return await checkout_branch(snapshot, *pair(version))
+    if version is None:
+        table = snapshot.table
+        manifest = await load.load_latest(snapshot.engine, table)
+    elif version == snapshot.version and not isinstance(version, bool):
+        return snapshot
+    else:
+        table, manifest = await _named(snapshot.session, snapshot.table, version)
+    return await _moved(snapshot, table, manifest)
+
+
+async def checkout_branch(
+    snapshot: Snapshot, branch: str | None, version: int | None = None
+) -> Snapshot:
+    """A version of another branch, the latest where none is named.
+
+    Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+
+    Args:
+        branch: None or `main` for the main branch.
+
+    Raises:
+        NotFoundError: no such branch, or no such version on it.
+    """
+    engine = snapshot.engine
+    if branch is not None and await refs.load_branch(engine, snapshot.table, branch) is None:
+        branch = None
+    table = snapshot.table.on_branch(branch)
+    if version is None:
+        manifest = await load.load_latest(engine, table)
+    else:
+        manifest = await load.load_version(engine, table, version)
+    return await _moved(snapshot, table, manifest)
+
+
+async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Transaction | None:
+    """The transaction that made a version, this one by default; None where none was kept.
+
+    Cost: none where the manifest's file holds it, as it mostly does, else one GET; for another
+    version one GET more.
+
+    Raises:
+        NotFoundError: no such version.
+    """
+    manifest = snapshot.manifest
+    if version is not None and version != snapshot.version:
+        manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+    return await load_transaction(snapshot.engine, snapshot.table, manifest)
+
+
+def pair(reference: tuple[object, ...]) -> tuple[str | None, int | None]:
+    """A branch and a number, either may be None.
+
+    Raises:
+        InvalidInputError: something else.
+    """
+    if len(reference) == 2:
+        branch, version = reference
+        is_number = isinstance(version, int) and not isinstance(version, bool)
+        if (branch is None or isinstance(branch, str)) and (version is None or is_number):
+            return branch, version  # type: ignore[return-value]  # it was looked at
+    raise InvalidInputError(
+        f"reference {reference!r}: expected a number, a tag, or a branch and a number"
+    )
+
+
+def as_time(value: datetime | str) -> datetime:
+    """A time with its zone; without one it is UTC.
+
+    Raises:
+        InvalidInputError: text that is no time of ISO 8601, or another type.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidInputError(f"asof={value!r}: expected a time of ISO 8601") from error
+    if not isinstance(value, datetime):
+        raise InvalidInputError(f"asof={value!r}: expected a datetime or text of ISO 8601")
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+async def _named(session: Session, table: Table, version: int | str) -> tuple[Table, Manifest]:
+    engine = session.engine
+    if not isinstance(version, str):
+        return table, await load.load_version(engine, table, version)
+    tag = await refs.load_tag(engine, table, version)
+    table = table.on_branch(tag.branch)
+    try:
+        return table, await load.load_version(engine, table, tag.version)
+    except NotFoundError as error:
+        error.add_note(f"which tag {version!r} names")
+        raise
+
+
+async def _moved(snapshot: Snapshot, table: Table, manifest: Manifest) -> Snapshot:
+    if manifest is snapshot.manifest:
+        return snapshot
+    await _check(snapshot.engine, table, manifest)
+    if table.root == snapshot.table.root and manifest.same_as(snapshot.manifest):
+        return snapshot
+    return Snapshot(snapshot.session, table, manifest)
+
+
+async def _check(engine: Engine, table: Table, manifest: Manifest) -> None:
+    """Make sure that the rows of a version can be told from each other.
+
+    Releases up to 0.16 made versions with two fragments of one id, whose rows have the same
+    addresses. Cost: none for others; the manifests before it.
+
+    Raises:
+        CorruptFileError: such a version; names the last one before it that is none.
+    """
+    repeated = manifest.fragments.repeated_id
+    if repeated is None:
+        return
+    what = f"dataset {table.uri!r}: two fragments of version {manifest.version} have id {repeated}"
+    for where in reversed(await load.list_manifests(engine, table)):
+        if where.version < manifest.version:
+            try:
+                older = await load.load_manifest(engine, where, keep=False)
+            except (CorruptFileError, NotFoundError, UnsupportedError):
+                continue
+            if older.fragments.repeated_id is None:
+                raise CorruptFileError(
+                    f"{what}; version {where.version} is the last one before it that can be read: "
+                    f"open it by its number, and restore() it to go on with it"
+                )
+    raise CorruptFileError(f"{what}, and there is no older version that can be read")

@@ -1,0 +1,50 @@
+"""An older version as the newest one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError
+from alance.format.table.operations_meta import Restore
+from alance.io.tasks import all_of
+from alance.ops.version import opening
+from alance.ops.version.commits import commit_change, latest
+from alance.versioning.load import load_version
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.opening import Reference
+    from alance.ops.version.snapshot import Snapshot
+
+
+async def restore(
+    snapshot: Snapshot, version: Reference | None, options: CommitOptions
+) -> Snapshot:
+    """Commit a version once more, on top of whatever came after it.
+
+    Cost: a LIST and a GET for the latest version, one GET for the one to restore; then as any
+    commit.
+
+    Args:
+        version: a number on the snapshot's branch or a tag of it; None: the snapshot's.
+
+    Raises:
+        NotFoundError: no such version or tag.
+        InvalidInputError: a version of another branch, or one that lacks what the table needs.
+        CommitConflictError: a change of the schema came in between.
+    """
+    if version is None:
+        # The version in hand may be cleaned up: then its files may be gone as well.
+        again = load_version(snapshot.engine, snapshot.table, snapshot.version)
+        source, newest = snapshot, (await asyncio.gather(latest(snapshot), again))[0]
+    else:
+        source, newest = await all_of([opening.checkout(snapshot, version), latest(snapshot)])
+    if source.table.branch != snapshot.table.branch:
+        raise InvalidInputError(
+            f"restore: {version!r} is on branch {source.table.branch or 'main'!r}, expected a "
+            f"version of branch {snapshot.table.branch or 'main'!r}"
+        )
+    rules = TableRules(snapshot.engine, snapshot.table, source=source.manifest)
+    return await commit_change(newest, Restore(version=source.version), options, rules=rules)

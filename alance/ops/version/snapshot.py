@@ -1,0 +1,307 @@
+"""A version of a dataset, opened: what every verb works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError, NotFoundError
+from alance.io.tasks import all_of
+from alance.ops.version.handle import FragmentHandle
+from alance.ops.version.handles import Handles
+from alance.ops.version.learn import learn_rows_and_sizes, learn_values
+from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
+from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from alance.format.schema import Schema
+    from alance.format.table.manifest import Manifest
+    from alance.io.engine import Engine
+    from alance.ops.version.projection import Columns, Projection
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+__all__ = ["FragmentHandle", "Snapshot", "Wanted"]
+
+MAX_WANTED: Final = 64  # choices of columns that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The columns of a take: what it gives, what it reads, and a key for caches."""
+
+    projection: Projection
+    schema: Schema
+    key: tuple[int, ...]  # ids of all fields to read
+    ids: frozenset[int]  # the same
+
+    @classmethod
+    def of(cls, schema: Schema, columns: Columns) -> Wanted:
+        """What `columns` asks for; errors as of `project`."""
+        projection = project(schema, columns, flat=False)
+        fields = schema.project(projection.fields)
+        key = tuple(f.id for one in fields.fields for f in one.walk())
+        return cls(projection, fields, key, frozenset(key))
+
+
+class Snapshot:
+    """One version of a dataset with the session that reads it. Immutable but for caches."""
+
+    __slots__ = (
+        "_counts",
+        "_firsts",
+        "_row_index",
+        "_wanted",
+        "handles",
+        "manifest",
+        "schema",
+        "session",
+        "summary",
+        "table",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        table: Table,
+        manifest: Manifest,
+        summary: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.session = session
+        self.table = table.seen_by(manifest.branch)
+        self.manifest = manifest
+        self.summary: Mapping[str, Any] = summary or {}
+        self.schema: Schema = manifest.schema
+        self.handles: Sequence[FragmentHandle] = Handles(self)
+        self._counts: npt.NDArray[np.int64] | None = None
+        self._firsts: npt.NDArray[np.int64] | None = None
+        self._row_index: RowIdIndex | None = None
+        self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
+
+    @property
+    def uri(self) -> str:
+        """Where the dataset is, without credentials."""
+        return self.table.uri
+
+    @property
+    def version(self) -> int:
+        """The version's number."""
+        return self.manifest.version
+
+    @property
+    def engine(self) -> Engine:
+        """The session's moving parts."""
+        return self.session.engine
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a request costs milliseconds rather than microseconds."""
+        return self.table.is_remote
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows have ids of their own; else their address is their id."""
+        return self.manifest.has_stable_row_ids
+
+    def wanted(self, columns: Columns) -> Wanted:
+        """The columns of a take; errors as of `project`."""
+        if columns is not None and not isinstance(columns, list | tuple):
+            return Wanted.of(self.schema, columns)
+        names = None if columns is None else tuple(columns)
+        known = self._wanted.get(names)
+        if known is None:
+            known = Wanted.of(self.schema, columns)
+            if len(self._wanted) >= MAX_WANTED:
+                self._wanted.clear()
+            self._wanted[names] = known
+        return known
+
+    def handle(self, fragment_id: int) -> FragmentHandle:
+        """A fragment by id.
+
+        Raises:
+            NotFoundError: not in this version.
+        """
+        return self.handles[self.position_of(fragment_id)]
+
+    def position_of(self, fragment_id: int) -> int:
+        """The place of a fragment in the list of this version.
+
+        Raises:
+            NotFoundError: not in this version.
+        """
+        position = self.manifest.fragments.position_of(fragment_id)
+        if position is None:
+            raise NotFoundError(f"fragment {fragment_id}: not in version {self.version}")
+        return position
+
+    def position(self, handle: FragmentHandle) -> int:
+        """The place of a fragment of this version in its list."""
+        return self.position_of(handle.id)
+
+    async def prepare(self, handles: Iterable[FragmentHandle]) -> None:
+        """Learn deletion vectors, unknown file sizes and row counts of fragments; all at once.
+
+        Cost: nothing where they are known; one GET a deletion file, one HEAD a file whose size
+        the manifest does not tell.
+        """
+        unknown = [handle for handle in handles if not handle.is_prepared]
+        if unknown:
+            await self.resolve_sizes(unknown)
+            await all_of(handle.deletions() for handle in unknown)
+
+    async def recall(self, handles: Sequence[FragmentHandle]) -> None:
+        """Bring into memory what the disk cache has of the files of fragments. No request."""
+        kept = self.engine.cache.kept
+        if kept is not None and self.is_remote:
+            await self.resolve_sizes(handles)
+            await kept.recall(
+                (source.location, source.file_bytes)
+                for handle in handles
+                for source in handle.sources
+            )
+
+    async def resolve_sizes(self, handles: Iterable[FragmentHandle]) -> None:
+        """Learn the file sizes and row counts that the manifest does not tell.
+
+        Raises:
+            UnsupportedError: a file of a version that this alance does not read.
+        """
+        unknown = [handle for handle in handles if not handle.is_resolved]
+        if unknown:
+            await all_of(learn_rows_and_sizes(self, handle) for handle in unknown)
+
+    async def live_count(self, handle: FragmentHandle) -> int:
+        """Rows of a fragment that are not deleted; reads only what the manifest does not tell.
+
+        Raises:
+            CorruptFileError: more rows are said to be deleted than there are.
+        """
+        if self._counts is not None:
+            return int(self._counts[self.position(handle)])
+        if not handle.num_physical_rows:
+            await self.resolve_sizes([handle])
+        file = handle.fragment.deletion_file
+        if file is None:
+            return handle.num_physical_rows
+        deleted = file.num_deleted_rows
+        if not deleted:
+            vector = await handle.deletions()
+            deleted = 0 if vector is None else len(vector.rows)
+        if deleted > handle.num_physical_rows:
+            raise CorruptFileError(
+                f"fragment {handle.id}: {deleted} rows deleted of {handle.num_physical_rows}"
+            )
+        return handle.num_physical_rows - deleted
+
+    async def live_counts(self) -> npt.NDArray[np.int64]:
+        """Rows that are not deleted, of each fragment; shape (fragments,).
+
+        Raises:
+            CorruptFileError: see `live_count`.
+        """
+        if self._counts is None:
+            counts = self.manifest.fragments.num_rows.copy()
+            unknown = np.flatnonzero(counts < 0).tolist()
+            counts[unknown] = await all_of(
+                self.live_count(self.handles[position]) for position in unknown
+            )
+            self._counts = counts
+        return self._counts
+
+    async def first_rows(self) -> npt.NDArray[np.int64]:
+        """The position of each fragment's first live row, and the number of all; errors as of
+        `live_counts`.
+        """
+        if self._firsts is None:
+            self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
+        return self._firsts
+
+    def first_row(self, handle: FragmentHandle) -> int:
+        """The position of a fragment's first live row, after `first_rows`."""
+        assert self._firsts is not None
+        return int(self._firsts[self.position(handle)])
+
+    async def load_meta(self, handles: Collection[FragmentHandle], meta: Collection[str]) -> None:
+        """Load what meta columns need: row ids and versions that the manifest itself does not
+        hold; for positions the deletion vectors of the fragments.
+
+        Args:
+            meta: names of meta columns.
+        """
+        if ROW_OFFSET in meta:
+            await self.first_rows()
+            await self.prepare(handles)
+        if not self.has_stable_row_ids:
+            return
+        await all_of(
+            learn_values(self, handle, name)
+            for handle in handles
+            for name in meta
+            if handle.is_spilled(name)
+        )
+
+    async def addresses_of(self, row_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The addresses of rows by row id; shape (n,).
+
+        Cost: with stable row ids, at the first call all deletion vectors and an index of all
+        rows; else nothing.
+
+        Raises:
+            NotFoundError: a stable row id that no live row has.
+        """
+        if not self.has_stable_row_ids:
+            return row_ids
+        return (await self.row_index()).addresses_of(row_ids)
+
+    async def row_index(self) -> RowIdIndex:
+        """The addresses of all live rows by stable row id. Cost: as of `addresses_of`."""
+        if self._row_index is None:
+            self._row_index = await self.engine.cache.get(
+                ("row ids", id(self)), self._build_row_index, lambda index: index.num_bytes
+            )
+            self.engine.cache.discard(("row ids", id(self)))
+        return self._row_index
+
+    async def _build_row_index(self) -> RowIdIndex:
+        await self.prepare(self.handles)
+        await self.load_meta(self.handles, [ROW_ID])
+
+        def build() -> RowIdIndex:
+            return RowIdIndex.of(_runs(handle) for handle in self.handles)
+
+        return await self.engine.pool.run(build)
+
+    async def locate_addresses(
+        self, addresses: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
+
+        Raises:
+            NotFoundError: a fragment that this version has not.
+        """
+        fragment_ids, back = np.unique(addresses >> 32, return_inverse=True)
+        positions = np.array([self.position_of(one) for one in fragment_ids.tolist()], np.int64)
+        return positions[back.reshape(-1)], addresses & 0xFFFF_FFFF
+
+    def external_location(self, uri: str, base_id: int) -> str:
+        """The location of an object that a row names: absolute, or below a base path.
+
+        Raises:
+            CorruptFileError: a path that leaves its base, or a base that is not there.
+            InvalidInputError, UnsupportedError: a URI of no known scheme.
+        """
+        return self.table.external(self.manifest, uri, base_id)
+
+
+def _runs(handle: FragmentHandle) -> RowIdRuns:
+    mask = handle.live_mask(0, handle.num_physical_rows)
+    live = None if mask is None else np.flatnonzero(mask)
+    return live_runs(handle.id, handle.row_values(ROW_ID), handle.num_physical_rows, live)

@@ -1,0 +1,164 @@
+"""Appends: those of one session to one table share versions, and each takes few rounds.
+
+    round 1   data, the transaction's file, LIST
+    round 2   manifest
+
+Of those that come while a version is being made, all are the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from alance.format.table.operations import Append
+from alance.format.table.transaction import Transaction
+from alance.io.background import grace_of
+from alance.ops.version.cleanup_auto import clean_after
+from alance.ops.version.commits import commit_on, manifests_of
+from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.files import DataFiles, rows_of
+from alance.ops.write.sources import open_source
+from alance.versioning.commit import commit
+from alance.versioning.commit_queue import CommitQueue
+from alance.versioning.outcome import may_be_visible
+from alance.versioning.retries import MAX_RETRIES
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from alance.format.proto import table_pb2
+    from alance.format.schema import Schema
+    from alance.format.table.manifest import Manifest
+    from alance.ops.write.options import WriteOptions
+    from alance.ops.write.sources import Data
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+SMALL_BYTES: Final = 8 << 20  # one PUT; larger uploads would hold up the others of a version
+MAX_QUEUES: Final = 64  # tables of a session whose last versions are remembered
+FRESH_S: Final = 2.0  # for so long a version that this session made is taken for about the latest
+
+
+class TableQueue(CommitQueue):
+    """The appends of one session to one table or branch."""
+
+    def __init__(self, session: Session, table: Table) -> None:
+        engine = session.engine
+        rules = TableRules(engine, table)
+        manifests = manifests_of(session, table)
+
+        async def run(
+            transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+        ) -> Manifest:
+            made = await commit(
+                engine,
+                table,
+                transaction,
+                base=base,
+                rules=rules,
+                manifests=manifests,
+                data=data,
+            )
+            self._told = asyncio.get_running_loop().time()
+            await clean_after(engine, table, made)
+            return made
+
+        super().__init__(run, manifests, rules, grace_s=grace_of(table.store))
+        self._told = 0.0
+        self.is_opening = False
+
+    def learn(self, manifest: Manifest) -> None:
+        """Know the latest version."""
+        self._told = asyncio.get_running_loop().time()
+        self.known.add(manifest)
+
+    def fresh(self) -> Manifest | None:
+        """A version that was the latest a moment ago."""
+        is_fresh = asyncio.get_running_loop().time() - self._told < FRESH_S
+        return self.known.newest if is_fresh else None
+
+
+def queue_of(session: Session, table: Table) -> TableQueue:
+    """The queue of a table in a session."""
+    queue = session.commit_queues.get(table.queue_key)
+    if queue is None:
+        if len(session.commit_queues) >= MAX_QUEUES:
+            for root in [key for key, one in session.commit_queues.items() if one.is_idle]:
+                del session.commit_queues[root]
+        queue = session.commit_queues[table.queue_key] = TableQueue(session, table)
+    assert isinstance(queue, TableQueue)
+    return queue
+
+
+async def commit_append(
+    session: Session,
+    table: Table,
+    base: Manifest,
+    files: DataFiles,
+    fragments: Sequence[table_pb2.DataFragment],
+    options: WriteOptions,
+) -> Snapshot:
+    """Make the fragments of sealed files part of the table. Cost: two rounds.
+
+    Errors as of `commit`; whoever calls discards the files, where the version is not made.
+    """
+    noted = options.commit.noted()
+    transaction = Transaction.of(
+        Append(tuple(fragments)), read_version=base.version, properties=noted
+    )
+    summary = summary_of(fragments)
+    if options.commit.max_retries != MAX_RETRIES or base.version >> 63:
+        return await commit_on(
+            session,
+            table,
+            base,
+            transaction,
+            data=files.publish(),
+            max_retries=options.commit.max_retries,
+            summary=summary,
+        )
+    data: Awaitable[object] | None = None
+    if files.num_bytes <= SMALL_BYTES:
+        data = files.publish()
+    else:
+        await files.publish()
+    made = await queue_of(session, table).append(transaction, base, data)
+    return Snapshot(session, table, made, summary)
+
+
+def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> dict[str, int]:
+    """What is told of rows that were added."""
+    return {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
+
+
+async def append_to(
+    session: Session, table: Table, base: Manifest, data: Data, options: WriteOptions
+) -> Snapshot:
+    """Write rows behind those of a version. Errors as of `write_dataset`."""
+    schema = base.schema.to_arrow()
+    source = await open_source(data, schema, session.engine.pool)
+    files = files_on(session, table, base, base.schema, options)
+    try:
+        fragments = await files.write_all(source.batches)
+        return await commit_append(session, table, base, files, fragments, options)
+    except BaseException as error:
+        if not may_be_visible(error):
+            await files.discard()
+        raise
+
+
+def files_on(
+    session: Session, table: Table, base: Manifest | None, schema: Schema, options: WriteOptions
+) -> DataFiles:
+    """Where rows go that are written on top of a version, or as the first one."""
+    return DataFiles(
+        session,
+        table,
+        schema,
+        options.version_for(base),
+        options.limits,
+        options.on_progress,
+        bases={} if base is None else base.base_paths,
+    )

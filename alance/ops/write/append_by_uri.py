@@ -1,0 +1,191 @@
+"""Appends by URI: to the latest version, without waiting for it where that can be.
+
+    at first          1  LIST   2  the latest manifest, data, the transaction's file   3  manifest
+    a moment later    1  data, the transaction's file, LIST   2  manifest
+
+At first the ids of the columns are guessed: those of a new table, which it keeps unless columns are
+added or dropped. Where the guess is wrong, the data is written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    RetryableConflictError,
+    UnsupportedError,
+)
+from alance.file_version import FileVersion
+from alance.format.schema import Schema
+from alance.format.table.operations import Append
+from alance.format.table.transaction import Transaction
+from alance.ops.blobs.arrow import may_be_blobs
+from alance.ops.version.cleanup_auto import clean_after
+from alance.ops.version.commits import manifests_of
+from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.append import SMALL_BYTES, append_to, commit_append, queue_of, summary_of
+from alance.ops.write.files import DataFiles
+from alance.ops.write.sources import open_source
+from alance.versioning.commit import commit
+from alance.versioning.load import load_manifest
+from alance.versioning.outcome import may_be_visible
+from alance.versioning.rules import TableRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.proto import file_pb2, table_pb2
+    from alance.format.table.manifest import Manifest
+    from alance.ops.write.options import WriteOptions
+    from alance.ops.write.sources import Data
+    from alance.session import Session
+    from alance.versioning.load import ManifestLocation
+    from alance.versioning.table import Table
+
+
+async def append_by_uri(
+    session: Session, table: Table, data: Data, options: WriteOptions
+) -> Snapshot | Manifest | None:
+    """Append without waiting for the table's schema, where that can be.
+
+    Returns:
+        The version made; else the latest one, to append to; None: there is no table.
+    """
+    queue = queue_of(session, table)
+    fresh = queue.fresh()
+    if fresh is not None and isinstance(data, pa.Table | pa.RecordBatch):
+        with suppress(CommitConflictError, InvalidInputError):
+            return await append_to(session, table, fresh, data, options)
+        queue.known.forget()  # others have changed the columns: look again
+    manifests = manifests_of(session, table)
+    where = await manifests.latest()
+    if where is None:
+        return None
+    if queue.is_opening or not can_guess(data, options):
+        return await load_manifest(session.engine, where)
+    queue.is_opening = True
+    try:
+        assert isinstance(data, pa.Table | pa.RecordBatch)
+        return await Guess(session, table, where, options).write(data)
+    finally:
+        queue.is_opening = False
+
+
+def can_guess(data: Data, options: WriteOptions) -> bool:
+    """Whether rows are few, and at hand in case that they must be written again."""
+    return (
+        isinstance(data, pa.Table | pa.RecordBatch)
+        and data.nbytes <= SMALL_BYTES
+        and data.num_rows <= options.limits.max_rows_per_file
+        and not any(may_be_blobs(one) for one in data.schema)  # their URIs are of base paths
+    )
+
+
+class Guess:
+    """An append by URI that does not wait for the table's schema.
+
+    Args:
+        where: the latest version's manifest, as it has just been listed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        table: Table,
+        where: ManifestLocation,
+        options: WriteOptions,
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._where = where
+        self._options = options
+
+    async def write(self, data: pa.Table | pa.RecordBatch) -> Snapshot | Manifest:
+        """Write the rows; gives the latest manifest where the guess is wrong.
+
+        Errors as of `write_dataset`.
+        """
+        session = self._session
+        version = self._options.data_storage_version or FileVersion.V2_2
+        try:
+            schema = Schema.from_arrow(data.schema)
+        except UnsupportedError:  # the table's type may be one that the rows cast to
+            return await load_manifest(session.engine, self._where)
+        files = DataFiles(
+            session, self._table, schema, version, self._options.limits, self._options.on_progress
+        )
+        loading = asyncio.ensure_future(load_manifest(session.engine, self._where))
+        try:
+            source = await open_source(data, None, session.engine.pool)
+            fragments = await files.write_all(source.batches)
+            return await self._commit(loading, files, fragments)
+        except _WrongGuessError:
+            await files.discard()
+            return loading.result()
+        except BaseException as error:
+            loading.cancel()
+            if not may_be_visible(error):
+                await files.discard()
+            raise
+        finally:
+            await asyncio.gather(loading, return_exceptions=True)
+
+    async def _commit(
+        self,
+        loading: asyncio.Future[Manifest],
+        files: DataFiles,
+        fragments: Sequence[table_pb2.DataFragment],
+    ) -> Snapshot:
+        session, table = self._session, self._table
+
+        async def base() -> Manifest:
+            manifest = await loading
+            if not _is_same(manifest, files):
+                raise _WrongGuessError("the table has other columns than were guessed")
+            return manifest
+
+        if loading.done():  # a cache had it
+            known = await base()
+            return await commit_append(session, table, known, files, fragments, self._options)
+        transaction = Transaction.of(
+            Append(tuple(fragments)),
+            read_version=self._where.version,
+            properties=self._options.commit.noted(),
+        )
+        made = await commit(
+            session.engine,
+            table,
+            transaction,
+            base=None,
+            loading=base(),
+            rules=TableRules(session.engine, table),
+            manifests=manifests_of(session, table, self._where.scheme),
+            data=files.publish(),
+            max_retries=self._options.commit.max_retries,
+        )
+        queue_of(session, table).learn(made)
+        await clean_after(session.engine, table, made)
+        return Snapshot(session, table, made, summary_of(fragments))
+
+
+class _WrongGuessError(RetryableConflictError):
+    """The table's columns have other ids, names or types."""
+
+
+def _is_same(base: Manifest, files: DataFiles) -> bool:
+    if base.data_storage_version is not files.version or files.version is FileVersion.V0_1:
+        return False  # files of 0.1 share the dictionaries of the table
+    ours, theirs = files.schema.walk(), base.schema.walk()
+    return [_key(one.message) for one in ours] == [_key(one.message) for one in theirs]
+
+
+def _key(field: file_pb2.Field) -> tuple[object, ...]:
+    """All of a field that its data depends on."""
+    named = (field.id, field.parent_id, field.name, field.logical_type, field.nullable)
+    return (*named, dict(field.metadata))

@@ -1,0 +1,237 @@
+"""Blob columns whose rows move to other files: payloads are copied, what URIs name stays there.
+
+A batch of descriptions becomes one of what writers take: bytes of version 1, structs of bytes or
+URIs of version 2; also inside of structs and lists.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.encode.blob import uri_array
+from alance.format.encode.leaves import storage_of
+from alance.format.layouts.arrays import bitmap
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.plans import ByteRange
+from alance.ops.blobs.leaves import (
+    binary_array,
+    check_structure,
+    has_blobs,
+    leaves_of,
+    rebuilt,
+    with_leaves,
+)
+from alance.ops.blobs.places import BlobPlace, External, described
+from alance.ops.version.projection import ROW_ADDRESS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+    from alance.ops.version.snapshot import Snapshot
+
+    Mask = npt.NDArray[np.bool_]
+    U64 = npt.NDArray[np.uint64]
+
+BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
+
+MOVED: Final = pa.struct(
+    [
+        ("data", pa.large_binary()),
+        ("uri", pa.string()),
+        ("position", pa.uint64()),
+        ("size", pa.uint64()),
+        ("base_id", pa.uint32()),
+    ]
+)
+
+
+def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
+    """The columns that are blobs or have some inside.
+
+    Raises:
+        UnsupportedError: inside of something else than structs and lists.
+    """
+    found = []
+    for one in snapshot.schema.fields:
+        if one.name in columns and has_blobs(one):
+            check_structure(one)
+            found.append(one.name)
+    return found
+
+
+async def with_payloads(
+    snapshot: Snapshot,
+    batches: AsyncGenerator[pa.RecordBatch, None],
+    names: Sequence[str],
+    *,
+    keep_address: bool,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches with what blobs hold, cut so that the bytes of each fit in memory.
+
+    Cost: the payloads, coalesced, all of a batch at once.
+
+    Args:
+        batches: with the column `_rowaddr`.
+        names: as of `moved_blobs`.
+        keep_address: leave `_rowaddr` in the output.
+    """
+    fields = [snapshot.schema.field(name) for name in names]
+    run = snapshot.engine.pool.run
+    async with aclosing(batches):
+        async for batch in batches:
+            for part in await run(partial(_pieces, batch, fields)):
+                yield await _filled(snapshot, part, fields, keep_address=keep_address)
+
+
+async def _filled(
+    snapshot: Snapshot, batch: pa.RecordBatch, fields: Sequence[Field], *, keep_address: bool
+) -> pa.RecordBatch:
+    fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
+    run = snapshot.engine.pool.run
+
+    def find() -> tuple[list[_Leaf], list[ByteRange]]:
+        leaves = [
+            _Leaf(one, described(snapshot, one, array, rows))
+            for field in fields
+            for one, array, rows in leaves_of(field, batch.column(field.name), fragments)
+        ]
+        return leaves, [one for leaf in leaves for one in leaf.ranges()]
+
+    leaves, ranges = await run(find)
+    read = await snapshot.engine.scheduler.read(ranges, reason="blobs", bulk=True)
+
+    def build() -> pa.RecordBatch:
+        made = batch
+        contents = iter(read)
+        arrays = (leaf.rows(contents) for leaf in leaves)
+        for field in fields:
+            index = made.schema.get_field_index(field.name)
+            array = rebuilt(field, made.column(index), arrays)
+            made = made.set_column(index, field.logical_arrow().with_type(array.type), array)
+        return made if keep_address else made.drop_columns([ROW_ADDRESS])
+
+    return await run(build)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A blob field of a batch, and what its descriptions say."""
+
+    field: Field
+    places: Sequence[BlobPlace | External | None]
+
+    def ranges(self) -> Iterator[ByteRange]:
+        """Where the payloads are, of those that are not empty and not elsewhere."""
+        for one in self.places:
+            if isinstance(one, BlobPlace) and one.num_bytes:
+                yield ByteRange(one.location, one.start, one.start + one.num_bytes)
+
+    def rows(self, contents: Iterator[memoryview]) -> pa.Array:
+        """What a writer takes.
+
+        Args:
+            contents: of all `ranges`.
+        """
+        parts = [
+            next(contents) if isinstance(one, BlobPlace) and one.num_bytes else b""
+            for one in self.places
+        ]
+        valid = np.array([one is not None for one in self.places], np.bool_)
+        if self.field.is_blob_v1:
+            return binary_array(parts, valid)
+        elsewhere = {row: one for row, one in enumerate(self.places) if isinstance(one, External)}
+        named = np.zeros(len(parts), np.bool_)
+        named[list(elsewhere)] = True
+        ranged = named & np.array(
+            [isinstance(one, External) and one.size > 0 for one in self.places], np.bool_
+        )
+        columns = {
+            name: np.array([getattr(one, name) for one in elsewhere.values()], dtype)
+            for name, dtype in (
+                ("position", np.uint64),
+                ("size", np.uint64),
+                ("base_id", np.uint32),
+            )
+        }
+        children = [binary_array(parts, valid & ~named)]
+        uris = uri_array(len(parts), {row: one.uri for row, one in elsewhere.items()})
+        children.append(with_validity(uris, named))
+        for name, values in columns.items():
+            spread = np.zeros(len(parts), values.dtype)
+            spread[named] = values
+            children.append(to_arrow(spread, named if name == "base_id" else ranged))
+        return pa.Array.from_buffers(MOVED, len(parts), [bitmap(valid)], children=children)
+
+
+def moved_type(field: Field) -> pa.DataType:
+    """The type of a column of `with_payloads`."""
+
+    def leaf(blob: Field) -> pa.Field:
+        return pa.field(blob.name, pa.large_binary() if blob.is_blob_v1 else MOVED, blob.nullable)
+
+    return with_leaves(field, leaf).type
+
+
+def as_moved(field: Field, array: pa.Array) -> pa.Array:
+    """Rows as users hand them over, in the type of `with_payloads`. CPU.
+
+    Raises:
+        InvalidInputError: another type.
+    """
+    owners = np.zeros(len(array), np.uint64)
+    try:
+        arrays = [
+            one.cast(pa.large_binary()) if leaf.is_blob_v1 else _as_moved(leaf, storage_of(one))
+            for leaf, one, _ in leaves_of(field, storage_of(array), owners)
+        ]
+        return rebuilt(field, storage_of(array), iter(arrays)).cast(moved_type(field))
+    except (pa.ArrowException, AttributeError) as error:
+        raise InvalidInputError(
+            f"column {field.name!r}: {array.type} where {field.logical_arrow().type} is expected"
+        ) from error
+
+
+def _as_moved(field: Field, array: pa.Array) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        given = {"data": array}
+    else:
+        given = {one.name: array.field(number) for number, one in enumerate(array.type)}
+        if not set(given) <= set(MOVED.names):
+            raise InvalidInputError(
+                f"field {field.name!r}: a struct of {list(given)} where blobs are expected"
+            )
+    children = [
+        given[one.name].cast(one.type) if one.name in given else pa.nulls(len(array), one.type)
+        for one in MOVED
+    ]
+    valid = as_mask(array.is_valid()) if array.null_count else None
+    return pa.Array.from_buffers(MOVED, len(array), [bitmap(valid)], children=children)
+
+
+def with_validity(array: pa.Array, valid: Mask) -> pa.Array:
+    """Strings of which some are null."""
+    return pa.Array.from_buffers(array.type, len(array), [bitmap(valid), *array.buffers()[1:]])
+
+
+def _pieces(batch: pa.RecordBatch, fields: Sequence[Field]) -> list[pa.RecordBatch]:
+    """The batch in pieces whose payloads fit in memory together."""
+    num_bytes = np.zeros(batch.num_rows, np.int64)
+    rows = np.arange(batch.num_rows, dtype=np.uint64)
+    for field in fields:
+        for _, array, owners in leaves_of(field, batch.column(field.name), rows):
+            sizes = as_numbers(array.field("size").fill_null(0)).astype(np.int64)
+            np.add.at(num_bytes, owners.astype(np.int64), sizes)
+    groups = np.cumsum(num_bytes) // BLOB_BYTES
+    starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+    stops = [*starts[1:], batch.num_rows]
+    return [batch.slice(start, stop - start) for start, stop in zip(starts, stops, strict=True)]

@@ -1,0 +1,227 @@
+"""Rows to the data files of a table: cut by rows and bytes, a few at a time under way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlanceError
+from alance.file.budgets import BUFFER_BYTES
+from alance.file.v0_1_writer import writer_of
+from alance.file_version import FileVersion
+from alance.format.encode.container import MANIFEST_NUMBERS
+from alance.format.proto import table_pb2
+from alance.format.table.naming import data_file_name
+from alance.io.tasks import all_of
+from alance.ops.blobs.files import BlobFiles
+from alance.ops.version.discards import in_time
+from alance.ops.write.options import Limits, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance.file.writer import FileWriter, WrittenFile
+    from alance.format.schema import Schema
+    from alance.format.table.fragment import BasePath
+    from alance.io.engine import Engine
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
+
+
+@dataclass(slots=True)
+class _File:
+    """One data file and where it is."""
+
+    writer: FileWriter
+    name: str
+    location: str
+    blobs: BlobFiles | None = None
+    written: WrittenFile | None = None
+    ending: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class DataFiles:
+    """Writes rows to new files of a table. For one task at a time.
+
+    Nothing of it is visible in the table: fragments are, once they are committed. Whoever does
+    not come to `publish` calls `discard`.
+
+    Args:
+        bases: the table's base paths, which URIs of blobs may lie in.
+    """
+
+    session: Session
+    table: Table
+    schema: Schema
+    version: FileVersion
+    limits: Limits = field(default_factory=Limits)
+    on_progress: Callable[[Progress], object] | None = None
+    buffer_bytes: int = BUFFER_BYTES
+    bases: Mapping[int, BasePath] = field(default_factory=dict)
+    _files: list[_File] = field(default_factory=list, init=False)
+    _current: _File | None = field(default=None, init=False)
+    _engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._engine = self.session.engine
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written so far."""
+        return sum(file.writer.num_rows for file in self._files)
+
+    @property
+    def num_files(self) -> int:
+        """Files begun so far."""
+        return len(self._files)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the files so far, and of the rows that are not encoded yet."""
+        return sum(file.writer.num_bytes for file in self._files)
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows that have the columns of the schema, in its order.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: the store failed.
+        """
+        start = 0
+        while start < batch.num_rows:
+            file = self._current or self._open()
+            room = self.limits.max_rows_per_file - file.writer.num_rows
+            part = batch.slice(start, room)
+            await file.writer.write(part)
+            start += part.num_rows
+            writer = file.writer
+            if (
+                writer.num_rows >= self.limits.max_rows_per_file
+                or writer.num_bytes >= self.limits.max_bytes_per_file
+            ):
+                await self._seal(file)
+        self._tell()
+
+    async def cut(self) -> None:
+        """End the file that is being written; further rows begin another. Errors as of `write`."""
+        if self._current is not None:
+            await self._seal(self._current)
+
+    async def seal(self) -> list[table_pb2.DataFragment]:
+        """The fragments of all rows, one a file; their last bytes may still be on their way.
+
+        Errors as of `write`.
+        """
+        await self.cut()
+        self._tell()
+        return [self._fragment(file) for file in self._files]
+
+    async def write_all(
+        self, batches: AsyncIterable[pa.RecordBatch]
+    ) -> list[table_pb2.DataFragment]:
+        """Add the rows of all batches, then `seal`. Errors as of `write`, and of the batches."""
+        async for batch in batches:
+            await self.write(batch)
+        return await self.seal()
+
+    async def publish(self) -> None:
+        """Wait until all files are there. Errors as of `write`."""
+        await all_of([self._ended(file) for file in self._files])
+
+    async def discard(self) -> None:
+        """Remove all files, as far as the store can be reached; see `io.background`."""
+        await in_time(self._engine, self.table.store, self._discard())
+
+    async def _discard(self) -> None:
+        for file in self._files:
+            if file.ending is not None:
+                file.ending.cancel()
+                await asyncio.gather(file.ending, return_exceptions=True)
+        await asyncio.gather(*(self._remove(file) for file in self._files), return_exceptions=True)
+        self._files.clear()
+        self._current = None
+
+    def _open(self) -> _File:
+        name = data_file_name()
+        location = self.table.new_data_file(name)
+        session, engine = self.session, self._engine
+        store, path = engine.registry.resolve(location)
+        upload = store.open_upload(path)
+        upload.background = self._engine.background
+        writer = writer_of(self.version)(
+            upload,
+            self.schema,
+            self.version,
+            engine.pool,
+            threads=session.decode_threads,
+            buffer_bytes=self.buffer_bytes,
+            statistics=self.limits.statistics,
+        )
+        blobs = None
+        if any(one.is_blob_v2 for one in self.schema.walk()):
+            options = self.limits.blobs
+            blobs = BlobFiles(engine, self.table, location, options, self.bases)
+            writer.attach(blobs)
+        self._current = _File(writer, name, location, blobs)
+        self._files.append(self._current)
+        return self._current
+
+    async def _seal(self, file: _File) -> None:
+        self._current = None
+        file.written = await file.writer.seal()
+        file.ending = asyncio.ensure_future(file.writer.publish())
+        ending = [one for one in self._files if one.ending is not None and not one.ending.done()]
+        for one in ending[:-FILES_ENDING]:
+            await self._ended(one)
+
+    @staticmethod
+    async def _ended(file: _File) -> None:
+        if file.ending is not None:
+            await asyncio.shield(file.ending)
+
+    async def _remove(self, file: _File) -> None:
+        paths = [] if file.blobs is None else await file.blobs.abort()
+        store, path = self._engine.registry.resolve(file.location)
+        if file.ending is not None:
+            paths.append(path)
+        try:
+            await file.writer.abort()
+        finally:
+            if paths:
+                with suppress(AlanceError):  # orphans, which cleanup finds
+                    await store.delete(paths)
+
+    def _fragment(self, file: _File) -> table_pb2.DataFragment:
+        written = file.written
+        assert written is not None
+        data_file = data_file_of(file.name, self.version, written)
+        return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
+
+    def _tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(Progress(self.num_rows, self.num_bytes, len(self._files)))
+
+
+def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table_pb2.DataFile:
+    """The record of a data file that was written."""
+    major, minor = MANIFEST_NUMBERS[version]
+    return table_pb2.DataFile(
+        path=name,
+        fields=list(written.columns),
+        column_indices=written.columns.values() if version > FileVersion.V0_1 else (),
+        file_major_version=major,
+        file_minor_version=minor,
+        file_size_bytes=written.num_bytes,
+    )
+
+
+def rows_of(fragments: Sequence[table_pb2.DataFragment]) -> int:
+    """Rows of new fragments."""
+    return sum(fragment.physical_rows for fragment in fragments)

@@ -1,0 +1,88 @@
+"""New data files of many small fragments: encoded in one pool job, put a few together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alance.file.at_once import encode_file
+from alance.format.table.naming import data_file_name
+from alance.io.local import LocalStore
+from alance.io.tasks import all_of
+from alance.ops.version.discards import discard_objects
+from alance.ops.write.files import data_file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from alance.format.proto import table_pb2
+    from alance.format.schema import Schema
+    from alance.io.store import Store
+    from alance.ops.version.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class FileAtOnce:
+    """A file that was written; whoever does not use it calls `discard`."""
+
+    snapshot: Snapshot
+    record: table_pb2.DataFile
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.snapshot.table.new_data_file(self.record.path)
+
+    @property
+    def place(self) -> tuple[Store, str]:
+        """Its store, and its path there."""
+        return self.snapshot.engine.registry.resolve(self.location)
+
+    async def discard(self) -> None:
+        """Remove it, as far as the store can be reached."""
+        await discard_objects(self.snapshot.engine, [self.location])
+
+
+async def write_at_once(
+    snapshot: Snapshot, schema: Schema, batches: Callable[[], Sequence[pa.RecordBatch]]
+) -> list[FileAtOnce]:
+    """A file for each of some batches, all of them together in memory.
+
+    Nothing of them is visible in the table.
+
+    Args:
+        schema: of the files; without blobs of version 2.
+        batches: the rows of each, none empty; CPU work.
+
+    Raises:
+        InvalidInputError: values that the format cannot hold.
+        StoreError: the store failed; no file stays, as far as it can be reached.
+    """
+    version = snapshot.manifest.data_storage_version
+
+    def encode() -> list[tuple[FileAtOnce, bytes]]:
+        made = []
+        for batch in batches():
+            content, written = encode_file(schema, version, batch)
+            record = data_file_of(data_file_name(), version, written)
+            made.append((FileAtOnce(snapshot, record), content))
+        return made
+
+    made = await snapshot.engine.pool.run(encode)
+    places = [file.place for file, _ in made]
+    try:
+        if made and isinstance(places[0][0], LocalStore):
+            contents = [content for _, content in made]
+            pairs = zip((path for _, path in places), contents, strict=True)
+            await places[0][0].put_together(list(pairs))
+        else:
+            await all_of(
+                store.put(path, content)
+                for (store, path), (_, content) in zip(places, made, strict=True)
+            )
+    except BaseException:
+        await discard_objects(snapshot.engine, [file.location for file, _ in made])
+        raise
+    return [file for file, _ in made]

@@ -1,0 +1,299 @@
+"""A stream of batches into a table: a buffer, a task that writes files, commits now and then.
+
+    write()  ->  buffer (bounded)  ->  files of the current chunk  ->  commit queue of the table
+                                       cut by rows, bytes, age         one chunk at a time
+
+While one chunk is committed, the next one is written. Rows leave the buffer when the writer of the
+file has them; it holds as many again, at most, until their pages are full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.ops.version.discards import in_time
+from alance.ops.write.append import queue_of
+from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
+from alance.ops.write.ingest_history import read_history
+from alance.ops.write.ingest_options import IngestMetrics
+from alance.versioning.outcome import may_be_visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from alance.format.table.naming import NamingScheme
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.ingest_options import IngestOptions
+
+SETTLE_S: Final = 10.0  # for a version that is being made when the sink is aborted
+TOKENS_KEPT: Final = 1 << 20  # of a sink's own batches
+
+
+class Ingest:
+    """The work behind `alance.ingest`, on a table that is there. Begins at once.
+
+    Args:
+        snapshot: the version to append to.
+        last_sequence: number of the producer's last batch in the table.
+        scheme: of the manifests' names.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        options: IngestOptions,
+        last_sequence: int,
+        scheme: NamingScheme,
+    ) -> None:
+        self.schema: pa.Schema = snapshot.schema.to_arrow()
+        self.last = snapshot
+        self.last_sequence = last_sequence  # committed
+        self.metrics = IngestMetrics()
+        self._options = options
+        self._accepted_sequence = last_sequence
+        self._written_sequence = last_sequence
+        self._scheme = scheme
+        self._room = max(1, options.max_buffer_bytes - options.max_buffer_bytes // 2)
+        self._tokens: dict[str, None] | None = None  # in order; None: not read yet
+        self._turn = asyncio.Lock()  # of writes
+        self._items: deque[Item] = deque()
+        self._num_items = 0
+        self._committed_items = 0
+        self._flush_to = 0
+        self._is_closing = False
+        self._error: BaseException | None = None
+        self._wake = asyncio.Event()  # the worker has something to look at
+        self._moved = asyncio.Event()  # something left the buffer, was committed, or failed
+        self._chunk: Chunk | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._may_be_visible = False  # what was being committed when it failed
+        self._worker = asyncio.create_task(self._work())
+
+    async def write(
+        self, batches: tuple[pa.RecordBatch, ...], token: str | None, sequence: int | None
+    ) -> bool:
+        """Accept rows that have the table's schema; waits for room. False: known already.
+
+        Raises:
+            InvalidInputError: the sink is closed, or a number that cannot be.
+            AlanceError: what has failed before; nothing more is written.
+        """
+        checked_sequence(sequence, self._options.producer)
+        num_bytes = sum(column.nbytes for batch in batches for column in batch.columns)
+        async with self._turn:
+            self._check()
+            if token is not None and self._tokens is None:
+                self._tokens = await self._read_tokens()
+            known = token is not None and token in (self._tokens or ())
+            if known or (sequence is not None and sequence <= self._accepted_sequence):
+                self.metrics = replace(self.metrics, num_skipped=self.metrics.num_skipped + 1)
+                return False
+            await self._wait_for_room(num_bytes)
+            if sequence is None and self._options.producer is not None:
+                sequence = self._accepted_sequence + 1
+            self._accept(batches, num_bytes, token, sequence)
+        return True
+
+    async def flush(self) -> Snapshot:
+        """Commit what was accepted before the call; a version that has it. Errors as of `write`."""
+        target = self._num_items
+        self._flush_to = max(self._flush_to, target)
+        self._wake.set()
+        while self._committed_items < target:
+            self._check_error()
+            await self._until_moved()
+        return self.last
+
+    async def close(self) -> Snapshot:
+        """Commit everything, and end. Errors as of `write`."""
+        self._is_closing = True
+        try:
+            made = await self.flush()
+            self._wake.set()
+            await asyncio.wait([self._worker])
+            self._check_error()
+            return made
+        except BaseException:
+            await self.abort()
+            raise
+
+    async def abort(self) -> None:
+        """End, and remove what is not committed. May be called twice."""
+        self._is_closing = True
+        self._items.clear()
+        self._fail(InvalidInputError("the sink was aborted"))
+        self._worker.cancel()
+        await asyncio.gather(self._worker, return_exceptions=True)
+
+    def _check(self) -> None:
+        self._check_error()
+        if self._is_closing:
+            raise InvalidInputError(f"dataset {self.last.uri!r}: the sink is closed")
+
+    def _check_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            is_ours = isinstance(error, Exception)
+            self._error = error if is_ours else InvalidInputError("the sink was aborted")
+        self._wake.set()
+        self._moved.set()
+
+    async def _until_moved(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+    async def _wait_for_room(self, num_bytes: int) -> None:
+        """Wait until the buffer has room; a batch larger than it comes alone."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        is_full = False
+        while self._items and self.metrics.buffered_bytes + num_bytes > self._room:
+            is_full = True
+            await self._until_moved()
+            self._check()
+        if is_full:
+            metrics = self.metrics
+            self.metrics = replace(
+                metrics,
+                num_waits=metrics.num_waits + 1,
+                waited_s=metrics.waited_s + clock() - begun,
+            )
+
+    def _accept(
+        self,
+        batches: tuple[pa.RecordBatch, ...],
+        num_bytes: int,
+        token: str | None,
+        sequence: int | None,
+    ) -> None:
+        num_rows = sum(batch.num_rows for batch in batches)
+        self._num_items += 1
+        self._items.append(Item(self._num_items, batches, num_rows, num_bytes, token, sequence))
+        if token is not None and self._tokens is not None:
+            self._tokens[token] = None
+            if len(self._tokens) > TOKENS_KEPT:
+                del self._tokens[next(iter(self._tokens))]
+        if sequence is not None:
+            self._accepted_sequence = sequence
+        metrics = self.metrics
+        self.metrics = replace(
+            metrics,
+            num_rows=metrics.num_rows + num_rows,
+            num_bytes=metrics.num_bytes + num_bytes,
+            buffered_bytes=metrics.buffered_bytes + num_bytes,
+        )
+        self._wake.set()
+
+    async def _read_tokens(self) -> dict[str, None]:
+        last = self.last
+        found = await read_history(
+            last.engine, last.table, last.manifest, self._scheme, self._options.history, None
+        )
+        return dict.fromkeys(found.tokens)
+
+    async def _work(self) -> None:
+        """Write what is in the buffer, and see to it that files and versions are made in time."""
+        try:
+            while not self._is_done():
+                self._wake.clear()
+                while self._items:
+                    await self._write(self._items[0])
+                    await self._see_to_time()
+                await self._see_to_time()
+                if not self._is_done():
+                    await self._sleep()
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            if self._error is not None:
+                await in_time(self.last.engine, self.last.table.store, self._drop())
+            self._moved.set()
+
+    def _is_done(self) -> bool:
+        self._check_error()
+        return self._is_closing and self._committed_items == self._num_items
+
+    async def _write(self, item: Item) -> None:
+        if self._chunk is None:
+            last = self.last
+            self._chunk = Chunk(
+                last.session, last.table, last.manifest, self._options, self._written_sequence
+            )
+        await self._chunk.write(item)
+        self._written_sequence = self._chunk.last_sequence
+        self._items.popleft()
+        buffered = self.metrics.buffered_bytes - item.num_bytes
+        self.metrics = replace(self.metrics, buffered_bytes=buffered)
+        self._moved.set()
+
+    async def _see_to_time(self) -> None:
+        """Cut the file and begin a commit, where it is time."""
+        self._check_error()
+        chunk = self._chunk
+        if chunk is None:
+            return
+        now = asyncio.get_running_loop().time()
+        cut_at = chunk.cut_at()
+        if cut_at is not None and cut_at <= now:
+            await chunk.cut()
+        due_at = chunk.due_at()
+        is_due = due_at is not None and due_at <= now
+        is_flushed = chunk.last_item >= self._flush_to > self._committed_items
+        if (is_due or is_flushed) and self._committing is None:
+            self._chunk = None
+            self._committing = asyncio.create_task(self._commit(chunk))
+
+    async def _sleep(self) -> None:
+        """Until there is something in the buffer, or it is time for something."""
+        chunk = self._chunk
+        times = [] if chunk is None else [chunk.cut_at()]
+        if chunk is not None and self._committing is None:
+            times.append(chunk.due_at())
+        until = min((one for one in times if one is not None), default=None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._wake.wait()
+
+    async def _commit(self, chunk: Chunk) -> None:
+        try:
+            made = await chunk.commit()
+        except BaseException as error:
+            self._may_be_visible = may_be_visible(error)
+            self._fail(error)
+            return
+        finally:
+            self._committing = None
+        self.last = made
+        self.last_sequence = chunk.last_sequence
+        self._committed_items = chunk.last_item
+        metrics = self.metrics
+        self.metrics = replace(
+            metrics,
+            num_files=metrics.num_files + chunk.num_files,
+            num_commits=metrics.num_commits + 1,
+            committed_rows=metrics.committed_rows + chunk.num_rows,
+            last_version=made.version,
+        )
+        self._wake.set()
+        self._moved.set()
+
+    async def _drop(self) -> None:
+        """Remove what is not committed; a version that is being made is waited for a while."""
+        committing, chunk = self._committing, self._chunk
+        if committing is not None:
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
+        if chunk is not None:
+            await chunk.discard()
+        if self._may_be_visible:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S):
+                    await queue_of(self.last.session, self.last.table).aclose()

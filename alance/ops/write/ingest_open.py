@@ -1,0 +1,61 @@
+"""Finding, or making, the table that a stream goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import AlreadyExistsError
+from alance.format.table.naming import NamingScheme
+from alance.ops.version.commits import manifests_of
+from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.ingest import Ingest
+from alance.ops.write.ingest_history import read_history
+from alance.ops.write.write import write_on
+from alance.versioning.load import load_manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from alance.ops.write.ingest_options import IngestOptions
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+
+async def open_ingest(
+    session: Session, table: Table, schema: pa.Schema | None, options: IngestOptions
+) -> Ingest | None:
+    """Begin a stream into a table; it is created, without rows, where there is none.
+
+    Cost: a LIST and a GET; for a producer more, see `read_history`; two rounds for a creation.
+
+    Args:
+        schema: of a new table; None: where there is no table, there is no stream yet either.
+    """
+    found = await _find(session, table)
+    if found is None:
+        if schema is None:
+            return None
+        try:
+            made = await write_on(
+                session, table, None, [], "create", schema=schema, options=options.writing({})
+            )
+            return Ingest(made, options, 0, NamingScheme.V2)
+        except AlreadyExistsError:  # another one was first
+            found = await _find(session, table)
+            if found is None:
+                raise
+    snapshot, scheme = found
+    last = 0
+    if options.producer is not None:
+        history = await read_history(
+            session.engine, table, snapshot.manifest, scheme, options.history, options.producer
+        )
+        last = history.last
+    return Ingest(snapshot, options, last, scheme)
+
+
+async def _find(session: Session, table: Table) -> tuple[Snapshot, NamingScheme] | None:
+    where = await manifests_of(session, table).latest()
+    if where is None:
+        return None
+    return Snapshot(session, table, await load_manifest(session.engine, where)), where.scheme

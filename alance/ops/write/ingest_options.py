@@ -1,0 +1,91 @@
+"""How a stream becomes files and versions, and what is told of it while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.write.options import Limits, WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.file_version import FileVersion
+
+BUFFER_BYTES: Final = 64 << 20
+COMMIT_INTERVAL: Final = 10.0
+HISTORY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """The options of `alance.ingest`; see there.
+
+    Raises:
+        InvalidInputError: sizes or times that are not positive.
+    """
+
+    max_buffer_bytes: int = BUFFER_BYTES
+    limits: Limits = field(default_factory=Limits)
+    max_file_age: float | None = None
+    commit_interval: float | None = COMMIT_INTERVAL
+    commit_rows: int | None = None
+    commit_bytes: int | None = None
+    producer: str | None = None
+    history: int = HISTORY
+    data_storage_version: FileVersion | None = None
+    stable_row_ids: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("max_buffer_bytes", "commit_rows", "commit_bytes", "history"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        for name in ("max_file_age", "commit_interval"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidInputError(f"{name}={value!r}: expected a time above 0 s, or None")
+        if self.producer is not None and not (isinstance(self.producer, str) and self.producer):
+            raise InvalidInputError(f"producer={self.producer!r}: expected a name")
+        self.writing({})
+
+    def writing(self, notes: Mapping[str, str]) -> WriteOptions:
+        """How the rows are written, and what is noted in their transaction."""
+        return WriteOptions(
+            limits=self.limits,
+            data_storage_version=self.data_storage_version,
+            stable_row_ids=self.stable_row_ids,
+            commit=CommitOptions({**self.properties, **notes}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestMetrics:
+    """What a sink has done so far.
+
+    Attributes:
+        num_rows: accepted by `write`.
+        num_bytes: of these rows in memory.
+        num_skipped: writes that were committed, or accepted, before.
+        num_waits: writes that waited for room in the buffer.
+        waited_s: for how long, all together.
+        buffered_bytes: accepted, and not yet in the hands of the file's writer.
+        num_files: data files of the versions made.
+        num_commits: versions that hold rows of this sink; other sinks may share them.
+        committed_rows: rows in these versions.
+        last_version: the last of them; None: none yet.
+    """
+
+    num_rows: int = 0
+    num_bytes: int = 0
+    num_skipped: int = 0
+    num_waits: int = 0
+    waited_s: float = 0.0
+    buffered_bytes: int = 0
+    num_files: int = 0
+    num_commits: int = 0
+    committed_rows: int = 0
+    last_version: int | None = None

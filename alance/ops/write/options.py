@@ -1,0 +1,86 @@
+"""How rows are written: what every verb that writes takes, without what writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.ops.blobs.files import BlobOptions
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.format.table.manifest import Manifest
+
+Mode: TypeAlias = Literal["create", "append", "overwrite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How rows become files; with or without statistics of their zones (docs/statistics.md)."""
+
+    max_rows_per_file: int = MAX_ROWS_PER_FILE
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE
+    statistics: bool = True
+    blobs: BlobOptions = field(default_factory=BlobOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("max_rows_per_file", "max_bytes_per_file"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has been written so far; the bytes include rows that are not encoded yet."""
+
+    num_rows: int
+    num_bytes: int
+    num_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How rows are written; the names are those of pylance.
+
+    Attributes:
+        limits: when a file is full.
+        data_storage_version: None: that of the table, of a new one 2.2.
+        stable_row_ids: of a new table: rows have ids of their own.
+        v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        on_progress: called after each batch.
+        commit: how the version is made.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    data_storage_version: FileVersion | None = None
+    stable_row_ids: bool = False
+    v2_manifest_paths: bool = True
+    on_progress: Callable[[Progress], object] | None = None
+    commit: CommitOptions = field(default_factory=CommitOptions)
+
+    def version_for(self, base: Manifest | None) -> FileVersion:
+        """The version of new files.
+
+        Raises:
+            UnsupportedError: (by the writer) one that is not written.
+        """
+        if self.data_storage_version is not None:
+            return self.data_storage_version
+        return FileVersion.V2_2 if base is None else base.data_storage_version
+
+
+def checked_mode(mode: Mode, *allowed: str) -> Mode:
+    """The mode.
+
+    Raises:
+        InvalidInputError: none of those that are allowed.
+    """
+    if mode not in allowed:
+        raise InvalidInputError(f"mode={mode!r}: expected one of {', '.join(allowed)}")
+    return mode

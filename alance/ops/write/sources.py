@@ -1,0 +1,283 @@
+"""What users hand over to be written, as a stream of Arrow batches.
+
+Whatever blocks (readers, iterators, pyarrow datasets) is asked for its next batch in a thread, and
+only when the batch before has been taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.schema import check_not_reserved
+from alance.ops.blobs.arrow import has_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.io.pool import DecodePool
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """What pandas, polars, DuckDB and others hand over by the Arrow stream protocol."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+@runtime_checkable
+class Scan(Protocol):
+    """alance's own Scanner."""
+
+    @property
+    def projected_schema(self) -> pa.Schema: ...
+    def to_batches(self) -> AsyncIterator[pa.RecordBatch]: ...
+
+
+@runtime_checkable
+class Scanned(Protocol):
+    """alance's own Dataset."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def scanner(self, *, blob_handling: Literal["all_binary"]) -> Scan: ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A row as pydantic's models have it."""
+
+    def model_dump(self) -> dict[str, Any]: ...
+
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch"
+Row: TypeAlias = "Mapping[str, Any] | Model"
+Data: TypeAlias = (
+    "Rows | ArrowStream | Scan | Scanned | Sequence[Row] | Mapping[str, Any] | "
+    "Iterable[Rows] | AsyncIterable[Rows]"
+)
+
+ACCEPTED: Final = (
+    "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, pandas or "
+    "polars frame, a list of dicts or pydantic models, a dict of lists, or an iterable or async "
+    "iterable of Tables or RecordBatches"
+)
+_END: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows to be written.
+
+    Attributes:
+        schema: of all batches.
+        num_rows: None where it is not known before the end.
+    """
+
+    schema: pa.Schema
+    batches: AsyncIterator[pa.RecordBatch]
+    num_rows: int | None = None
+
+
+async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> Source:
+    """A stream of batches. Takes the first batch of iterables whose schema is not told.
+
+    Args:
+        schema: what the batches are cast to, where it is given; needed for an empty iterable.
+
+    Raises:
+        InvalidInputError: data of another kind, or batches that do not have the schema.
+    """
+    if _is_python(data):
+        data = await pool.run(partial(_table_of, data, schema))
+    elif isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
+        schema = schema or data.schema  # in which blobs are blobs, not bytes
+        data = data.scanner(blob_handling="all_binary")
+    num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
+    own, batches = _opened(data)
+    if isinstance(batches, AsyncIterable):
+        stream = _from_async(batches)
+    else:
+        stream = _in_threads(batches, pool)
+    if own is None:
+        first = await anext(stream, None)
+        if isinstance(data, Scan):
+            own = data.projected_schema
+        elif first is not None:
+            own = first.schema
+        elif schema is None:
+            raise InvalidInputError("no batches: an empty iterable needs `schema`")
+        if first is not None:
+            stream = _chained(first, stream)
+    return Source(schema or own, _conforming(stream, schema or own), num_rows)
+
+
+def _is_python(data: object) -> bool:
+    """Whether these are rows or columns of Python values."""
+    if isinstance(data, list | tuple):
+        return bool(data) and isinstance(data[0], Mapping | Model)
+    return isinstance(data, Mapping)
+
+
+def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
+    """A table of Python values; columns that a schema names take its types.
+
+    Raises:
+        InvalidInputError: values that make no column, or rows of several kinds.
+    """
+    if isinstance(data, Mapping):
+        columns = dict(data)
+    else:
+        rows = [row.model_dump() if isinstance(row, Model) else row for row in data]
+        strange = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if strange is not None:
+            raise InvalidInputError(f"a list of rows with {type(strange).__name__}: expected dicts")
+        # A row need not have all names: what it lacks is null.
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+    arrays = [_column(name, values, schema) for name, values in columns.items()]
+    try:
+        return pa.table(arrays, names=list(columns))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"a dict of columns: {error}") from error
+
+
+def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"column {name!r}: expected a name")
+    index = -1 if schema is None else schema.get_field_index(name)
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        return pa.array(values, None if schema is None or index < 0 else schema.field(index).type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"column {name!r}: {error}") from error
+
+
+def _opened(
+    data: Data,
+) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
+    """The schema, where the data tells it, and what gives the batches."""
+    if isinstance(data, pa.RecordBatch):
+        return data.schema, iter([data])
+    if isinstance(data, pa.Table | pa.RecordBatchReader):
+        batches = data.to_batches() if isinstance(data, pa.Table) else data
+        return data.schema, iter(batches)
+    if _is_pyarrow_dataset(data):
+        scanner: Any = data
+        return _schema_of(scanner), iter(scanner.to_batches())
+    if isinstance(data, AsyncIterable):
+        return None, data
+    if isinstance(data, ArrowStream):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader.schema, iter(reader)
+    if isinstance(data, Scan):
+        return None, data.to_batches()  # the first loads what its schema may be parsed with
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
+        return None, iter(data)
+    raise InvalidInputError(f"data of type {type(data).__name__}: expected {ACCEPTED}")
+
+
+def _is_pyarrow_dataset(data: object) -> bool:
+    """Whether this is a Dataset or Scanner; `pyarrow.dataset` need not be imported for others."""
+    return type(data).__module__ == "pyarrow._dataset" or any(
+        base.__module__ == "pyarrow._dataset" for base in type(data).__mro__
+    )
+
+
+def _schema_of(data: Any) -> pa.Schema:
+    return getattr(data, "projected_schema", None) or data.schema
+
+
+async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterator[pa.RecordBatch]:
+    while True:
+        rows: object = await pool.run(lambda: next(batches, _END))
+        if rows is _END:
+            return
+        for batch in _batches_of(rows):
+            yield batch
+
+
+async def _from_async(data: AsyncIterable[Rows]) -> AsyncIterator[pa.RecordBatch]:
+    async for rows in data:
+        for batch in _batches_of(rows):
+            yield batch
+
+
+def _batches_of(rows: object) -> list[pa.RecordBatch]:
+    if isinstance(rows, pa.RecordBatch):
+        return [rows]
+    if isinstance(rows, pa.Table):
+        return rows.to_batches() or [
+            pa.RecordBatch.from_arrays(
+                [pa.nulls(0, field.type) for field in rows.schema], schema=rows.schema
+            )
+        ]
+    raise InvalidInputError(
+        f"an iterable of {type(rows).__name__}: expected Tables or RecordBatches"
+    )
+
+
+async def _chained(
+    first: pa.RecordBatch, rest: AsyncIterator[pa.RecordBatch]
+) -> AsyncIterator[pa.RecordBatch]:
+    yield first
+    async for batch in rest:
+        yield batch
+
+
+async def _conforming(
+    batches: AsyncIterator[pa.RecordBatch], schema: pa.Schema
+) -> AsyncIterator[pa.RecordBatch]:
+    """The batches with the columns of a schema, in its order."""
+    async for batch in batches:
+        yield conform(batch, schema)
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with the columns of a schema, in its order; nullable ones that it lacks are null.
+
+    Raises:
+        InvalidInputError: columns too many or too few, or of types that do not cast without loss.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    names = batch.schema.names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInputError(f"column {twice!r}: the data has it twice")
+    extra = [name for name in names if schema.get_field_index(name) < 0]
+    if extra:
+        check_not_reserved(extra)
+        raise InvalidInputError(
+            f"column {extra[0]!r}: not among the columns of the table, {', '.join(schema.names)}"
+        )
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            if not field.nullable:
+                raise InvalidInputError(f"column {field.name!r}: missing, and it is not nullable")
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        arrays.append(_cast(batch.column(index), field))
+    if any(array.type != field.type for array, field in zip(arrays, schema, strict=True)):
+        kept = zip(arrays, schema, strict=True)
+        schema = pa.schema([field.with_type(array.type) for array, field in kept])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type == field.type or has_blobs(field):
+        return array  # blobs come in several types, which the writer checks
+    try:
+        return array.cast(field.type)
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"column {field.name!r}: the data has {array.type}, the table {field.type}: {error}"
+        ) from error

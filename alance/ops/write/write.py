@@ -1,0 +1,225 @@
+"""Writing a table: create, append, overwrite; and the two halves of it for distributed writers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, get_args
+
+import pyarrow as pa
+
+from alance.errors import AlreadyExistsError, NotFoundError
+from alance.format.keys import check_primary_key
+from alance.format.schema import Schema, check_not_reserved
+from alance.format.table.apply_state import Settings
+from alance.format.table.naming import NamingScheme
+from alance.format.table.operations import Overwrite
+from alance.format.table.operations_meta import Restore
+from alance.format.table.transaction import Transaction
+from alance.ops.blobs.arrow import blobs_of_version
+from alance.ops.version.commits import commit_on
+from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.append import append_to, files_on, summary_of
+from alance.ops.write.append_by_uri import append_by_uri
+from alance.ops.write.options import Mode, WriteOptions, checked_mode
+from alance.ops.write.sources import open_source
+from alance.session import Session
+from alance.versioning import load
+from alance.versioning.rules import TableRules
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from alance.format.proto import file_pb2, table_pb2
+    from alance.format.table.manifest import Manifest
+    from alance.format.table.operations import Operation
+    from alance.ops.write.files import DataFiles
+    from alance.ops.write.sources import Data
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.lock import CommitLock
+    from alance.versioning.table import Table
+
+
+async def write(
+    uri: str | os.PathLike[str],
+    data: Data,
+    mode: Mode,
+    *,
+    schema: pa.Schema | None = None,
+    options: WriteOptions,
+    store: object | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
+) -> Snapshot:
+    """Create, append to, or overwrite the table at a URI. See `alance.write_dataset`."""
+    checked_mode(mode, *get_args(Mode))
+    session = session or Session.of_loop()
+    engine = session.engine
+    table = open_table(
+        engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
+    )
+    base: Manifest | None = None
+    if mode == "append":
+        found = await append_by_uri(session, table, data, options)
+        if isinstance(found, Snapshot):
+            return found
+        base = found
+    else:
+        with suppress(NotFoundError):
+            base = await load.load_latest(engine, table)
+    if base is not None and mode == "create":
+        raise AlreadyExistsError(
+            f"dataset {table.uri!r}: exists already, its latest version is {base.version}; "
+            "use mode 'append' or 'overwrite'"
+        )
+    return await write_on(session, table, base, data, mode, schema=schema, options=options)
+
+
+async def write_fragments(
+    session: Session,
+    table: Table,
+    base: Manifest | None,
+    data: Data,
+    *,
+    schema: pa.Schema | None,
+    options: WriteOptions,
+) -> list[table_pb2.DataFragment]:
+    """Write the data files only; the fragments are in no version until they are committed.
+
+    Args:
+        base: the version whose schema the rows are cast to; None: their own schema.
+    """
+    if base is not None:
+        schema = table_schema(base)
+    source = await open_source(data, schema, session.engine.pool)
+    fields = _new_schema(source.schema, base, options) if base is None else base.schema
+    files = files_on(session, table, base, fields, options)
+    try:
+        fragments = await files.write_all(source.batches)
+        await files.publish()
+    except BaseException:
+        await files.discard()
+        raise
+    return fragments
+
+
+async def commit_operation(
+    session: Session,
+    table: Table,
+    operation: Operation,
+    *,
+    read_version: int | None,
+    detached: bool,
+    options: WriteOptions,
+) -> Snapshot:
+    """Make an operation the next version.
+
+    Args:
+        read_version: the version that it was computed from; None: the latest; 0: there is none.
+    """
+    base: Manifest | None = None
+    if read_version is None:
+        with suppress(NotFoundError):
+            base = await load.load_latest(session.engine, table)
+    elif read_version:
+        base = await load.load_version(session.engine, table, read_version)
+    source: Manifest | None = None
+    if isinstance(operation, Restore):
+        source = await load.load_version(session.engine, table, operation.version)
+    return await _commit(session, table, base, operation, options, detached=detached, source=source)
+
+
+async def write_on(
+    session: Session,
+    table: Table,
+    base: Manifest | None,
+    data: Data,
+    mode: Mode,
+    *,
+    schema: pa.Schema | None = None,
+    options: WriteOptions,
+) -> Snapshot:
+    """Write rows on top of a version; None: as the first one.
+
+    Cost: the data; beside its last object the transaction's file and a LIST; then the manifest.
+
+    Raises:
+        InvalidInputError: rows that do not fit the table's schema.
+        CommitConflictError: another committer has ruled this one out.
+    """
+    if mode == "append" and base is not None:
+        return await append_to(session, table, base, data, options)
+    source = await open_source(data, schema, session.engine.pool)
+    fields = _new_schema(source.schema, base, options)
+    files = files_on(session, table, base, fields, options)
+    try:
+        fragments = tuple(await files.write_all(source.batches))
+    except BaseException:
+        await files.discard()
+        raise
+    change = Overwrite(
+        new_schema=messages_of(fields),
+        fragments=fragments,
+        schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
+    )
+    summary = summary_of(fragments)
+    return await _commit(session, table, base, change, options, files=files, summary=summary)
+
+
+def _new_schema(schema: pa.Schema, base: Manifest | None, options: WriteOptions) -> Schema:
+    check_not_reserved(schema.names)
+    fields = Schema.from_arrow(blobs_of_version(schema, options.version_for(base)))
+    check_primary_key(messages_of(fields))
+    return fields
+
+
+async def _commit(
+    session: Session,
+    table: Table,
+    base: Manifest | None,
+    operation: Operation,
+    options: WriteOptions,
+    *,
+    files: DataFiles | None = None,
+    detached: bool = False,
+    summary: Mapping[str, int] | None = None,
+    source: Manifest | None = None,
+) -> Snapshot:
+    transaction = Transaction.of(
+        operation,
+        read_version=0 if base is None else base.version,
+        properties=options.commit.noted(),
+    )
+    settings = Settings(options.data_storage_version, options.stable_row_ids)
+    return await commit_on(
+        session,
+        table,
+        base,
+        transaction,
+        rules=TableRules(session.engine, table, settings, source=source),
+        scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
+        data=None if files is None else files.publish(),
+        discard=None if files is None else files.discard,
+        detached=detached,
+        max_retries=options.commit.max_retries,
+        summary=summary,
+    )
+
+
+def table_schema(base: Manifest) -> pa.Schema:
+    """The Arrow schema of rows that are appended to a version."""
+    fields = [one.logical_arrow() for one in base.schema.fields]
+    return pa.schema(fields, metadata=dict(base.schema.metadata) or None)
+
+
+def messages_of(schema: Schema) -> tuple[file_pb2.Field, ...]:
+    """The fields of a schema as a manifest lists them: depth-first, with their ids."""
+    return tuple(one.message for one in schema.walk())
