@@ -22,7 +22,8 @@ from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.index.runs import run_schema
-from alance.ops.index.sort import MEMORY, RowSorter, sort_key
+from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import ADDRESSES_FROM, BITMAP, BTREE
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan

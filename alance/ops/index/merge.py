@@ -18,7 +18,8 @@ import pyarrow as pa
 from alance.format.numbers import as_numbers
 from alance.io.tasks import all_of
 from alance.ops.index.runs import read_blocks
-from alance.ops.index.sort import BATCH_ROWS, sort_key, sort_parts
+from alance.ops.index.sort import BATCH_ROWS, sort_parts
+from alance.ops.lookup.files import sort_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -18,11 +18,12 @@ from alance.ops.index.build import SegmentBuilder, discard_files, sorted_rows
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import check_new
 from alance.ops.index.runs import IndexPart, run_schema, write_run
-from alance.ops.index.sort import MEMORY, sort_key
+from alance.ops.index.sort import MEMORY
+from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
-from alance.ops.upkeep.compact import at_version
 from alance.ops.version.commits import commit_change
 from alance.ops.version.discards import discard_objects
+from alance.ops.version.opening import at_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.coercion import is_bytes, is_text
-from alance.expr.compare import total_order
 from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.lookup.files import sort_key
 from alance.ops.write.spool import Scratch, Spool
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ MEMORY: Final = 256 << 20
 SAMPLES: Final = 64  # of a batch
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
-
-
-def sort_key(values: pa.Array) -> pa.Array:
-    """Values that Arrow sorts as an index does: floats in total order, -NaN first, NaN last."""
-    return total_order(values) if pa.types.is_floating(values.type) else values
 
 
 @dataclass(slots=True)

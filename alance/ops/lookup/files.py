@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
+from alance.expr.compare import total_order
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
@@ -18,7 +19,6 @@ from alance.format.index.btree import PageTable, parse_page_table
 from alance.format.numbers import as_numbers
 from alance.format.plans import together
 from alance.io.tasks import all_of
-from alance.ops.index.sort import sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,6 +235,11 @@ class IndexFiles:
         is_few = self._snapshot.is_remote and num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
         tasks = await engine.drive(plan(), "index", bulk=True)
         return await engine.decode(decode, sum(task.num_bytes for task in tasks))
+
+
+def sort_key(values: pa.Array) -> pa.Array:
+    """Values that Arrow sorts as an index does: floats in total order, -NaN first, NaN last."""
+    return total_order(values) if pa.types.is_floating(values.type) else values
 
 
 def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:

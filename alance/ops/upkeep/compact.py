@@ -21,8 +21,8 @@ from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult, discard
 from alance.ops.upkeep.rewrite import rewrite, shared
 from alance.ops.version.commits import commit_change
+from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
-from alance.versioning import load
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,7 +36,6 @@ __all__ = [
     "CompactionPlan",
     "CompactionTask",
     "RewriteResult",
-    "at_version",
     "commit",
     "compact_files",
     "discard",
@@ -137,14 +136,6 @@ async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     fragment_ids = await snapshot.engine.pool.run(check)
     made = await rewrite(snapshot, fragment_ids, task.options)
     return RewriteResult(task.read_version, task.fragments, tuple(made))
-
-
-async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
-    """The same table at a version, which may be the one in hand."""
-    if version == snapshot.version:
-        return snapshot
-    manifest = await load.load_version(snapshot.engine, snapshot.table, version)
-    return Snapshot(snapshot.session, snapshot.table, manifest)
 
 
 async def commit(

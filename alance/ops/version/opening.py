@@ -130,6 +130,14 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
     return await _moved(snapshot, table, manifest)
 
 
+async def at_version(snapshot: Snapshot, version: int) -> Snapshot:
+    """The same table at a version, which may be the one in hand."""
+    if version == snapshot.version:
+        return snapshot
+    manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+    return Snapshot(snapshot.session, snapshot.table, manifest)
+
+
 async def checkout_branch(
     snapshot: Snapshot, branch: str | None, version: int | None = None
 ) -> Snapshot:
