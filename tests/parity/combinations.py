@@ -1,0 +1,48 @@
+"""Which combinations are tried: few that cover much, and for `make soak` all of them."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, product
+from typing import Final, NamedTuple
+
+from tests.parity.tables import HISTORIES, SIZES, VERSIONS
+
+PLACES: Final = ("local", "lab", "memory")
+TRACES: Final = ("never", "always", "every other call")
+
+
+class Case(NamedTuple):
+    """A table, where it lies, and which calls are traced."""
+
+    version: str
+    size: str
+    history: str
+    place: str
+    traced: str
+
+    def __str__(self) -> str:
+        return ", ".join(self)
+
+
+ALL: Final = [Case(*values) for values in product(VERSIONS, SIZES, HISTORIES, PLACES, TRACES)]
+
+
+def _covers(case: Case) -> set[tuple[tuple[int, str], ...]]:
+    """The pairs of a case, and its version, size and place together."""
+    values = list(enumerate(case))
+    return {*combinations(values, 2), (values[0], values[1], values[3])}
+
+
+def covering(cases: list[Case], seed: int = 0) -> list[Case]:
+    """Some of the cases that have each pair of values of any two dimensions that the cases have,
+    and each version at each size in each place.
+    """
+    rng = random.Random(seed)
+    missing = set().union(*map(_covers, cases))
+    chosen = []
+    while missing:
+        best = max(rng.sample(cases, len(cases)), key=lambda case: len(missing & _covers(case)))
+        chosen.append(best)
+        missing -= _covers(best)
+    return chosen

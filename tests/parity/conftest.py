@@ -1,0 +1,81 @@
+"""Tables that are written once, opened from wherever they lie."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+from obstore.store import MemoryStore
+
+import alance
+from tests.parity.tables import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from lance import LanceDataset
+
+    from alance.testing.lab import Lab
+
+
+class Tables:
+    """Tables as pylance wrote them, on the lab's disk: there they are local, too."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._memories: dict[str, MemoryStore] = {}
+
+    def path(self, version: str, size: str, history: str) -> Path:
+        """The folder of a table, which is written when first asked for."""
+        path = Path(self.lab.root) / "lab" / f"parity {version} {size} {history}.lance"
+        if not path.exists():
+            write_table(path, version, size, history)
+            self.lab.rescan()
+        return path
+
+    def copy(self, path: Path, target: str) -> Path:
+        """A copy beside it."""
+        copy = path.with_name(f"parity {target}.lance")
+        shutil.copytree(path, copy)
+        self.lab.rescan()
+        return copy
+
+    def theirs(self, path: Path) -> LanceDataset:
+        """The table as pylance opens it."""
+        return lance.dataset(path)
+
+    @asynccontextmanager
+    async def ours(self, path: Path, place: str) -> AsyncIterator[alance.Dataset]:
+        """The table as alance opens it there, in a session that knows nothing."""
+        async with alance.Session() as session:
+            if place == "local":
+                yield await alance.dataset(path, session=session)
+            elif place == "lab":
+                options = self.lab.lance_options()
+                uri = f"s3://lab/{path.name}"
+                yield await alance.dataset(uri, storage_options=options, session=session)
+            else:
+                yield await alance.dataset("t", store=self._memory(path), session=session)
+
+    def _memory(self, path: Path) -> MemoryStore:
+        if path.name not in self._memories:
+            store = self._memories[path.name] = MemoryStore()
+            for file in path.rglob("*"):
+                if file.is_file():
+                    store.put(f"t/{file.relative_to(path)}", file.read_bytes())
+        return self._memories[path.name]
+
+
+@pytest.fixture(scope="session")
+def _tables(lab_server: Lab) -> Tables:
+    return Tables(lab_server)
+
+
+@pytest.fixture
+def tables(lab: Lab, _tables: Tables) -> Tables:
+    """Tables on the lab, in fine weather."""
+    return _tables
