@@ -1,0 +1,133 @@
+"""Which codecs the kernel takes single rows of, in one call, and which go chunk by chunk.
+
+A codec that is not in `row_pages.py` is read all the same, only slower, and nothing would tell: so
+every codec is in one of the lists below. See `CONTRIBUTING.md`, "A codec".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini_block_codec
+from alance.format.codecs.compression import Scheme
+from alance.format.encode import encodings
+from alance.format.layouts.base import Layer
+from alance.format.layouts.fullzip_form import ZipForm
+from alance.format.layouts.levels import Shape
+from alance.format.layouts.miniblock_task import ChunkForm
+from alance.format.layouts.place import PagePlace
+from alance.format.layouts.row_pages import row_form, zipped_rows
+from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference import fsst
+
+PLACE: Final = PagePlace("a.lance", ((64, 4096), (4160, 4096)), 10)
+WIDE: Final = pb.Flat(bits_per_value=32)
+LISTS: Final = encodings.fixed_size_list(3, False, encodings.flat(32))
+CODED: Final = pb.CompressiveEncoding(
+    rle=pb.Rle(values=encodings.flat(32), run_lengths=encodings.flat(16))
+)
+
+# Values of mini-block pages, by the name of their message.
+BY_ROWS: Final = {
+    "flat": encodings.flat(32),
+    "variable": encodings.variable(32),
+    "inline_bitpacking": encodings.inline_bitpacking(32),
+    "fsst": encodings.fsst(fsst.table([b"ab"]), encodings.variable(32)),
+    "rle": encodings.rle(32),
+    "byte_stream_split": encodings.byte_stream_split(32),
+}
+BY_CHUNKS: Final = {
+    "general": encodings.general(Scheme.LZ4, None, encodings.flat(32)),  # a chunk is one unit
+    "fixed_size_list": LISTS,
+    "packed_struct": encodings.packed_struct([32, 64]),
+}
+
+# Rows of full-zip pages: those of equal length, whatever they mean.
+ZIPPED_BY_ROWS: Final = {"flat", "fixed_size_list", "packed_struct"}
+ZIPPED_BY_INDEX: Final = {"variable", "fsst", "general", "variable_packed_struct"}
+ZIPPED_INSIDE: Final = {"constant"}  # of fixed-size lists only
+
+# Levels.
+LEVELS_BY_ROWS: Final = {
+    "flat": encodings.flat(16),
+    "inline_bitpacking": encodings.inline_bitpacking(16),
+    "out_of_line_bitpacking": encodings.out_of_line_bitpacking(16, 2),
+    "rle": encodings.rle(16),
+}
+LEVELS_BY_CHUNKS: Final = {"general": encodings.general(Scheme.LZ4, None, encodings.flat(16))}
+NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionaries
+
+
+def chunk_form(values: pb.CompressiveEncoding) -> ChunkForm:
+    shape = Shape.from_proto([Layer.ALL_VALID_ITEM])
+    return ChunkForm(PLACE, shape, None, None, mini_block_codec(values), is_large=True)
+
+
+def test_every_codec_is_in_one_of_the_lists() -> None:
+    assert MINI_BLOCK.keys() == {*BY_ROWS, *BY_CHUNKS}
+    assert PER_VALUE.keys() == {*ZIPPED_BY_ROWS, *ZIPPED_BY_INDEX, *ZIPPED_INSIDE}
+    assert BLOCK.keys() == {*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS, *NO_LEVELS}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_the_kernel_takes_rows_of_these_mini_blocks(name: str) -> None:
+    assert row_form(chunk_form(BY_ROWS[name]), has_items=False) is not None
+
+
+@pytest.mark.parametrize("name", BY_CHUNKS)
+def test_these_mini_blocks_are_taken_chunk_by_chunk(name: str) -> None:
+    assert row_form(chunk_form(BY_CHUNKS[name]), has_items=False) is None
+
+
+def test_runs_of_coded_values_or_wide_lengths_are_taken_chunk_by_chunk() -> None:
+    assert row_form(chunk_form(CODED), has_items=False) is None
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: str) -> None:
+    is_word = name in ("flat", "inline_bitpacking", "rle")
+    assert (row_form(chunk_form(BY_ROWS[name]), has_items=True) is not None) == is_word
+
+
+@pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS])
+def test_levels(name: str) -> None:
+    levels = block_codec((LEVELS_BY_ROWS | LEVELS_BY_CHUNKS)[name])
+    shape = Shape.from_proto([Layer.NULLABLE_ITEM])
+    form = replace(chunk_form(encodings.flat(32)), shape=shape, definition=levels)
+    assert (row_form(form, has_items=False) is not None) == (name in LEVELS_BY_ROWS)
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        (encodings.flat(32), 32),
+        (LISTS, 96),
+        (encodings.packed_struct([32, 64]), 96),
+    ],
+)
+def test_the_kernel_takes_zipped_rows_of_equal_length(
+    values: pb.CompressiveEncoding, width: int
+) -> None:
+    message = pb.FullZipLayout(
+        bits_per_value=width,
+        num_items=10,
+        num_visible_items=10,
+        value_compression=values,
+        layers=[pb.REPDEF_ALL_VALID_ITEM],
+    )
+    place = PagePlace("a.lance", ((64, 10 * width // 8),), 10)
+    assert zipped_rows(ZipForm.from_proto(message), place, 0) is not None
+
+
+def test_zipped_strings_are_taken_by_their_index() -> None:
+    message = pb.FullZipLayout(
+        bits_per_offset=32,
+        num_items=10,
+        num_visible_items=10,
+        value_compression=encodings.variable(32),
+        layers=[pb.REPDEF_ALL_VALID_ITEM],
+    )
+    assert zipped_rows(ZipForm.from_proto(message), PLACE, 0) is None
