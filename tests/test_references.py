@@ -1,0 +1,125 @@
+"""What pages and docstrings refer to is there: pages, headings, files, rules of conflicts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from alance.format.table.conflicts import COLUMNS, MATRIX, RULES
+from tests.pages import PAGES, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOURCES: Final = [
+    path
+    for folder, pattern in [
+        ("alance", "**/*.py"),
+        ("alance/kernels", "*.[ch]pp"),
+        ("benchmarks", "**/*.py"),
+        ("examples", "*.py"),
+        ("protos", "*.sh"),
+        ("tests", "**/*.py"),
+    ]
+    for path in sorted((ROOT / folder).glob(pattern))
+    if "_pb2" not in path.name and path.name != "test_references.py"
+]
+# docs/format/table.md, "Deletion files" and "Manifest files"
+CITATION: Final = re.compile(r'(docs/[\w./-]+\.md)`?((?:,? (?:and )?"[^"]+")*)')
+# What follows the name of a heading: the mark of what was verified, or more words in brackets.
+MARK: Final = re.compile(r"\s*(?:\*\*\([VR]\)\*\*.*|\[[^\]]*\]?)$")
+BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
+# `alance/io`, `ops/take.py`, `layouts/repdef.py`
+FILE: Final = re.compile(
+    r"`((?:alance|benchmarks|docs|examples|tests)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
+)
+PLACES: Final = [ROOT, ROOT / "alance", ROOT / "alance" / "format"]
+COMMITS: Final = ROOT / "docs" / "commits.md"
+
+
+def words(path: Path) -> str:
+    """A file's text with its comment signs and line ends as single spaces."""
+    return re.sub(r"\s*\n\s*(?:#|//)?\s*", " ", path.read_text())
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page: without numbers and marks; with and without brackets."""
+    found = set()
+    for title in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
+        name = re.sub(r"^(?:\d+(?:\.\d+)*\.?|Appendix \w\.) ", "", title)
+        name = MARK.sub("", name).replace("`", "")
+        found |= {name, BRACKETS.sub("", name)}
+    return found
+
+
+def citations(path: Path) -> Iterator[tuple[Path, list[str]]]:
+    for match in CITATION.finditer(words(path)):
+        yield ROOT / match[1], re.findall(r'"([^"]+)"', match[2])
+
+
+def links(page: Path) -> list[Path]:
+    """The files that a page links to."""
+    targets = re.findall(r"\]\(([^):#]+)\)", page.read_text())
+    return [(page.parent / target).resolve() for target in targets]
+
+
+def table(page: Path, first_cell: str) -> list[list[str]]:
+    """The rows, without that of the head, of the table whose head begins with this cell."""
+    lines = page.read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {first_cell} |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return rows
+
+
+@pytest.mark.parametrize("folder", ["alance", "benchmarks", "examples", "protos", "tests", "pages"])
+def test_cited_pages_and_their_headings_are_there(folder: str) -> None:
+    paths = [path for path in SOURCES if path.relative_to(ROOT).parts[0] == folder]
+    for path in PAGES if folder == "pages" else paths:
+        for page, names in citations(path):
+            assert page.is_file(), f"{path} cites {page}"
+            assert set(names) <= headings(page), f"{path} cites {page}: {names}"
+
+
+def test_files_that_pages_name_are_there() -> None:
+    for path in PAGES:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for name in FILE.findall(text):
+            assert any(any(place.glob(name)) for place in PLACES), f"{path} names {name}"
+
+
+def test_pages_link_to_files_that_are_there() -> None:
+    for path in PAGES:
+        for target in links(path):
+            assert target.exists(), f"{path} links to {target}"
+
+
+def test_the_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = [path for path in links(index) if path.parent != ROOT]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {path for path in PAGES if path.parent != ROOT} - {index}
+
+
+def test_the_matrix_of_the_page_is_that_of_the_code() -> None:
+    page = {row[0]: row[1:] for row in table(COMMITS, r"ours \ theirs")}
+    assert page == {
+        ours: [cell.replace(",", ", ") for cell in cells.split()] for ours, cells in MATRIX.items()
+    }
+    assert all(len(cells) == len(COLUMNS) for cells in page.values())
+
+
+def test_each_rule_of_the_matrix_has_a_line_and_each_line_a_rule() -> None:
+    used = {rule for row in MATRIX.values() for rule in re.split(r"[ ,]", row)}
+    legend = {number: function.strip("`") for number, _, function in table(COMMITS, "rule")}
+    assert legend.keys() == {rule for rule in used if rule.isdigit()}
+    for number, function in legend.items():
+        module, name = function.split(".")
+        assert RULES[number].__name__ == name
+        assert RULES[number].__module__ == f"alance.format.table.{module}"
