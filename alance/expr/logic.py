@@ -202,7 +202,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
 
 
 def is_among(node: Node, values: pa.Array) -> Node:
-    """IN a long list; as of `is_in`.
+    """IN a long list: null where the node is null.
 
     Args:
         values: large strings or int64, without nulls.

@@ -58,7 +58,12 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A column computed from others. Attributes as of `Predicate`."""
+    """A column computed from others.
+
+    Attributes:
+        text: as the caller wrote it.
+        columns: names, or dotted paths of nested fields, that it needs.
+    """
 
     text: str
     columns: tuple[str, ...]
@@ -96,7 +101,8 @@ def parse_projection(sql: str, schema: pa.Schema) -> Computed:
     """A computed column from SQL text.
 
     Raises:
-        InvalidInputError, UnsupportedError: as of `parse_filter`.
+        InvalidInputError: no expression, an unknown column, types that do not fit; says where.
+        UnsupportedError: valid SQL that is not evaluated here.
     """
     from alance.expr.lexical import Source
 

@@ -79,7 +79,11 @@ class FragmentTask:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def column(self, field: Field) -> pa.Array:
-        """The values of one field of the schema; errors as of `decode`."""
+        """The values of one field of the schema.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
         try:
             found = self.leaves.get(field.id)
             if found is not None and not isinstance(found, list) and found.is_array:
@@ -152,7 +156,7 @@ class OpenFragment:
 
         Args:
             rows: physical row offsets, sorted and unique.
-            guess: as of `OpenColumn.take`.
+            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
             files: open local files by location: rows are read from them when they are decoded.
         """
         if not guess:

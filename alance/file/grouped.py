@@ -44,7 +44,11 @@ class PageBytes:
     first: int  # byte offset of the content in the file
 
     def layout(self) -> PageLayout:
-        """Its layout; errors as of `OpenColumn.layout`."""
+        """Its layout.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description.
+        """
         return self.column.layout(self.number)
 
     def buffers(self) -> list[memoryview]:
@@ -56,7 +60,11 @@ class PageBytes:
         ]
 
     def decode(self) -> PageValues:
-        """Its rows; errors as of a plan of it."""
+        """Its rows.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description or its bytes.
+        """
         plan = self.layout().read_page()
         try:
             wanted = next(plan)

@@ -79,7 +79,7 @@ class FieldRows:
     field: Field
     rows: Rows
 
-    is_array = True  # one array of the field, as of `PagedRows`
+    is_array = True  # `decode` gives one array of the field
 
     @property
     def num_bytes(self) -> int:
@@ -96,7 +96,7 @@ class FieldRows:
         return self.rows.decode(self.field.to_arrow().type)
 
     def decode_pages(self) -> list[PageValues] | None:
-        """None: there are no pages with levels, as of `PagedRows`."""
+        """None: files of 2.0 have no pages with levels."""
         return None
 
 
@@ -128,7 +128,7 @@ class FieldColumn:
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_rows(rows))))
 
     def read(self, start: int, stop: int, states: States) -> Plan[FieldRows]:
-        """Plan the rows from `start` to `stop`; rounds as of `take`."""
+        """Plan the rows from `start` to `stop`: rounds are those of single rows."""
         return FieldRows(self.field, (yield from self.node.plan(Spans.of_range(start, stop))))
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
@@ -137,7 +137,7 @@ class FieldColumn:
         yield
 
     def load_rows(self, rows: Int64s, states: States) -> Plan[None]:
-        """Nothing, as of `load`."""
+        """Nothing has to be known before rows can be taken."""
         return
         yield
 

@@ -53,7 +53,11 @@ class WholeFiles:
     encodings: list[bytes]  # descriptions of pages
 
     def decode(self, page: int, file: int) -> PageValues:
-        """The rows of a page by itself; errors as of its layout."""
+        """The rows of a page by itself.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description or its bytes.
+        """
         path, content = self.paths[file], self.contents[file]
         buffers = slice(self.ends[page], self.ends[page + 1])
         places = zip(self.starts[buffers].tolist(), self.sizes[buffers].tolist(), strict=True)

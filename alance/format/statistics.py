@@ -94,7 +94,7 @@ class Zones:
         return _array(self.lows, arrow, self.flags & HAS_LOW != 0)
 
     def high(self, arrow: pa.DataType) -> pa.Array:
-        """The high bounds as of `low`."""
+        """The high bounds as an array of a type of this kind, null where unknown."""
         return _array(self.highs, arrow, self.flags & HAS_HIGH != 0)
 
 

@@ -45,7 +45,7 @@ class Lab:
     Args:
         root: the folder whose folders are the buckets; None: a temporary one.
         buckets: made where they are not there.
-        weather: settings as of `Weather`.
+        weather: settings of `Weather`: latency, bandwidth, faults.
 
     Raises:
         ValueError: the weather has no such setting.
@@ -150,7 +150,7 @@ class Lab:
         self._call("rescan")
 
     def log(self, since: int = 0) -> list[Record]:
-        """The requests from number `since` on; keys as of `Server.log`."""
+        """The requests from number `since` on, one mapping each."""
         return [json.loads(line) for line in self._call(f"log?since={since}").splitlines() if line]
 
     @contextlib.contextmanager

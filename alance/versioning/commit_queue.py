@@ -121,7 +121,7 @@ class CommitQueue:
 
         Raises:
             InvalidInputError: the transaction is no append, or not made from `base`.
-            AlanceError: as of `commit`; all of a version fail alike. Or what `data` raised.
+            AlanceError: what `commit` raises; all of a version fail alike. Or what `data` raised.
         """
         is_append = transaction.operation == "Append" and not base.version >> 63
         if not is_append or transaction.read_version != base.version:

@@ -68,8 +68,11 @@ class Race:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def newer(self, base: int) -> Sequence[Manifest]:
-        """The versions after the one on which the last put was built. Errors as of
-        `ManifestStore.versions_after`.
+        """The versions after the one on which the last put was built, oldest first.
+
+        Raises:
+            VersionsGoneError: one of them has been cleaned up.
+            CommitConflictError: `base` is none of the table's: it was deleted, or made again.
         """
         found, newest = self._found, self._newest
         is_recent = asyncio.get_running_loop().time() - self._listed < SEEN_S

@@ -126,7 +126,7 @@ async def _settled(
     *,
     at_once: bool,
 ) -> Settled:
-    """As of `put_settled`; when it ends no local put is under way any more."""
+    """Put until it is known whose object is there; then no local put is under way any more."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience.limit_s
     attempts = 0

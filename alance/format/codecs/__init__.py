@@ -67,14 +67,24 @@ def mini_block_codec(encoding: pb.CompressiveEncoding) -> MiniBlockCodec:
 def per_value_codec(
     encoding: pb.CompressiveEncoding, *, version: FileVersion = FileVersion.V2_2
 ) -> PerValueCodec:
-    """The codec of the values of a full-zip page; errors as of `mini_block_codec`."""
+    """The codec of the values of a full-zip page.
+
+    Raises:
+        UnsupportedError: not known in files of this version, or not legal in full-zip pages.
+        CorruptFileError: the description contradicts itself.
+    """
     if variant(encoding) == "variable_packed_struct" and version < FileVersion.V2_2:
         raise UnsupportedError(f"variable_packed_struct in a file of version {version.value}")
     return _look_up(PER_VALUE, encoding, "full-zip pages")
 
 
 def block_codec(encoding: pb.CompressiveEncoding) -> BlockCodec:
-    """The codec of levels or of a dictionary; errors as of `mini_block_codec`."""
+    """The codec of levels or of a dictionary.
+
+    Raises:
+        UnsupportedError: not known in files up to 2.2, or not legal in blocks.
+        CorruptFileError: the description contradicts itself.
+    """
     return _look_up(BLOCK, encoding, "blocks")
 
 

@@ -84,7 +84,12 @@ class BlockCodec(Protocol):
     """Values stored on their own: the levels of a chunk, a dictionary. One buffer."""
 
     def decode_blocks(self, blocks: ChunkBuffers) -> Block:
-        """Values of all blocks, end to end; errors as of `MiniBlockCodec.decode_chunks`."""
+        """Values of all blocks, end to end.
+
+        Raises:
+            CorruptFileError: the bytes of a block contradict its description or count.
+            UnsupportedError: strings of more bytes than 32-bit offsets can say.
+        """
         ...
 
     def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:

@@ -38,7 +38,7 @@ def storage_of(array: pa.Array) -> pa.Array:
 
 
 def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
-    """The array as of a storage type without children: decoded, narrowed or widened.
+    """The array in a storage type without children: decoded, narrowed or widened.
 
     Raises:
         InvalidInputError: it does not fit.

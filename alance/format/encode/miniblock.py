@@ -144,7 +144,8 @@ def _check_sizes(sizes: list[Int64s], num_levels: int, *, large: bool) -> None:
     """Whether the chunks can be written.
 
     Raises:
-        TooManyLevels, InvalidInputError: as of `mini_block_page`.
+        TooManyLevels: a chunk would have too many entries; fewer rows may do.
+        InvalidInputError: a chunk that is too large for this file version.
     """
     levels, values = sizes[:num_levels], sizes[num_levels:]
     if any(one.max(initial=0) > 0xFFFF for one in levels):

@@ -44,7 +44,11 @@ def struct_chunks(values: StructBlock) -> MiniBlockValues:
 
 
 def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth]:
-    """Rows of fixed-width children; errors as of `struct_chunks`."""
+    """Rows of fixed-width children.
+
+    Raises:
+        UnsupportedError: another child, or one of single bits.
+    """
     children: list[FixedWidth] = []
     for child in values.children:
         if not isinstance(child, FixedWidth) or child.bits_per_value % 8:

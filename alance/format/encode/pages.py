@@ -63,7 +63,7 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
     Args:
         field: the leaf that owns the column.
         values: at least one row.
-        hints: as of `hints_of`.
+        hints: the version of the file, and what the metadata of the fields ask for.
 
     Raises:
         InvalidInputError: a layout that was asked for and cannot hold the values.

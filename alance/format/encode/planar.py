@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
-    """The description that a file of 2.3 has of a page as of 2.2.
+    """The description that a file of 2.3 has of a page of 2.2.
 
     Raises:
         UnsupportedError: a page that 2.3 does not have: blobs of version 1.

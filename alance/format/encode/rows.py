@@ -70,7 +70,7 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
 
     Args:
         page: any rows.
-        max_bytes: as of `values_bytes`; a row that is larger is a piece of its own.
+        max_bytes: of levels and values; a row that is larger is a piece of its own.
         multiple: pieces have a multiple of so many rows: the multiplier of a `LeafColumn`.
     """
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:

@@ -83,7 +83,9 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
     Levels know fixed-size lists as items that are repeated, or, where there are lists as well, as
     lists; then the items of null ones have no levels, though they have slots.
 
-    Args: as of `sparse_page`.
+    Args:
+        values: levels of all rows.
+        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
     """
     buffers: list[Bytes] = []
     messages = []

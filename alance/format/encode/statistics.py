@@ -62,7 +62,7 @@ class ColumnCollector:
     """The zones of one column, from its rows in order. For one thread at a time.
 
     Args:
-        kind: as of `statistics.kind_of`.
+        kind: of its bounds, such as `i8` or `f4`: what `statistics.kind_of` gives.
     """
 
     def __init__(self, kind: str) -> None:

@@ -36,7 +36,7 @@ class Items:
 
     nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
     repeats: int = 1  # slots further in for each slot: the dimension of a fixed-size list
-    is_nullable: bool = False  # as of the schema
+    is_nullable: bool = False  # says the schema
 
     @property
     def kind(self) -> Layer:
@@ -48,7 +48,7 @@ class Lists:
     """The slots of a list or map; what is absent has no children."""
 
     offsets: npt.NDArray[np.int64]  # shape (slots + 1,), from 0
-    nulls: Mask | None  # as of `Items`
+    nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
     has_empty: bool  # lists without children that are not null
 
     @property

@@ -109,7 +109,8 @@ def per_value(
     """Compress values one by one, as full-zip pages store them.
 
     Args:
-        values: as of `mini_block_values`; from 2.2 on also structs of any children but structs.
+        values: fixed-width of any bits, variable-width, fixed-size lists, or a struct: of
+            fixed-width children, from 2.2 on of any but structs.
         hints: the version and the compression keys of the field.
 
     Returns:

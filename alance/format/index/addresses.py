@@ -83,7 +83,8 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
     """The union of sets, as bytes. Only bitmaps of the same high half are taken apart.
 
     Raises:
-        CorruptFileError, UnsupportedError: as of `parse_rows`.
+        CorruptFileError: bytes that are no such set.
+        UnsupportedError: whole fragments without their rows.
     """
     if len(sets) == 1:
         return bytes(sets[0])

@@ -37,7 +37,7 @@ def page_layout(
 ) -> PageLayout:
     """The layout of a page from its description.
 
-    The description alone decides: early writers of 2.2 used chunks as of 2.1.
+    The description alone decides: early writers of 2.2 used the chunks of 2.1.
 
     Args:
         encoding: a serialized google.protobuf.Any.

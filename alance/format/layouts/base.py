@@ -129,7 +129,7 @@ class PageLayout(Protocol):
         ...
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[DecodeTask]:
-        """Plan a range of rows; rounds as of `take`."""
+        """Plan a range of rows: at most one round, or two where the state was left on the store."""
         ...
 
     def row_page(self, state: PageState) -> RowPage | None:

@@ -282,7 +282,12 @@ def _leaf_array(
 
 
 def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:
-    """The array of a leaf's values; errors as of `assemble`."""
+    """The array of a leaf's values.
+
+    Raises:
+        CorruptFileError: values that do not fit the type.
+        UnsupportedError: strings or lists of more than 2^31 - 1 bytes in 32-bit offsets.
+    """
     if isinstance(values, ConstantBlock) and values.value is None and arrow != EMPTY_STRUCT:
         return pa.nulls(values.num_values, arrow)
     if field.is_json:

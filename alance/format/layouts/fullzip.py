@@ -123,7 +123,7 @@ class FullZipPage:
         return self._task([content], counts, np.cumsum(stops - starts))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[FullZipTask]:
-        """Plan neighbouring rows: one range; rounds as of `take`."""
+        """Plan neighbouring rows: one range, one round more where the index is on the store."""
         assert isinstance(state, FullZipState)
         if start >= stop:
             return self._task([], np.empty(0, np.int64))

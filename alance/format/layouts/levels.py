@@ -138,7 +138,11 @@ class Levels:
     def choose_range(
         self, start: int, stop: int, breaks: npt.NDArray[np.int64]
     ) -> tuple[Selection, Selection]:
-        """The entries and the values of neighbouring rows in one run, as of `choose`."""
+        """The entries and the values of neighbouring rows in one run.
+
+        Raises:
+            ValueError: a row does not begin here.
+        """
         if self.rep is None or start >= stop:
             rows = slice(start, max(start, stop)) if self.rep is None else slice(0, 0)
             return rows, rows

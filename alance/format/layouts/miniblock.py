@@ -100,7 +100,12 @@ class MiniBlockPage:
 
     @classmethod
     def described(cls, message: pb.MiniBlockLayout) -> MiniBlockPage:
-        """What a description says of a page, wherever it is; errors as of `from_proto`."""
+        """What a description says of a page, wherever it is.
+
+        Raises:
+            CorruptFileError: the description contradicts itself.
+            UnsupportedError: a codec that is not known, or not legal here.
+        """
         shape = Shape.from_proto(message.layers)
         if shape.has_lists and message.repetition_index_depth != 1:
             depth = message.repetition_index_depth

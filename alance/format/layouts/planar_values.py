@@ -47,7 +47,12 @@ def chunked_page(
 
 
 def zipped_page(layers: Layers, message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
-    """The full-zip page that zipped values are; errors as of `chunked_page`."""
+    """The full-zip page that zipped values are.
+
+    Raises:
+        CorruptFileError: the description contradicts itself or the buffers.
+        UnsupportedError: a codec that is not known, or not legal there.
+    """
     addressing = message.WhichOneof("addressing")
     bits = 0 if addressing is None else getattr(message, addressing)
     if max(message.num_items, message.num_visible_items, bits) > MAX_COUNT:

@@ -113,7 +113,7 @@ class SparsePage:
         return (yield from self._read(state, Runs(own[first], own[behind - 1] + 1)))
 
     def read(self, state: PageState, start: int, stop: int) -> Plan[SparseTask]:
-        """Plan the values of neighbouring rows; rounds as of `take`."""
+        """Plan the values of neighbouring rows: one round at most."""
         bounds = np.array([start, max(start, stop)], np.int64) // self.multiplier
         return (yield from self._read(state, Runs(bounds[:1], bounds[1:])))
 

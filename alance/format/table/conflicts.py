@@ -111,9 +111,9 @@ def fragments_to_merge(
     newer: Manifest,
     deleted: Rows | None,
 ) -> tuple[int, ...]:
-    """The fragments of which `rebase` needs the deletion vectors as of `newer`; sorted.
+    """The fragments whose deletion vectors in `newer` are needed by `rebase`; sorted.
 
-    Args: as of `rebase`.
+    The arguments are those of `rebase`.
     """
     if theirs is None:
         return ()
@@ -136,7 +136,7 @@ def rebase(
         deleted: of Delete and Update: the rows that ours deletes or moves, for each fragment;
             physical offsets, sorted; without those that were deleted before. None: not known;
             then two that touch the same fragment must not both be committed.
-        vectors: the deletion vectors, as of `newer`, of `fragments_to_merge`.
+        vectors: the deletion vectors in `newer` of `fragments_to_merge`.
 
     Raises:
         RetryableConflictError: run the operation again on the newer version.

@@ -78,7 +78,7 @@ class Fragments(Sequence[Fragment]):
     def of_records(
         cls, records: Records, ids: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint64]
     ) -> Fragments:
-        """Fragments of which nothing but the numbers is parsed yet; errors as of the class.
+        """Fragments of which nothing but the numbers is parsed yet.
 
         Args:
             ids: shape (n,).

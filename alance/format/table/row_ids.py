@@ -70,12 +70,20 @@ def segment_values(segment: rowids_pb2.U64Segment) -> U64:
 
 
 def segment_holes(segment: rowids_pb2.U64Segment) -> U64:
-    """The ids that a range lacks, ascending; errors as of `segment_values`."""
+    """The ids that a range lacks, ascending.
+
+    Raises:
+        CorruptFileError: a segment that contradicts itself.
+    """
     return np.sort(_array(segment.range_with_holes.holes))
 
 
 def segment_bits(segment: rowids_pb2.U64Segment) -> npt.NDArray[np.uint8]:
-    """Which ids of a range are there; errors as of `segment_values`."""
+    """Which ids of a range are there.
+
+    Raises:
+        CorruptFileError: a segment that contradicts itself.
+    """
     bitmap = segment.range_with_bitmap
     return _bits(bitmap.bitmap, _span(bitmap.start, bitmap.end))
 

@@ -115,7 +115,11 @@ class BatchContainer(Container):
         return (yield from self._runs(wanted, first, self.page_table_start, self.num_batches))
 
     def read_statistics_runs(self, wanted: Sequence[int]) -> Plan[list[PageRun]]:
-        """Plan the pages of fields of the statistics, of which each has one; as of `read_runs`."""
+        """Plan the pages of fields of the statistics, of which each has one: one round at most.
+
+        Raises:
+            CorruptFileError: pages outside of the file.
+        """
         start = self.metadata.statistics.page_table_position
         return (yield from self._runs(wanted, 0, start, 1))
 

@@ -56,7 +56,8 @@ def leaf_page(field: Field, array: pa.Array) -> Page:
         array: of the field's type, or one that casts to it.
 
     Raises:
-        InvalidInputError, UnsupportedError: as of `leaf_values`; nulls in a packed struct.
+        InvalidInputError: nulls or text that the format cannot hold, or another type.
+        UnsupportedError: nulls in a packed struct, or values that files of 2.0 do not hold.
     """
     found = leaf_values(field, array)[field.id]
     valid = None if found.definition is None else found.definition == 0

@@ -123,7 +123,11 @@ def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
 
 
 def child_of(one: Field, array: pa.Array, place: int) -> pa.Array:
-    """A child's rows out of those of a struct; errors as of `part_of`."""
+    """A child's rows out of those of a struct.
+
+    Raises:
+        InvalidInputError: other children, or a null struct, which files of 2.0 cannot say.
+    """
     array = as_struct(one, array)
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     wanted = [child.name for child in one.children]
@@ -133,7 +137,11 @@ def child_of(one: Field, array: pa.Array, place: int) -> pa.Array:
 
 
 def as_struct(one: Field, array: pa.Array) -> pa.Array:
-    """The rows of a struct that has a header; errors as of `part_of`."""
+    """The rows of a struct that has a header.
+
+    Raises:
+        InvalidInputError: no struct, or a null one, which files of 2.0 cannot say.
+    """
     array = storage_of(array)
     if not pa.types.is_struct(array.type):
         raise InvalidInputError(f"field {one.name!r}: {array.type} where a struct is expected")

@@ -45,7 +45,12 @@ class Rows(Protocol):
     def num_bytes(self) -> int: ...
 
     def decode(self, arrow: pa.DataType) -> pa.Array:
-        """The rows as an array of the field's type; errors as of `Piece.decode`."""
+        """The rows as an array of the field's type.
+
+        Raises:
+            CorruptFileError: the bytes contradict the description.
+            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+        """
         ...
 
 

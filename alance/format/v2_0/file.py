@@ -1,4 +1,4 @@
-"""The bytes of a 2.0 file around its pages: as of later versions, with columns of its own.
+"""The bytes of a 2.0 file around its pages: those of later versions, with columns of its own.
 
 Source: file format 2.0, "The container, as far as 2.0 needs it", "Pages".
 """
@@ -25,7 +25,7 @@ HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
 
 
 class ArrayFileBuilder(FileBuilder):
-    """Where everything of one file of 2.0 goes; as of `FileBuilder`, with other pages."""
+    """Where everything of one file of 2.0 goes: a `FileBuilder` with other pages."""
 
     def __init__(self, schema: Schema, columns: Columns) -> None:
         super().__init__(schema, FileVersion.V2_0, search_bytes=0)

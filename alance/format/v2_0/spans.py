@@ -98,7 +98,7 @@ def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Pla
 
 
 def fetch_spans(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan pieces of a buffer, as of `fetch_pieces`; the usual single one costs less planning."""
+    """Plan pieces of a buffer, joined in order; the usual single one costs less planning."""
     if len(starts) != 1:
         return (yield from fetch_pieces(place, buffer, starts, stops))
     (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
