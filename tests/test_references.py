@@ -29,6 +29,10 @@ SOURCES: Final = [
 ]
 # docs/format/table.md, "Deletion files" and "Manifest files"
 CITATION: Final = re.compile(r'(docs/[\w./-]+\.md)`?((?:,? (?:and )?"[^"]+")*)')
+# A specification by no page: nobody can follow that.
+VAGUE: Final = re.compile(
+    r"(?:table|file) format spec|encoding spec|format notes|file format 0\.1, \"", re.IGNORECASE
+)
 # What follows the name of a heading: the mark of what was verified, or more words in brackets.
 MARK: Final = re.compile(r"\s*(?:\*\*\([VR]\)\*\*.*|\[[^\]]*\]?)$")
 BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
@@ -36,7 +40,7 @@ BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
 FILE: Final = re.compile(
     r"`((?:alance|benchmarks|docs|examples|tests)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
 )
-PLACES: Final = [ROOT, ROOT / "alance", ROOT / "alance" / "format"]
+PLACES: Final = [ROOT, *(ROOT / "alance" / place for place in ("", "format", "ops"))]
 COMMITS: Final = ROOT / "docs" / "commits.md"
 
 
@@ -85,6 +89,12 @@ def test_cited_pages_and_their_headings_are_there(folder: str) -> None:
         for page, names in citations(path):
             assert page.is_file(), f"{path} cites {page}"
             assert set(names) <= headings(page), f"{path} cites {page}: {names}"
+
+
+def test_a_specification_is_cited_by_page() -> None:
+    for path in SOURCES:
+        vague = VAGUE.search(words(path))
+        assert vague is None, f"{path} cites {vague and vague[0]}"
 
 
 def test_files_that_pages_name_are_there() -> None:

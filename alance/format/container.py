@@ -14,7 +14,7 @@
 
 Normally one read of the file's last bytes holds all of it.
 
-Source: file format specification, "container".
+Source: docs/format/file.md, "Container".
 """
 
 from __future__ import annotations

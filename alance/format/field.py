@@ -1,6 +1,6 @@
 """Field: a node of a schema, with its ids, its Arrow type, and what is special about it.
 
-Source: file format specification, "Field" and "logical types".
+Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSONB, the stored form of JSON columns, to JSON text.
 
-Source: file format specification, "JSONB".
+Source: docs/format/file.md, "JSONB".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ lance-schema:unenforced-clustering-key:position  from 1 on
 
 A position alone makes a field part of the key; one that is no number is as if it were not there.
 
-Source: table format specification, "Unenforced primary key".
+Source: docs/format/table.md, "Field".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The format keeps the tree as a depth-first list whose entries name their parent. A pruned tree (a
 projection) keeps ids, so that it can be looked up in files.
 
-Source: file format specification, "Field" and "logical types".
+Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 """
 
 from __future__ import annotations

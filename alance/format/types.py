@@ -3,7 +3,7 @@
 A type of no children is one string: `int32`, `timestamp:us:UTC`, `fixed_size_list:float:768`.
 Lists, structs and maps keep their children as fields of their own; `nested_type` builds those.
 
-Source: file format specification, "logical types".
+Source: docs/format/file.md, "Logical types".
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
     size       N              of the manifest
     committer  S              who wrote it; `lancedb`, as the other writers have it
 
-Two buckets with equal paths need two DynamoDB tables. Source: table format specification,
-"DynamoDB".
+Two buckets with equal paths need two DynamoDB tables. Source: docs/format/table.md, "DynamoDB".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 A committer that stops on the way is helped: whoever finds a version that is staged copies and
 finalises it. Readers who know nothing of the external store may be one version behind.
 
-Source: table format specification, "External manifest store".
+Source: docs/format/table.md, "External manifest store".
 """
 
 from __future__ import annotations

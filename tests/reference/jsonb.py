@@ -6,7 +6,7 @@
 
 Big-endian throughout. An object has its keys, sorted by bytes, before its values.
 
-Source: file format specification, "JSONB".
+Source: docs/format/file.md, "JSONB".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Table format specification, test vectors, "Row id sequences".
+# docs/format/table.md, "Row id sequences".
 VECTORS = [
     ("0a060a04080a1014", list(range(10, 20))),
     ("0a060a0408071008", [7]),

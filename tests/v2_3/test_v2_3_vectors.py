@@ -1,4 +1,7 @@
-"""Pages of 2.3 whose bytes the specification gives, read in every way."""
+"""Pages of 2.3 whose bytes the specification gives, read in every way.
+
+Source: docs/format/file.md, "Sparse pages, 2.3".
+"""
 
 from __future__ import annotations
 

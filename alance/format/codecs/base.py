@@ -3,7 +3,7 @@
 A page holds many chunks. A codec decodes the chunks of a page at once, with one call of a kernel,
 because a call a chunk would cost more than the decoding.
 
-Source: encodings_v2_1.proto, CompressiveEncoding; encoding spec, "Compressive Encodings".
+Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
 
 from __future__ import annotations

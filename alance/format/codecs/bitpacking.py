@@ -13,8 +13,8 @@ OutOfLineBitpacking, one buffer, any number of values, W stands in the descripti
     128 * W * (n div 1024)   packed blocks
     the rest of n            raw values of T bits, or one more packed block: told by the size
 
-Source: encodings_v2_1.proto, messages InlineBitpacking and OutOfLineBitpacking; encoding spec,
-"Bitpacking".
+Source: encodings_v2_1.proto, messages InlineBitpacking and OutOfLineBitpacking;
+docs/format/encodings.md, "Bit-packing".
 """
 
 from __future__ import annotations

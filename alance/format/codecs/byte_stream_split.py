@@ -3,7 +3,7 @@
 One buffer a chunk, values of 32 or 64 bits. It compresses nothing by itself; it stands inside
 General to make floats more regular.
 
-Source: encodings_v2_1.proto, message ByteStreamSplit; encoding spec, "Byte Stream Split (BSS)".
+Source: encodings_v2_1.proto, message ByteStreamSplit; docs/format/encodings.md, "ByteStreamSplit".
 """
 
 from __future__ import annotations

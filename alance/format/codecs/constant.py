@@ -2,7 +2,7 @@
 
 In blocks and zipped rows of files up to 2.2. Sequences of 2.3 have their own, see `sequence`.
 
-Source: encodings_v2_1.proto, message Constant; encoding spec, "Constant".
+Source: encodings_v2_1.proto, message Constant; docs/format/encodings.md, "Constant, Range".
 """
 
 from __future__ import annotations

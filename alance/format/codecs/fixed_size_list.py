@@ -14,7 +14,7 @@ Zipped, or as a block, one row after another:
     ceil(D_k / 8) bytes for each level with validity, outermost first
     D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
 
-Source: encodings_v2_1.proto, message FixedSizeList; encoding spec, "Fixed Size List".
+Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One buffer of `ceil(n * bits_per_value / 8)` bytes; widths that are not whole by
 packed without gaps, least significant bit first. In full-zip pages values are whole bytes, and a
 boolean is one byte, 0 or 1.
 
-Source: encodings_v2_1.proto, message Flat; encoding spec, "Flat".
+Source: encodings_v2_1.proto, message Flat; docs/format/encodings.md, "Flat".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The compressed strings are stored by Variable. The symbol table stands in the de
     n           their lengths
     ...         filler, 2312 bytes in all
 
-Source: encodings_v2_1.proto, message Fsst; encoding spec, "FSST".
+Source: encodings_v2_1.proto, message Fsst; docs/format/encodings.md, "Fsst".
 """
 
 from __future__ import annotations

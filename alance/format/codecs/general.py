@@ -3,7 +3,7 @@
 In mini-blocks only buffer 0 of each chunk is compressed; as a block the whole of it; zipped each
 value is one compressed unit. The units are described in `compression.py`.
 
-Source: encodings_v2_1.proto, message General; encoding spec, "General".
+Source: encodings_v2_1.proto, message General; docs/format/encodings.md, "General".
 """
 
 from __future__ import annotations

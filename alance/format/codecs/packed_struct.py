@@ -3,7 +3,7 @@
 A row is the bytes of the children in the order of the struct, without padding, stored as Flat.
 Children of single bits do not occur: no reader takes them.
 
-Source: encodings_v2_1.proto, message PackedStruct; encoding spec, "Packed Struct".
+Source: encodings_v2_1.proto, message PackedStruct; docs/format/encodings.md, "PackedStruct".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ longer than 255 is stored as several. As a block one buffer:
 Only the last run may be longer than what is left of the chunk; it is cut. Coded children and wider
 lengths come with 2.3.
 
-Source: encodings_v2_1.proto, message Rle; encoding spec, "Run Length Encoding (RLE)".
+Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The places of values and lengths are those of `rle.py`. Each of the two is
 
 Only the last run may be longer than what is left of the chunk; it is cut.
 
-Source: encodings_v2_1.proto, message Rle; format notes, "Rle".
+Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ of sparse pages, one a page. A sequence has one buffer, its payload, or none:
     general    around flat, as a block
     delta, rle, dictionary                             see `sequence_nested.py`
 
-Source: encodings_v2_1.proto, CompressiveEncoding; format notes, "Sequences".
+Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Sequences and
+metadata-only codecs".
 """
 
 from __future__ import annotations

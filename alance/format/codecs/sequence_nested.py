@@ -9,7 +9,8 @@
 
 Where no child has a payload, there is none at all.
 
-Source: encodings_v2_1.proto, messages Delta, Rle, Dictionary; format notes, "Sequences".
+Source: encodings_v2_1.proto, messages Delta, Rle, Dictionary; docs/format/encodings.md, "Sequences
+and metadata-only codecs".
 """
 
 from __future__ import annotations

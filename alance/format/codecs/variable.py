@@ -16,7 +16,7 @@ As a block (a dictionary) one buffer, its words of 32 or 64 bits as the offsets:
 Early writers began a block with one byte for the bits of an offset and then the number of values.
 Zipped in rows, a value is its bytes; the layout knows their length.
 
-Source: encodings_v2_1.proto, message Variable; encoding spec, "Variable".
+Source: encodings_v2_1.proto, message Variable; docs/format/encodings.md, "Variable".
 """
 
 from __future__ import annotations

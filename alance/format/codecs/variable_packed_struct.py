@@ -5,7 +5,8 @@ Each child has a per-value codec of its own. A row is, child after child:
     encoded value                   if the child is fixed-width after encoding
     u32 or u64, encoded value       else: its length, then the value
 
-Source: encodings_v2_1.proto, message VariablePackedStruct; encoding spec, "Variable Packed Struct".
+Source: encodings_v2_1.proto, message VariablePackedStruct; docs/format/encodings.md,
+"VariablePackedStruct".
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 A chunk of n values has n + 1 offsets: they begin at 0 and end at the number of its bytes.
 
-Source: encodings_v2_1.proto, message Variable; format notes, "Mini-block, sequence offsets".
+Source: encodings_v2_1.proto, message Variable; docs/format/encodings.md, "Mini-block, sequence
+offsets".
 """
 
 from __future__ import annotations

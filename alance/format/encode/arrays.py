@@ -3,7 +3,7 @@
 The inverse of `layouts.fields.assemble`. On the way down, what lies under nulls is left out:
 children of null lists are cut, nulls of structs are nulls of all that is inside them.
 
-Source: file format specification, "Columns" and "Arrow to levels".
+Source: docs/format/file.md, "Columns" and "Arrow to levels".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     version 1    one buffer a payload in the same file, the column holds (position, size)
     version 2    the column holds kind, position, size, blob id and URI of each payload
 
-Source: file format specification, "Blobs".
+Source: docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Where a payload goes is decided by its size:
     > inline               an object that blobs of the file share, up to `pack` bytes
     else                   a buffer of the data file
 
-Source: file format specification, "Blobs".
+Source: docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Constant pages: all items null, or (from 2.2 on) all others equal.
 
-Source: file format specification, "Constant layout"; what the reference implementation writes.
+Source: docs/format/file.md, "Constant layout"; what the reference implementation writes.
 """
 
 from __future__ import annotations

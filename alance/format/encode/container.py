@@ -5,7 +5,7 @@
     global buffer 0: FileDescriptor                    at a multiple of 64
     column metadata | their offset table | offset table of global buffers | footer
 
-Source: file format specification, "container".
+Source: docs/format/file.md, "Container".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Full-zip pages: each row by itself, levels and value side by side.
 
-Source: file format specification, "Full-zip layout".
+Source: docs/format/file.md, "Full-zip layout".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In mini-blocks the validity of the items of each level stands in a buffer of its own, in front of
 the items. Zipped, and as blocks, a row is the validity bytes of each level and then the items.
 
-Source: encodings_v2_1.proto, message FixedSizeList; encoding spec, "Fixed Size List".
+Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
 """
 
 from __future__ import annotations

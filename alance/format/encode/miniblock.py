@@ -3,7 +3,7 @@
 A chunk has the entries up to its last value; entries without a value that follow open the next
 chunk, and the last chunk has all that are left.
 
-Source: file format specification, "Mini-block layout" and "Level budget".
+Source: docs/format/file.md, "Mini-block layout" and "Level budget".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Descriptions of pages for files of 2.3: dense pages are those of 2.2, described in two planes.
 
-Source: encodings_v2_3.proto, PlanarLayout; file format specification, "planar pages".
+Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Every layer lists its slots: those that are null or those that are not, whicheve
 lists those that have items. A set is stored as nothing where its numbers are equally spaced, else
 as packed differences.
 
-Source: encodings_v2_3.proto, SparseStructure; file format specification, "Sparse structure".
+Source: encodings_v2_3.proto, SparseStructure; docs/format/file.md, "Sparse structure".
 """
 
 from __future__ import annotations

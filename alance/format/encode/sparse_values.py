@@ -1,6 +1,6 @@
 """Sparse pages of 2.3 with stored values: in chunks, one for every slot, or zipped, the valid ones.
 
-Source: encodings_v2_3.proto, ValuePlane; file format specification, "Sparse values".
+Source: encodings_v2_3.proto, ValuePlane; docs/format/file.md, "Sparse values".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Byte strings: in chunks, one by one, and as one block.
 
-Source: encodings_v2_1.proto, message Variable; encoding spec, "Variable".
+Source: encodings_v2_1.proto, message Variable; docs/format/encodings.md, "Variable".
 """
 
 from __future__ import annotations

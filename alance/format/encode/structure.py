@@ -5,7 +5,7 @@ a layer without nulls or empty lists has no levels. What is inside a null struct
 the next list: the reference implementation does not read lists that say otherwise. An entry says
 the outermost reason of absence.
 
-Source: file format specification, "Arrow to levels".
+Source: docs/format/file.md, "Arrow to levels".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A size of 0 stands for all rows with that high half. The number is an address (fragment id << 32 |
 row offset) or a stable row id.
 
-Source: what pylance 14.0.2 writes; table format specification, "Index section".
+Source: what pylance 14.0.2 writes; docs/format/table.md, "Index section".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every structural encoding gives: plans over a page, and tasks that decode it.
 
-Source: encodings_v2_1.proto, PageLayout and RepDefLayer; encoding spec, "Structural Encoding".
+Source: encodings_v2_1.proto, PageLayout and RepDefLayer; docs/format/file.md, "Overview".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The inner page holds descriptions, pairs of u64:
     0           0     an empty value
     d << 16     0     null, d is the definition level by the blob's own layers
 
-Source: encodings_v2_1.proto, BlobLayout; encoding spec, "Blob Page Layout".
+Source: encodings_v2_1.proto, BlobLayout; docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

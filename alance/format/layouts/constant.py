@@ -11,7 +11,7 @@
 The buffer of a value is: u32 n, n times the u32 size of an Arrow buffer, then the n buffers of an
 array of one value.
 
-Source: encodings_v2_1.proto, ConstantLayout; encoding spec, "Constant Page Layout".
+Source: encodings_v2_1.proto, ConstantLayout; docs/format/file.md, "Constant layout".
 """
 
 from __future__ import annotations

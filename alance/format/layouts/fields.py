@@ -4,7 +4,7 @@ Every leaf's pages carry all structure from the row down to the leaf. The tree i
 outside in: structs and lists take their structure from the first leaf below them that is there,
 and what the others say of the same lists must agree.
 
-Source: file format specification, "Columns" and "Nested types".
+Source: docs/format/file.md, "Columns" and "Layers and levels".
 """
 
 from __future__ import annotations

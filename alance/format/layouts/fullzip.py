@@ -7,7 +7,7 @@
 Rows of equal length cost one round and need no state. Others need their two index entries: the
 index is kept as state, or left on the store if it is large, and then a read costs two rounds.
 
-Source: encodings_v2_1.proto, FullZipLayout; encoding spec, "Full Zip Page Layout".
+Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layout".
 """
 
 from __future__ import annotations

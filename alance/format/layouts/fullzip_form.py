@@ -6,7 +6,7 @@
 
 An entry without a value slot is only its control word. Nothing is aligned.
 
-Source: encodings_v2_1.proto, FullZipLayout; encoding spec, "Full Zip Page Layout".
+Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layout".
 """
 
 from __future__ import annotations

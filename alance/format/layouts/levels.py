@@ -3,7 +3,7 @@
 Levels are u16. An entry with the largest repetition level begins a row; one whose definition level
 is at most `max_visible` has a value slot. Without lists every entry is a row and has a value.
 
-Source: encoding spec, "Repetition and Definition Levels".
+Source: docs/format/file.md, "Layers and levels".
 """
 
 from __future__ import annotations

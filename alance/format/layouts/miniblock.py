@@ -7,7 +7,7 @@
 
 Chunk words, index and dictionary are the page's state; with them, rows cost one round.
 
-Source: encodings_v2_1.proto, MiniBlockLayout; encoding spec, "Mini Block Page Layout".
+Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
 
 from __future__ import annotations

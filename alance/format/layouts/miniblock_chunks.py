@@ -8,7 +8,7 @@
 Without lists rows are values. With lists a chunk may begin inside a row; the entries before its
 first row are called its preamble.
 
-Source: encodings_v2_1.proto, MiniBlockLayout; encoding spec, "Mini Block Page Layout".
+Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block layout".
 """
 
 from __future__ import annotations

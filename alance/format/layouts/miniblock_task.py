@@ -6,7 +6,7 @@
     u16 or u32, n x  sizes of the value buffers
     filler to 8      then each buffer with filler to 8
 
-Source: encoding spec, "Mini Block Page Layout".
+Source: docs/format/file.md, "Mini-block layout".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Dense pages are those of 2.2 under another description:
 
 Sparse pages are told in `sparse.py`.
 
-Source: encodings_v2_3.proto, PlanarLayout; format notes, "planar pages".
+Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ that for each layer a threshold tells which entries have a slot there:
     slot_max  base + levels of this layer and of the item layers up to the next list:
               an entry above has no slot here, a list further out is empty or null
 
-Source: encodings_v2_1.proto, RepDefLayer; encoding spec, "Repetition and Definition Levels".
+Source: encodings_v2_1.proto, RepDefLayer; docs/format/file.md, "Layers and levels".
 """
 
 from __future__ import annotations

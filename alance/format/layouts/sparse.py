@@ -5,7 +5,7 @@
 
 Sets, chunk words, indices and dictionary are the page's state; with them, rows cost one round.
 
-Source: encodings_v2_3.proto, SparseStructure; format notes, "Sparse structure".
+Source: encodings_v2_3.proto, SparseStructure; docs/format/file.md, "Sparse structure".
 """
 
 from __future__ import annotations

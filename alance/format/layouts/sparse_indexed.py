@@ -7,7 +7,7 @@
 The indices are state, and the items where they are few bytes or many slots are read; else items
 cost a round.
 
-Source: encodings_v2_3.proto, IndexedValues; format notes, "Sparse values".
+Source: encodings_v2_3.proto, IndexedValues; docs/format/file.md, "Sparse values".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Each layer works on slots 0 to n - 1, at first the rows, and says which of them 
 The last one is the validity of the leaf. Rows are found by following them, as runs of neighbouring
 slots, through all layers.
 
-Source: encodings_v2_3.proto, SparseStructuralLayer; format notes, "Sparse structure".
+Source: encodings_v2_3.proto, SparseStructuralLayer; docs/format/file.md, "Sparse structure".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A set takes one buffer, or none where its codec has no payload.
 
-Source: encodings_v2_3.proto, SparseValiditySet and SparseListLayer; format notes, "Sparse
+Source: encodings_v2_3.proto, SparseValiditySet and SparseListLayer; docs/format/file.md, "Sparse
 structure".
 """
 

@@ -6,7 +6,7 @@
     none      all slots are null, or what they are in is
     indexed   an index for every slot, into distinct zipped values; see `sparse_indexed.py`
 
-Source: encodings_v2_3.proto, ValuePlane; format notes, "Sparse values".
+Source: encodings_v2_3.proto, ValuePlane; docs/format/file.md, "Sparse values".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nothing is read or written, so that a lost race only costs another call. The steps of each
 operation are in `apply_rows.py`, `apply_columns.py` and `apply_meta.py`.
 
-Source: table format specification, "Building the next manifest" and "Manifest files".
+Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The steps of operations on columns: Merge, Project, DataReplacement.
 
-Source: table format specification, "Building the next manifest" and "Schema evolution".
+Source: docs/format/table.md, "Building the next manifest" and "Schema evolution".
 """
 
 from __future__ import annotations

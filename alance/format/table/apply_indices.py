@@ -4,7 +4,7 @@ An entry's bitmap says for which fragments the index has the right answer. A fra
 when values of an indexed field change in place; it stays there when the fragment is removed, for
 readers look at the live fragments only.
 
-Source: table format specification, "Index rules" and "Index section".
+Source: docs/format/table.md, "Index rules" and "Index section".
 """
 
 from __future__ import annotations

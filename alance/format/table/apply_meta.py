@@ -1,6 +1,6 @@
 """The steps of operations on what lies around the rows: indices, configuration, versions, bases.
 
-Source: table format specification, "Building the next manifest" and "Clones".
+Source: docs/format/table.md, "Building the next manifest" and "Clones".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The steps of operations on rows: Append, Delete, Update, Overwrite, Rewrite.
 
-Source: table format specification, "Building the next manifest" and "Row ids: operations".
+Source: docs/format/table.md, "Building the next manifest" and "Row ids by operation".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A version in the making: the manifest that the steps of an operation change.
 
-Source: table format specification, "Building the next manifest".
+Source: docs/format/table.md, "Building the next manifest".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two transactions that may conflict, and what the rules ask about them.
 
-Source: table format specification, "Conflict matrix".
+Source: docs/format/table.md, "Conflict matrix".
 """
 
 from __future__ import annotations

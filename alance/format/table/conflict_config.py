@@ -1,6 +1,6 @@
 """Rule 18 of the conflict matrix: two changes of configuration and metadata.
 
-Source: table format specification, "Conflict matrix".
+Source: docs/format/table.md, "Conflict matrix".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It takes the rows that our operation deletes, and not only its vectors, to see that the two do
 not delete the same row: the operation that came second would then have found it gone.
 
-Source: table format specification, "Rebasing Delete and Update".
+Source: docs/format/table.md, "Rebasing Delete and Update".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A rule gives the error, or None where the two get along.
 
-Source: table format specification, "Conflict matrix".
+Source: docs/format/table.md, "Conflict matrix".
 """
 
 from __future__ import annotations

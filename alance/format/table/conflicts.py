@@ -2,7 +2,7 @@
 
 `docs/commits.md` has the matrix with its rules in words.
 
-Source: table format specification, "Conflict matrix" and "Rebasing Delete and Update".
+Source: docs/format/table.md, "Conflict matrix" and "Rebasing Delete and Update".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two forms: an Arrow IPC file of one batch with one column `row_id` (uint32, not nullable), and a
 portable 32-bit roaring bitmap. Both hold physical row offsets, all that were deleted so far.
 
-Source: table format specification, "Deletion files".
+Source: docs/format/table.md, "Deletion files".
 """
 
 from __future__ import annotations

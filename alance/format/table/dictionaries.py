@@ -6,7 +6,7 @@
 In memory, a field's message has them with it, with offsets from their first byte: so they are in
 each next version, whatever is made of the fields.
 
-Source: file format 0.1, "Dictionary"; "Datasets of the 0.1 era".
+Source: docs/format/file-0.1.md, "Dictionary" and "Datasets of the 0.1 era".
 """
 
 from __future__ import annotations

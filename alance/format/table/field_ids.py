@@ -4,7 +4,7 @@ The files of the dropped columns stayed, so that a fragment has an id twice. The
 values of the column; each such id is replaced by a new one in the schema, and in the last file of
 each fragment that has it. As pylance does before its next commit, so that ids come out the same.
 
-Source: table format specification, "Fields"; the releases' own repair.
+Source: docs/format/table.md, "Field"; the releases' own repair.
 """
 
 from __future__ import annotations

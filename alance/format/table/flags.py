@@ -1,6 +1,6 @@
 """Feature flags: what a table needs its readers and writers to know.
 
-Source: table format specification, "Feature flags".
+Source: docs/format/table.md, "Feature flags".
 """
 
 from __future__ import annotations

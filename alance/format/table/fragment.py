@@ -1,6 +1,6 @@
 """Fragments: data files side by side, a deletion file, row ids; and where their files are.
 
-Source: table format specification, "DataFragment, DataFile" and "Base paths".
+Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" and "Base paths".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Index metadata as a manifest carries it; indices are not searched here.
 
-Source: table format specification, "Index section".
+Source: docs/format/table.md, "Index section".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A fragment keeps three sequences, each one number a physical row. They are inline in the manifest,
 or spilled: in a hidden column of one of its files, which only a caller can read.
 
-Source: table format specification, "Stable row ids and row lineage".
+Source: docs/format/table.md, "Stable row ids and row lineage".
 """
 
 from __future__ import annotations

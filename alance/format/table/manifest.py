@@ -5,7 +5,7 @@
      u32 length | Manifest
      footer, 16 bytes: i64 position of the manifest's length | u16 0 | u16 2 | `LANC`
 
-Source: table format specification, "Manifest files".
+Source: docs/format/table.md, "Manifest files".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     V1        {version}.manifest
     detached  d{version}.manifest                          version has its top bit set
 
-Source: table format specification, "Names, detached versions, hint".
+Source: docs/format/table.md, "Names, detached versions, hint".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Here are those that change rows, columns and fragments; the others are in `opera
 and `OPERATIONS` there has all of them. Fragments, fields, files and index entries are protobuf
 messages, so that what this alance does not know of them stays with them; nobody changes them.
 
-Source: table format specification, "Operations".
+Source: docs/format/table.md, "Operations".
 """
 
 from __future__ import annotations

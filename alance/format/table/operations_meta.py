@@ -1,6 +1,6 @@
 """Operations on what lies around the rows: indices, configuration, versions, base paths.
 
-Source: table format specification, "Operations".
+Source: docs/format/table.md, "Operations".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     _refs/branches/{name}.json    parentBranch (null: main), parentVersion, createAt (unix seconds),
                                   manifestSize, metadata, identifier; `/` in the name is `%2F`
 
-Source: table format specification, "Tags and branches".
+Source: docs/format/table.md, "Tags and branches".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tags and branches as bytes: JSON of two spaces, in the order of members that others write.
 
-Source: table format specification, "Tags and branches".
+Source: docs/format/table.md, "Tags and branches".
 """
 
 from __future__ import annotations

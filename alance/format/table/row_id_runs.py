@@ -4,7 +4,7 @@
     range with bitmap           runs of set bits
     arrays                      found by comparing neighbours
 
-Source: table format specification, "Row id and version sequences".
+Source: docs/format/table.md, "Row id and version sequences".
 """
 
 from __future__ import annotations

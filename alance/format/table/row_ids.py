@@ -1,6 +1,6 @@
 """Stable row ids and version sequences: five forms of segments, expanded to arrays.
 
-Source: table format specification, "Row id and version sequences".
+Source: docs/format/table.md, "Row id and version sequences".
 """
 
 from __future__ import annotations

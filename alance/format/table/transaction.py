@@ -2,7 +2,7 @@
 
 The same protobuf message lies in the manifest's file and in `_transactions/{name}.txn`.
 
-Source: table format specification, "Transactions".
+Source: docs/format/table.md, "Transactions".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 What was null has the value of the bytes that were written, zeros normally.
 
-Source: file format 0.1, "Pages", "What nulls decode to".
+Source: docs/format/file-0.1.md, "Pages" and "What nulls decode to".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blob columns in files of 0.1: strings like others, described by where their bytes are.
 
-Source: file format 0.1, "Strings and binary"; blobs are not special there.
+Source: docs/format/file-0.1.md, "Strings and binary"; blobs are not special there.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `Field.dictionary` is their place in the file that holds the field's message, and their number.
 They are stored as a page of a field that is nullable; an empty string is null.
 
-Source: file format 0.1, "Dictionary".
+Source: docs/format/file-0.1.md, "Dictionary".
 """
 
 from __future__ import annotations

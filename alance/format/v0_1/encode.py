@@ -3,7 +3,7 @@
 A null string is an empty one, a null list has no items, numbers under nulls are zeros; a struct is
 what its children are.
 
-Source: file format 0.1, "Pages", "Rules for a 0.1 writer".
+Source: docs/format/file-0.1.md, "Pages" and "Rules for a 0.1 writer".
 """
 
 from __future__ import annotations

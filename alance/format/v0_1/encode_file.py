@@ -1,6 +1,6 @@
 """The bytes of a 0.1 file: batches, page table, statistics, dictionaries, schema, metadata.
 
-Source: file format 0.1, "File skeleton", "Rules for a 0.1 writer".
+Source: docs/format/file-0.1.md, "File skeleton" and "Rules for a 0.1 writer".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Strings are cut to 64 bytes, and if any of a batch was cut, its upper bound is raised by one.
 
-Source: file format 0.1, "Page statistics".
+Source: docs/format/file-0.1.md, "Page statistics".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A list has a page of offsets a batch, each counted from the first item of its batch; its items have
 pages of their own. Structs have none. Neither can be null.
 
-Source: file format 0.1, "Pages", "Reading in few requests".
+Source: docs/format/file-0.1.md, "Pages" and "Reading in few requests".
 """
 
 from __future__ import annotations

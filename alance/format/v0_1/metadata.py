@@ -6,7 +6,7 @@
       i64 position, i64 number of entries
     footer, the last 16 bytes: u64 position of the metadata | u16 major | u16 minor | `LANC`
 
-Source: file format 0.1, "File skeleton", "Metadata", "Page table".
+Source: docs/format/file-0.1.md, "File skeleton", "Metadata" and "Page table".
 """
 
 from __future__ import annotations

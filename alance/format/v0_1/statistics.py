@@ -9,7 +9,7 @@ They are pages of a schema of their own, one batch in all, one row a batch of th
 
 Bounds hold, but need not be attained. An empty string says nothing.
 
-Source: file format 0.1, "Page statistics".
+Source: docs/format/file-0.1.md, "Page statistics".
 """
 
 from __future__ import annotations

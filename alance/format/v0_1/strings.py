@@ -6,7 +6,7 @@
 In a nullable field an empty value is null. Where the bytes begin is told by the offsets alone; as
 pages follow each other, it is also known from the page before, and one round reads both.
 
-Source: file format 0.1, "Strings and binary".
+Source: docs/format/file-0.1.md, "Strings and binary".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A URI below a base path of the table is kept as a path in that base. Others are kept as they are, or
 refused. On request, what URIs name is copied instead.
 
-Source: file format specification, "Blobs".
+Source: docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the bytes of blobs are, from their descriptions.
 
-Source: file format specification, "blobs".
+Source: docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

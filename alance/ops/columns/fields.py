@@ -1,6 +1,6 @@
 """The schema after a change of columns: fields added, dropped, renamed, cast, with their ids. Pure.
 
-Source: table format specification, "Schema evolution".
+Source: docs/format/table.md, "Schema evolution".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A blob column holds descriptions; the bytes lie elsewhere. Version 1 (binary wit
 `lance-encoding:blob`): position and size in the data file. Version 2 adds objects beside the data
 file and external URIs.
 
-Source: file format specification, "blobs".
+Source: docs/format/file.md, "Blobs".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The clone's manifest names the files of the source by a base path; no data is co
 written to the clone lies in its own folder. The source must keep the version: a cleanup there
 knows nothing of clones elsewhere.
 
-Source: table format specification, "Clones".
+Source: docs/format/table.md, "Clones".
 """
 
 from __future__ import annotations

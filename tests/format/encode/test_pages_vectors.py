@@ -1,4 +1,4 @@
-"""The test vectors of the file format specification, byte for byte."""
+"""The vectors of docs/format/file.md, "Test vectors", byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages to read: built by hand from the bytes of the specification, or written by pylance."""
+"""Pages to read: built by hand from the bytes of `docs/format/file.md`, or written by pylance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fields put together from the pages that pylance writes, and levels by the specification."""
+"""Fields put together from the pages that pylance writes, and levels by the specification.
+
+Source: docs/format/file.md, "Worked examples".
+"""
 
 from __future__ import annotations
 

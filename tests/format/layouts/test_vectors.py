@@ -1,4 +1,7 @@
-"""Pages whose bytes the specification gives in full, read in every way."""
+"""Pages whose bytes the specification gives in full, read in every way.
+
+Source: docs/format/file.md, "Test vectors".
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from alance.format.table.indices import Index
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, Manifest, parse_manifest
 from alance.format.table.transaction import Transaction, parse_transaction
 
-# Table format specification, test vectors: an empty table, and a version with an index.
+# docs/format/table.md, "Test vectors": an empty table, and a version with an index.
 EMPTY = bytes.fromhex(
     "44000000122435333166353666632d613963342d343266302d393064342d626361353165343436613266b2061b"
     "121912016120ffffffffffffffffff012a05696e74363430013801790000000a1912016120ffffffffffffffff"
