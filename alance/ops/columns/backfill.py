@@ -137,7 +137,13 @@ class Backfill:
         options: CommitOptions,
         summary: Mapping[str, Any] | None = None,
     ) -> Snapshot:
-        """Make the version; errors as of `commit_change`."""
+        """Make the version.
+
+        Raises:
+            RetryableConflictError: run the operation again on the latest version.
+            CommitConflictError: a newer version rules this one out.
+            CommitStateUnknownError: whether the version was made could not be found out.
+        """
         self._unnamed = False
 
         async def unnamed() -> None:

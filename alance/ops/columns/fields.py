@@ -79,7 +79,7 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
     """Check that new fields of structs that exist can be written.
 
     Args:
-        new: as of `added`.
+        new: the new fields alone, with their parents.
         is_null: they have no values.
 
     Raises:

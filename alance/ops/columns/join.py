@@ -200,7 +200,11 @@ class KeyIndex:
 
 
 def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
-    """The type of the table's key column; errors as of `Joined.of`."""
+    """The type of the table's key column.
+
+    Raises:
+        InvalidInputError: no such column, or one of nested values.
+    """
     if left_on in META:
         return pa.uint64()
     arrow = snapshot.schema.field(left_on).arrow_type

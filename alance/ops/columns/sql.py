@@ -70,7 +70,12 @@ class Expressions(OfLiveRows):
         return made
 
     def schema(self, schema: Schema) -> pa.Schema:
-        """The new columns; errors as of `projection`."""
+        """The new columns.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, no name or no text.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
         projection = self.projection(schema)
         arrow = schema.project(projection.fields).to_arrow()
         made = projection.apply(empty_batch(arrow)).schema

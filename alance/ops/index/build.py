@@ -82,7 +82,7 @@ class SegmentBuilder:
     async def build_from(
         self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
     ) -> table_pb2.IndexMetadata:
-        """As `build`, from the runs of all these fragments, merged. Errors also as of those."""
+        """The same from the runs of all these fragments, merged: nothing is scanned."""
         async with aclosing(merged):
             await (
                 self._write_tree(merged)

@@ -54,7 +54,8 @@ class IndexFiles:
         """The page table of a B-tree. Cost: one round of two GETs, once.
 
         Raises:
-            CorruptFileError, UnsupportedError: as of `parse_page_table`.
+            CorruptFileError: pages that are not there, or are left out.
+            UnsupportedError: pages in several files.
         """
 
         async def load() -> PageTable:

@@ -76,7 +76,7 @@ async def look_up(
     """Ask the indices of a version; None where none is on a column of the filter.
 
     Cost: for each index asked a round for its page table, once, and one for its pages; with stable
-    row ids and a bitmap index as of `Snapshot.addresses_of`.
+    row ids and a bitmap index, at the first call, all deletion vectors and row ids as well.
 
     Raises:
         StoreError: the store failed. An index that cannot be read is not used.

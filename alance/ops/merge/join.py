@@ -73,7 +73,7 @@ class KeyIndex:
         """The index of batches that have a column `KEY`. CPU.
 
         Args:
-            widths: of the columns of the keys, as of `KeyColumns`: rows are then looked up by
+            widths: bytes of each column of the keys, 0 where they vary: rows are then looked up by
                 `find_columns`; without them by `find`.
         """
         rows = pa.Table.from_batches(batches, schema)

@@ -42,7 +42,8 @@ class KeyColumns:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> KeyColumns:
-        """
+        """The keys that columns make together, side by side. CPU.
+
         Args:
             columns: at least one, all of the same length.
 
@@ -83,7 +84,14 @@ class Keys:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Keys:
-        """The keys that columns make together. CPU. Args and errors as of `KeyColumns.of`."""
+        """The keys that columns make together. CPU.
+
+        Args:
+            columns: at least one, all of the same length.
+
+        Raises:
+            UnsupportedError: a type that makes no key.
+        """
         found = KeyColumns.of(columns)
         return cls(_joined(found.parts, found.count, found.valid))
 

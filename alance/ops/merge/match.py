@@ -207,7 +207,11 @@ class _Matcher:
             self.found.gone.add(as_numbers(batch.column(ROW))[lost])
 
     def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
-        """Join rows of the target as they were scanned. Errors as of `look_up`."""
+        """Join rows of the target as they were scanned.
+
+        Raises:
+            Refused: the rows do not allow the merge.
+        """
         keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
         self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
 
@@ -215,7 +219,7 @@ class _Matcher:
         """Join rows of the target that were prepared.
 
         Raises:
-            Refused: as of `match`.
+            Refused: the rows do not allow the merge.
         """
         self._join(index, batch, index.find(batch.column(KEY)))
 

@@ -120,7 +120,7 @@ def key_schema(merge: Merge) -> pa.Schema:
 
 
 def key_widths(merge: Merge) -> npt.NDArray[np.int64]:
-    """Bytes of the parts of keys, as of `KeyColumns.widths`."""
+    """Bytes of each part of the keys; 0 where they vary."""
     return KeyColumns.of([pa.nulls(0, merge.given.field(name).type) for name in merge.on]).widths
 
 

@@ -79,7 +79,10 @@ async def clone_into(
     Args:
         branch_name: of the branch that the target is; None: a table of its own.
 
-    Raises: as of `shallow_clone`.
+    Raises:
+        AlreadyExistsError: there is a table.
+        InvalidInputError: a detached version.
+        UnsupportedError: nobody else could find the source's files.
     """
     if source.version >> 63:
         raise InvalidInputError(f"version {source.version} is detached, and cannot be cloned")

@@ -85,7 +85,13 @@ async def create_tag(
     reference: Reference | None,
     metadata: Mapping[str, str] | None,
 ) -> None:
-    """Make a tag; errors as of `Tags.create`."""
+    """Make a tag.
+
+    Raises:
+        AlreadyExistsError: there is such a tag.
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: no tag can have this name.
+    """
     check_tag_name(_text(name, "tag"))
     noted = checked_metadata(metadata or {})
     target = await target_of(snapshot, reference)
@@ -100,7 +106,11 @@ async def create_tag(
 
 
 async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None) -> None:
-    """Move a tag; errors as of `Tags.update`."""
+    """Move a tag.
+
+    Raises:
+        NotFoundError: no such tag, or no such version.
+    """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     content = await content_of(snapshot, location, f"tag {name!r}")
     target = await target_of(snapshot, reference)
@@ -114,7 +124,11 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
 
 
 async def delete_tag(snapshot: Snapshot, name: str) -> None:
-    """Delete a tag; errors as of `Tags.delete`."""
+    """Delete a tag.
+
+    Raises:
+        NotFoundError: no such tag.
+    """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     await content_of(snapshot, location, f"tag {name!r}")
     await delete_all(snapshot, [location])
@@ -140,10 +154,15 @@ async def create_branch(
     options: CommitOptions,
     metadata: Mapping[str, str] | None,
 ) -> Snapshot:
-    """Make a branch; errors and cost as of `Branches.create`.
+    """Make a branch.
 
     The record comes first: of two that make the same branch, it decides; and it keeps a cleanup
     from removing the version that the branch begins with.
+
+    Raises:
+        AlreadyExistsError: there is such a branch, or its folder has versions.
+        NotFoundError: no such version, tag or branch.
+        InvalidInputError: no branch can have this name; a detached version.
     """
     check_branch_name(_text(name, "branch"))
     engine = snapshot.engine
@@ -187,7 +206,12 @@ async def create_branch(
 
 
 async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
-    """Delete a branch; errors and cost as of `Branches.delete`."""
+    """Delete a branch.
+
+    Raises:
+        NotFoundError: no such branch.
+        InvalidInputError: other branches were made from it, or tags name it.
+    """
     check_branch_name(_text(name, "branch"))
     engine, table = snapshot.engine, snapshot.table
     record = table.branch_record(name)

@@ -84,7 +84,7 @@ class Assignments:
             batch: has at least the columns of `needed`.
 
         Raises:
-            InvalidInputError: as of `Assignment.evaluate`.
+            InvalidInputError: values that an expression cannot take or a column cannot hold.
         """
         made = {one.field.name: (one.target, one.evaluate(batch)) for one in self.each}
         arrays, fields = [], []

@@ -32,7 +32,7 @@ async def check_store(
     random name below the URI, and are deleted.
 
     Args:
-        uri: a folder, with or without a table in it; as of `dataset`.
+        uri: a path or URI of a folder, with or without a table in it.
 
     Returns:
         A report: `print` it, or look at `failures` and `is_fit_for("commits")`.

@@ -111,9 +111,12 @@ async def cleanup(
 async def explain(
     engine: Engine, table: Table, policy: CleanupPolicy, *, include_files: bool, max_files: int
 ) -> CleanupExplanation:
-    """What `cleanup` would do. Cost: as of it, without the deletions.
+    """What `cleanup` would do, for the same requests without the deletions.
 
-    Raises: as of `cleanup`.
+    Raises:
+        InvalidInputError: `max_files` is not positive; tags name versions that match.
+        CorruptFileError, UnsupportedError: a manifest that cannot be read.
+        StoreError: the store failed.
     """
     if max_files < 1:
         raise InvalidInputError(f"max_files={max_files!r}: expected a positive integer")

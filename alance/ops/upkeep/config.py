@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 async def update_config(
     snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
 ) -> Snapshot:
-    """Change the table's configuration; errors and cost as of `commit_change`."""
+    """Change the table's configuration. Cost: two rounds where nobody else commits.
+
+    Raises:
+        CommitConflictError: a newer version changes the same keys, or rules this one out.
+        CommitStateUnknownError: whether the version was made could not be found out.
+    """
     change = UpdateConfig(config_updates=_updates(values, replace=replace))
     return await commit_change(snapshot, change, options)
 

@@ -42,9 +42,9 @@ async def drop(
     objects each.
 
     Args:
-        uri: as of `dataset`.
+        uri: path or URI of the table.
         ignore_missing: it is no error where nothing is there.
-        manifest_store: what keeps the versions, as of `dataset`; it forgets them.
+        manifest_store: what keeps the versions, where the store cannot; it forgets them.
 
     Raises:
         NotFoundError: nothing is there.

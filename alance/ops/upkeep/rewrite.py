@@ -44,8 +44,8 @@ async def rewrite(
 ) -> list[table_pb2.DataFragment]:
     """New fragments with the live rows of some fragments, in order; their files are there.
 
-    With stable row ids they carry the ids and versions of their rows. Cost: as of a scan of the
-    fragments, and of writing their rows. Where it fails, no file stays.
+    With stable row ids they carry the ids and versions of their rows. Cost: a scan of the
+    fragments, and writing their rows. Where it fails, no file stays.
 
     Raises:
         CorruptFileError: a fragment with other numbers of rows than the manifest says.

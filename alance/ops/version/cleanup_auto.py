@@ -24,7 +24,8 @@ async def clean_after(engine: Engine, table: Table, made: Manifest) -> None:
     The version before it stays, whatever its age, so that who has it open can go on. Tagged
     versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
 
-    Cost: nothing, unless a cleanup is due; then as of `cleanup`.
+    Cost: nothing, unless a cleanup is due: then LISTs of the table's folders, and a GET for each
+    version.
     """
     try:
         auto = AutoCleanup.of(made.config)

@@ -44,7 +44,12 @@ class Wanted:
 
     @classmethod
     def of(cls, schema: Schema, columns: Columns) -> Wanted:
-        """What `columns` asks for; errors as of `project`."""
+        """What `columns` asks for.
+
+        Raises:
+            InvalidInputError: an unknown column, or bad SQL.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
         projection = project(schema, columns, flat=False)
         fields = schema.project(projection.fields)
         key = tuple(f.id for one in fields.fields for f in one.walk())
@@ -111,7 +116,12 @@ class Snapshot:
         return self.manifest.has_stable_row_ids
 
     def wanted(self, columns: Columns) -> Wanted:
-        """The columns of a take; errors as of `project`."""
+        """The columns of a take.
+
+        Raises:
+            InvalidInputError: an unknown column, or bad SQL.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
         if columns is not None and not isinstance(columns, list | tuple):
             return Wanted.of(self.schema, columns)
         names = None if columns is None else tuple(columns)
@@ -217,8 +227,10 @@ class Snapshot:
         return self._counts
 
     async def first_rows(self) -> npt.NDArray[np.int64]:
-        """The position of each fragment's first live row, and the number of all; errors as of
-        `live_counts`.
+        """The position of each fragment's first live row, and the number of all.
+
+        Raises:
+            CorruptFileError: more rows are said to be deleted than there are.
         """
         if self._firsts is None:
             self._firsts = np.concatenate(([0], np.cumsum(await self.live_counts())))
@@ -262,7 +274,10 @@ class Snapshot:
         return (await self.row_index()).addresses_of(row_ids)
 
     async def row_index(self) -> RowIdIndex:
-        """The addresses of all live rows by stable row id. Cost: as of `addresses_of`."""
+        """The addresses of all live rows by stable row id.
+
+        Cost: at the first call all deletion vectors, and an index of all rows.
+        """
         if self._row_index is None:
             self._row_index = await self.engine.cache.get(
                 ("row ids", id(self)), self._build_row_index, lambda index: index.num_bytes

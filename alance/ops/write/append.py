@@ -102,7 +102,11 @@ async def commit_append(
 ) -> Snapshot:
     """Make the fragments of sealed files part of the table. Cost: two rounds.
 
-    Errors as of `commit`; whoever calls discards the files, where the version is not made.
+    Whoever calls discards the files where the version is not made, for certain.
+
+    Raises:
+        RetryableConflictError, CommitConflictError: a newer version rules this one out.
+        CommitStateUnknownError: whether the version was made could not be found out.
     """
     noted = options.commit.noted()
     transaction = Transaction.of(
@@ -136,7 +140,13 @@ def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> dict[str, int]:
 async def append_to(
     session: Session, table: Table, base: Manifest, data: Data, options: WriteOptions
 ) -> Snapshot:
-    """Write rows behind those of a version. Errors as of `write_dataset`."""
+    """Write rows behind those of a version.
+
+    Raises:
+        InvalidInputError: rows that do not fit the table's schema, or that the format cannot hold.
+        CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or it
+            is not known whether it was.
+    """
     schema = base.schema.to_arrow()
     source = await open_source(data, schema, session.engine.pool)
     files = files_on(session, table, base, base.schema, options)

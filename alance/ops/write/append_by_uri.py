@@ -109,7 +109,11 @@ class Guess:
     async def write(self, data: pa.Table | pa.RecordBatch) -> Snapshot | Manifest:
         """Write the rows; gives the latest manifest where the guess is wrong.
 
-        Errors as of `write_dataset`.
+        Raises:
+            InvalidInputError: rows that do not fit the table's schema, or that the format cannot
+                hold.
+            CommitConflictError, CommitStateUnknownError, StoreError: the version was not made, or
+                it is not known whether it was.
         """
         session = self._session
         version = self._options.data_storage_version or FileVersion.V2_2

@@ -100,7 +100,11 @@ class Ingest:
         return True
 
     async def flush(self) -> Snapshot:
-        """Commit what was accepted before the call; a version that has it. Errors as of `write`."""
+        """Commit what was accepted before the call; a version that has it.
+
+        Raises:
+            AlanceError: what has failed in the background; nothing more is written.
+        """
         target = self._num_items
         self._flush_to = max(self._flush_to, target)
         self._wake.set()
@@ -110,7 +114,11 @@ class Ingest:
         return self.last
 
     async def close(self) -> Snapshot:
-        """Commit everything, and end. Errors as of `write`."""
+        """Commit everything, and end.
+
+        Raises:
+            AlanceError: what has failed in the background; nothing more is written.
+        """
         self._is_closing = True
         try:
             made = await self.flush()

@@ -89,7 +89,12 @@ class Chunk:
         return self._last
 
     async def write(self, item: Item) -> None:
-        """Write rows to files. Errors as of `DataFiles.write`."""
+        """Write rows to files.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: the store failed.
+        """
         for batch in item.batches:
             before = self._files.num_files
             await self._files.write(batch)
@@ -126,7 +131,7 @@ class Chunk:
 
         Raises:
             CommitConflictError: a version since has the same batches, or other columns.
-            Others as of `commit`.
+            CommitStateUnknownError, StoreError: see `versioning.commit`.
         """
         producers = {}
         if self.options.producer is not None and self._last > self.previous:
