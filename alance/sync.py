@@ -90,7 +90,7 @@ def _read_only(name: str, original: property | types.MemberDescriptorType) -> pr
 
 
 def _public_members(async_class: type) -> dict[str, Any]:
-    """What a class and those that it is derived from show, by name; bases first."""
+    """The public names of a class and its bases, bases first."""
     found: dict[str, Any] = {}
     for one in reversed(async_class.__mro__[:-1]):
         found |= {name: member for name, member in vars(one).items() if not name.startswith("_")}

@@ -237,7 +237,7 @@ def modulo(name: str, args: list[Node]) -> Node:
 
 
 def remainder(left: Value, right: Value) -> pa.Array:
-    """What is left of division towards zero; it has the sign of `left`."""
+    """The remainder of division towards zero; it has the sign of `left`."""
     array = left if isinstance(left, pa.Array) else right
     if pa.types.is_floating(array.type):
         rows = len(array)

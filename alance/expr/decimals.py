@@ -82,7 +82,7 @@ def _widened(type_: pa.DataType, scale: int = 0) -> pa.DataType:
 
 
 def _remainder(left: Value, right: Value) -> pa.Array:
-    """What is left of division towards zero; it has the sign of `left`."""
+    """The remainder of division towards zero; it has the sign of `left`."""
     exact = pc.divide(left, right)
     digits = max(1, exact.type.precision - exact.type.scale)
     whole = pc.cast(pc.trunc(exact), pa.decimal256(digits, 0))

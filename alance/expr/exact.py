@@ -88,7 +88,7 @@ def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
 
 
 def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
-    """What a literal is worth on the scale of `type_`.
+    """The value of a literal on the scale of `type_`.
 
     Returns:
         a fraction; an infinity (NaN sorts above all numbers, or below them if negative, and is

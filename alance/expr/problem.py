@@ -1,4 +1,4 @@
-"""What goes wrong while an expression is built, before its position in the text is known."""
+"""Errors of an expression while it is built, before its position in the text is known."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def node_of(expression: pc.Expression, schema: pa.Schema) -> Node | None:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What is a literal or a column, by what it is compared with."""
+    """A literal or a column, by what it is compared with."""
 
     text: str
 

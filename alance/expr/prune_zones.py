@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of a column in each of n zones.
+    """The bounds of a column in each of n zones.
 
     Attributes:
         has_nulls: rows may be null; shape (n,).

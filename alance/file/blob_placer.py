@@ -45,7 +45,7 @@ class Sidecars(Protocol):
 
     @property
     def pack_bytes(self) -> int | None:
-        """What an object of several blobs grows to; None: as the field says."""
+        """Bytes to which an object of several blobs grows; None: as the field says."""
         ...
 
     def open(self, blob_id: int) -> Upload:

@@ -1,4 +1,4 @@
-"""What a writer of a file holds in memory by default: in signatures, without the writer itself."""
+"""Default budgets of a file's writer, apart from it: signatures need them, and not the writer."""
 
 from typing import Final
 

@@ -195,7 +195,7 @@ class OpenColumn:
         return state
 
     def _kept(self, states: States) -> Kept | None:
-        """What outlives the process; a small file is kept whole with its tail."""
+        """The disk cache behind the states; None: a small file is kept whole with its tail."""
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:

@@ -1,4 +1,4 @@
-"""What must be known of pages before their rows can be taken: of all columns of a file at once."""
+"""Page states that are needed before rows can be taken, of all columns of a file at once."""
 
 from __future__ import annotations
 

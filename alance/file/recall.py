@@ -30,7 +30,7 @@ class Kept(Protocol):
 
 
 def kept_by(states: Any) -> Kept | None:
-    """What is on disk behind a `States`; None where nothing is kept."""
+    """The part of the disk cache behind a `States`; None where nothing is kept."""
     kept: Kept | None = getattr(states, "kept", None)
     return kept
 
@@ -107,7 +107,7 @@ def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None =
 
 
 def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
-    """What a plan asks for first; it is not driven further."""
+    """The first ranges that a plan asks for; it is not driven further."""
     try:
         return {one for one in next(plan) if isinstance(one, ByteRange)}
     except StopIteration:

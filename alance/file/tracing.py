@@ -1,4 +1,4 @@
-"""What a trace is told of files: where the bytes of which column are, rows read by kernels."""
+"""What traces show of files: the bytes of which column were read, the rows that kernels read."""
 
 from __future__ import annotations
 

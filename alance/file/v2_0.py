@@ -68,7 +68,7 @@ class ArrayColumn:
         return found
 
     def kind(self) -> type | None:
-        """What the first page holds; None without pages."""
+        """The encoding of the first page; None without pages."""
         return type(self.array_page(0).root) if self.opened.column.pages else None
 
 

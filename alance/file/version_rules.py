@@ -1,4 +1,4 @@
-"""What files of a version do not have, and what to warn of."""
+"""Limits of file versions: what their files cannot hold, and what to warn of."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 def largest(waiting: Sequence[W], buffer_bytes: int) -> list[W]:
-    """What has to leave where more than the budget waits: the largest, until half of it is free."""
+    """The columns to write where more than the budget waits: the largest, until half is free."""
     num_bytes = sum(one.num_bytes for one in waiting)
     if num_bytes <= buffer_bytes:
         return []

@@ -67,7 +67,7 @@ U8: Final = np.dtype(np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Zones:
-    """What is known of one column in each zone of rows, or of a whole file as one zone.
+    """Statistics of one column in each zone of rows, or of a whole file as one zone.
 
     Attributes:
         nulls: rows that are null; shape (n,).

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task wrote.
+    """The fragments that one task wrote.
 
     Attributes:
         fragments: their records, serialized; in no version yet.

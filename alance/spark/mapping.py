@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What all tasks of a `map_batches` share. Pickled once for all of them.
+    """The work of all tasks of a `map_batches`. Pickled once for all of them.
 
     Attributes:
         names: the columns that are read.

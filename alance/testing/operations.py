@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """What each operation does to the store and answers."""
+    """The S3 operations: their effect on the store, and their answers."""
 
     WRITES: Final = frozenset(
         {"PUT", "COPY", "MPCREATE", "MPCOMPLETE", "MPABORT", "PART", "DELETE", "BULKDELETE"}

@@ -59,7 +59,7 @@ class SimulationError(AssertionError):
 
 @dataclass(slots=True)
 class Story:
-    """What the processes know at the end.
+    """The processes' knowledge at the end.
 
     Attributes:
         told: uuid of each transaction that was told to be committed, and as which version.

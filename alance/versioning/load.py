@@ -49,7 +49,7 @@ class ManifestLocation:
 
     @property
     def entity(self) -> str | None:
-        """What the disk cache knows the object by; None: it does not."""
+        """The key of the object in the disk cache; None: it cannot be there."""
         if self.is_trusted:
             return TRUSTED
         return None if self.e_tag is None else f"manifest of {self.num_bytes} bytes, {self.e_tag}"
@@ -70,7 +70,7 @@ class VersionInfo:
 
     @classmethod
     def of(cls, manifest: Manifest) -> VersionInfo:
-        """What a manifest says of its version."""
+        """A version as its manifest tells it."""
         # As the records have it: no version is left out since it cannot be read.
         records = list(manifest.fragments.messages)
         files = [file for one in records for file in one.files]

@@ -44,7 +44,7 @@ MERGED: Final = "alance.merged"  # property of a transaction: the uuids of those
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What came of creating a version.
+    """The outcome of creating a version.
 
     Attributes:
         manifest: of the version as it is there now; None: the bytes that were given.
@@ -324,7 +324,7 @@ async def newest_for(
 
 
 def gone_text(table: Table, version: int, newest: int) -> str:
-    """What to say where a commit would have to look at a version that is no more."""
+    """The message of a commit that would have to look at a version that is no more."""
     return (
         f"dataset {table.uri!r}: version {version} is no more (cleaned up, or the table was "
         f"deleted), so that what it did cannot be checked; the latest version is {newest or 'none'}"

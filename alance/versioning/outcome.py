@@ -40,7 +40,7 @@ def is_not_made(error: BaseException) -> bool:
 
 
 def notes_of(manifest: Manifest) -> Notes:
-    """What the transaction of a version notes of producers."""
+    """The notes of producers in a version's transaction."""
     if manifest.transaction is None:
         return Notes()
     return Notes.of(manifest.transaction.transaction_properties)

@@ -88,7 +88,7 @@ class Table:
 
     @property
     def queue_key(self) -> str:
-        """What tells commits of this branch from others': its location, and who keeps versions."""
+        """The key of this branch's commits: its location, and who keeps its versions."""
         return self.root if self.keeper is None else f"{self.root}\n{self.keeper.identity}"
 
     @property

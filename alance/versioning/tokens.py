@@ -32,7 +32,7 @@ MAX_PRODUCERS: Final = 128  # in the configuration, some 50 bytes each in every 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What the batches of a transaction are known by.
+    """The tokens and numbers by which the batches of a transaction are known.
 
     Attributes:
         producers: by name, the number that was the last one before, and the last one now.
@@ -64,7 +64,7 @@ class Notes:
         return noted
 
     def clash(self, theirs: Notes) -> str | None:
-        """What another transaction has committed of ours; None: nothing."""
+        """A batch of ours that another transaction has committed, in words; None: there is none."""
         both = self.tokens & theirs.tokens
         if both:
             return f"token {min(both)!r}"
@@ -93,7 +93,7 @@ def last_numbers(config: Mapping[str, str]) -> dict[str, int]:
 
 
 def noted_config(config: Mapping[str, str], notes: Notes) -> dict[str, str]:
-    """What the configuration of a version gets by the notes of its transaction.
+    """The configuration that a version gets by the notes of its transaction.
 
     Those that have not committed for longest go where there are more than `MAX_PRODUCERS`.
 

@@ -87,7 +87,7 @@ def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
 
 
 def group_of(event: RequestEvent) -> str:
-    """What a request is for, in one of few words."""
+    """The purpose of a request, in one of few words."""
     if event.kind in ("put", "copy", "delete"):
         return "writes"
     found = {GROUPS.get(reason, "other") for reason in event.reasons} or {"other"}

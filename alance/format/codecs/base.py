@@ -1,4 +1,4 @@
-"""What a codec is in each of the places where values are compressed, and what it is given.
+"""Protocols of codecs, one for each place where values are compressed, and their input.
 
 A page holds many chunks. A codec decodes the chunks of a page at once, with one call of a kernel,
 because a call a chunk would cost more than the decoding.

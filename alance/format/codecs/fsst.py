@@ -41,7 +41,7 @@ MAX_SYMBOL_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SymbolTable:
-    """What the codes stand for."""
+    """The symbols that the codes stand for."""
 
     symbols: npt.NDArray[np.uint64]  # shape (n,): first byte lowest, bytes behind the length any
     lengths: Bytes  # shape (n,), 1 to 8

@@ -1,4 +1,4 @@
-"""What the parts of the encoder hand to each other.
+"""Types that the parts of the encoder hand to each other.
 
     arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
     values    values -> compressed values: in mini-block chunks, one by one, or as one block
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a writer is told of a leaf beside its values.
+    """The version and metadata by which a leaf is encoded.
 
     Attributes:
         version: of the file; says which encodings are legal.

@@ -162,7 +162,7 @@ class FileBuilder:
         return self._end(num_rows)
 
     def _end(self, num_rows: int) -> list[Bytes]:
-        """What comes behind all pages, of so many rows."""
+        """The bytes behind all pages of a file of so many rows."""
         chunks = self._end_search()
         descriptor = file_descriptor(self._schema, num_rows).SerializeToString(deterministic=True)
         self._buffers[0] = (self.num_bytes, len(descriptor))
@@ -207,7 +207,7 @@ class FileBuilder:
 
 
 def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
-    """What a file says of itself: its schema and number of rows."""
+    """The file's descriptor: its schema and number of rows."""
     fields = [message for field in schema.fields for message in _messages(field)]
     metadata = {key: value.encode() for key, value in schema.metadata.items()}
     return file_pb2.FileDescriptor(

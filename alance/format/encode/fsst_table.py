@@ -25,7 +25,7 @@ WORTH_IT: Final = 0.95  # of the bytes, with the table: else strings are read fa
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """What the codes stand for, as the kernels take it."""
+    """The symbols that the codes stand for, as the kernels take them."""
 
     symbols: npt.NDArray[np.uint64]
     lengths: Bytes

@@ -141,7 +141,7 @@ def _repetition_index(rep: npt.NDArray[np.uint16], max_rep: int, ends: Int64s) -
 
 
 def _check_sizes(sizes: list[Int64s], num_levels: int, *, large: bool) -> None:
-    """Whether the chunks can be written.
+    """Check that the chunks can be written.
 
     Raises:
         TooManyLevels: a chunk would have too many entries; fewer rows may do.

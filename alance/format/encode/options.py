@@ -51,7 +51,7 @@ class Options:
 
     @classmethod
     def of(cls, hints: Hints) -> Options:
-        """What a field asks for.
+        """The options that a field asks for.
 
         Raises:
             InvalidInputError: a value that its key does not have, and that pylance does not take.
@@ -74,7 +74,7 @@ class Options:
 
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
-        """What is to be said of values that are not used as they are; empty where all are."""
+        """Warnings of values that are not used as they are; empty where all are."""
         keys, found = _keys(metadata), []
         if "bss" in keys and _split(keys) is None:
             found.append(f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out")

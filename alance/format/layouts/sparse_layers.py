@@ -63,7 +63,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class LayerForm:
-    """What the description says of a layer."""
+    """A layer, by its description."""
 
     num_slots: int
     means_valid: bool  # whether the listed slots are the valid ones

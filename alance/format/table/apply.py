@@ -130,7 +130,7 @@ def apply(
 
 
 def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
-    """What every new version needs."""
+    """The steps that every new version needs, whatever its operation."""
     message = draft.message
     drop_tombstones(draft)
     if name in DROPS_FILES:

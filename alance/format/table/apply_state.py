@@ -30,7 +30,7 @@ MAX_FRAGMENT_ID: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a commit does beyond its transaction.
+    """Settings of a commit beyond its transaction.
 
     Attributes:
         data_storage_version: the file version of new data, of a creation or an Overwrite; None:

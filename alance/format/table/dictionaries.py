@@ -65,7 +65,7 @@ def _values(message: file_pb2.Field, content: memoryview) -> bytes:
 
 
 def place_values(fields: Iterable[file_pb2.Field], start: int) -> list[bytes]:
-    """What goes into a file at `start` for its dictionaries; the fields learn where.
+    """The bytes of a file's dictionaries, to be written at `start`; the fields learn their places.
 
     Args:
         fields: messages of the file; their `values` are taken out.

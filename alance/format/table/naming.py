@@ -45,7 +45,7 @@ class NamingScheme(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestName:
-    """What the name of a manifest says."""
+    """The version and scheme in the name of a manifest."""
 
     version: int
     scheme: NamingScheme
@@ -68,7 +68,7 @@ def manifest_name(version: int, scheme: NamingScheme) -> str:
 
 
 def parse_manifest_name(name: str) -> ManifestName | None:
-    """What a name in `_versions/` says; None for anything that is no manifest."""
+    """The version and scheme in a name in `_versions/`; None for anything that is no manifest."""
     if match := _V2.fullmatch(name):
         version = _MAX - int(match[1])
         return ManifestName(version, NamingScheme.V2) if 0 <= version < 1 << 63 else None

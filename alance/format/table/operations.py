@@ -29,7 +29,7 @@ REWRITE_COLUMNS: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Wire):
-    """What all operations share.
+    """The base of all operations.
 
     Attributes:
         ARM: the name of the operation's field in the transaction's message.

@@ -126,7 +126,7 @@ class UpdateConfig(Operation):
 
     @property
     def config(self) -> UpdateMap:
-        """What happens to the configuration, in either form."""
+        """The changes of the configuration, from either form."""
         if self.config_updates is not None:
             return self.config_updates
         deleted: dict[str, str | None] = dict.fromkeys(self.delete_keys)
@@ -134,14 +134,14 @@ class UpdateConfig(Operation):
 
     @property
     def of_schema(self) -> UpdateMap | None:
-        """What happens to the schema's metadata, in either form; None: nothing."""
+        """The changes of the schema's metadata, from either form; None: none."""
         if self.schema_metadata_updates is not None or not self.schema_metadata:
             return self.schema_metadata_updates
         return UpdateMap(dict(self.schema_metadata), replace=True)
 
     @property
     def of_fields(self) -> Mapping[int, UpdateMap]:
-        """What happens to the metadata of fields, in either form."""
+        """The changes of the fields' metadata, from either form."""
         old = {
             key: UpdateMap(dict(one.metadata), replace=True)
             for key, one in self.field_metadata.items()

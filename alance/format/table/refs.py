@@ -32,7 +32,7 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True, slots=True)
 class TagContents:
-    """What a tag names.
+    """A tag: the version that it names.
 
     Attributes:
         branch: the branch of the version; None: main.

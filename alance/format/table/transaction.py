@@ -29,7 +29,7 @@ UNKNOWN: Final = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What makes a version.
+    """An operation, and the version that it was computed from.
 
     Attributes:
         read_version: the version that the operation was computed from; 0: a creation.

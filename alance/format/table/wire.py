@@ -19,7 +19,7 @@ EXTRA = "extra"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """What dataclasses of messages share.
+    """The base of dataclasses of protobuf messages.
 
     Messages that are attributes belong to the dataclass: nobody changes them.
 

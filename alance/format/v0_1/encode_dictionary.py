@@ -132,7 +132,7 @@ def _listed(field: Field, items: Items) -> list[object]:
 
 
 def values_of(fields: Iterable[Field]) -> dict[int, Values]:
-    """What the dictionary fields have; the same for all files that are written of one schema."""
+    """The values of dictionary fields; the same for all files that are written of one schema."""
     found = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):

@@ -182,7 +182,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What makes nodes of fields: the page table of a file, as far as it was read.
+    """A maker of nodes from fields: the page table of a file, as far as it was read.
 
     Attributes:
         runs: of the fields that are read, by field id.

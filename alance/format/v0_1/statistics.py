@@ -40,7 +40,7 @@ MOST: Final = "max_value"
 
 @dataclass(frozen=True, slots=True)
 class BatchStatistics:
-    """What is known of a field in each batch.
+    """Statistics of a field in each batch.
 
     Attributes:
         first_rows: the first row of each batch, and the number of rows; shape (batches + 1,).

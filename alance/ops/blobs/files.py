@@ -105,7 +105,7 @@ class BlobFiles:
 
     @property
     def pack_bytes(self) -> int | None:
-        """What an object of several blobs grows to; None: as the field says."""
+        """Bytes to which an object of several blobs grows; None: as the field says."""
         return self.options.blob_pack_file_size_threshold
 
     def open(self, blob_id: int) -> Upload:
@@ -165,7 +165,7 @@ class BlobFiles:
         )
 
     def _reference(self, uri: str, what: str) -> tuple[str, int]:
-        """What is kept of a URI, and the base path that it is in; 0: none."""
+        """The part of a URI that is kept, and the base path that it is in; 0: none."""
         assert self._roots is not None
         try:
             if "://" not in uri:

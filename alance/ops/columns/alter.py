@@ -36,7 +36,7 @@ KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataT
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of one column; None: as it was."""
+    """The changes of one column; None: as it was."""
 
     path: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""What a long backfill has done, in a SQLite file: a run after a crash goes on there.
+"""The progress of a long backfill, in a SQLite file: a run after a crash goes on there.
 
 Two tables: `fragments` has the record of the data file of each fragment that is done, `batches` the
 results of the others so far, as Arrow IPC streams. Rows are found by what they were computed for:

@@ -1,4 +1,4 @@
-"""What users hand over as new columns, and the values that come of it."""
+"""New columns as users give them, and the values that come of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def opened(
     read_columns: Sequence[str] | None,
     batch_size: int | None,
 ) -> NewColumns | AllNull:
-    """What a user's new columns are.
+    """The new columns that a user gave.
 
     Raises:
         InvalidInputError: none of what is accepted.

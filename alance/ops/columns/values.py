@@ -1,4 +1,4 @@
-"""What new columns get their values from: what is asked of it, and what most answer."""
+"""Sources of new columns' values: the questions that they are asked, and the usual answers."""
 
 from __future__ import annotations
 

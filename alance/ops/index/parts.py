@@ -81,7 +81,7 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an index is made from; each task can be done by itself. Can be pickled.
+    """The tasks that make an index; each can be done by itself. Can be pickled.
 
     Attributes:
         new: the index: column, kind, name.
@@ -280,7 +280,7 @@ def _groups(
 
 
 def _work_bytes(fragment: Fragment, leaf: Field) -> int:
-    """What sorting a fragment's rows takes, as far as the manifest tells."""
+    """Bytes that sorting a fragment's rows takes, as far as the manifest tells."""
     numbers = fragment.physical_rows * NUMBER_BYTES
     try:
         return numbers + fragment.physical_rows * int(leaf.arrow_type.bit_width) // 8

@@ -33,7 +33,7 @@ BLOCK_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """What a task of an index build leaves: rows of some fragments, sorted. Can be pickled.
+    """The result of a task of an index build: rows of some fragments, sorted. Can be pickled.
 
     Attributes:
         read_version: the version that was read.

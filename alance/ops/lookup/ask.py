@@ -47,7 +47,7 @@ class Asked(Protocol):
 
     @property
     def told(self) -> str:
-        """What is to be read, for `explain`."""
+        """The pages to be read, for `explain`."""
 
     async def row_numbers(self) -> Rows:
         """The numbers of rows, ascending, each once; as the segment holds them."""

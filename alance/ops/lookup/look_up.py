@@ -48,7 +48,7 @@ SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInpu
 
 @dataclass(slots=True)
 class IndexUse:
-    """What indices said of a filter.
+    """The answer of the indices to a filter.
 
     Attributes:
         covered: fragments of which `rows` are all that the filter may be true of.
@@ -136,12 +136,12 @@ class _Lookup:
     lines: list[str]
 
     async def answer(self, question: Question) -> _Answer | None:
-        """What is known; None: nothing."""
+        """The answer; None: the indices say nothing."""
         prepared = await self._prepare(question)
         return None if prepared is None else await self._fetch(prepared)
 
     async def _prepare(self, question: Question) -> _Prepared | None:
-        """What to read for a question: page tables and keys are looked at, rows are not."""
+        """The pages to read for a question: page tables and keys are looked at, rows are not."""
         if isinstance(question, Ask):
             return await self._prepare_ask(question)
         found = await all_of(self._prepare(part) for part in question.parts)
@@ -231,7 +231,7 @@ class _Lookup:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What is to be read: of segments, or of several such."""
+    """The pages to be read, of segments or of several such."""
 
     estimate: int
     parts: tuple[_Prepared, ...] = ()

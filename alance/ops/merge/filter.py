@@ -1,4 +1,4 @@
-"""What a merge by the primary key tells others of the keys that it inserts.
+"""The filter by which a merge on the primary key tells others which keys it inserts.
 
 Two writers that both insert a key that is not there would leave it twice. So the transaction has a
 filter of the inserted keys, and of two transactions whose filters have a bit in common the second

@@ -55,7 +55,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Found:
-    """What a merge does to the rows of a version.
+    """The rows of a version that a merge changes.
 
     Attributes:
         matched: which rows of the source match a row of the table; shape (source rows,).

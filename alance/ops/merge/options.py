@@ -1,4 +1,4 @@
-"""What a merge is told to do, before it has met a table."""
+"""Options of a merge, before it has met a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a merge does with rows that match and rows that do not, checked against the table."""
+"""The plan of a merge: what becomes of rows that match and of others, checked against the table."""
 
 from __future__ import annotations
 

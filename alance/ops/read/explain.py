@@ -1,4 +1,4 @@
-"""What a read would ask of the store, told before it does."""
+"""The requests of a read, told before it makes them."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ _SHARED = frozenset({"open files", "deletions"})  # paid for with the first colu
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a dry run asked for."""
+    """The requests of a dry run."""
 
     steps: tuple[Step, ...]
     rounds: int

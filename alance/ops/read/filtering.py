@@ -1,4 +1,4 @@
-"""What a scan with a filter needs beyond one without: see `load_readers`."""
+"""The parts of a scan that only a filter needs, imported with the first one: see `load_readers`."""
 
 from __future__ import annotations
 

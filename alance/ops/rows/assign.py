@@ -96,7 +96,7 @@ class Assignments:
 
 
 def parse_updates(schema: Schema, updates: Updates) -> Assignments:
-    """What an update sets.
+    """The new values that an update sets.
 
     Raises:
         InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.

@@ -44,7 +44,7 @@ MANIFESTS_AT_ONCE: Final = 16
 
 @dataclass(slots=True)
 class _Found:
-    """What is known of a table before anything is deleted.
+    """A table's versions and files, before anything is deleted.
 
     Attributes:
         listed: all files, those of versions too.
@@ -65,7 +65,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be deleted: manifests first."""
+    """The files to be deleted: manifests first."""
 
     latest: int
     versions: tuple[int, ...]
@@ -167,7 +167,7 @@ async def _look(engine: Engine, table: Table) -> _Found:
 
 
 def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
-    """What goes; CPU work.
+    """The plan of what goes. CPU work.
 
     Raises:
         InvalidInputError: tags name versions that match.
@@ -277,7 +277,7 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
 
 
 async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> set[str]:
-    """What versions and branches need that were made since `_look`."""
+    """The files that versions and branches need that were made since `_look`."""
     branches, listed = await asyncio.gather(
         refs.list_branches(engine, table), _listed(engine, table, VERSIONS)
     )

@@ -1,4 +1,4 @@
-"""What tasks of a compaction leave: new files, and what they count."""
+"""Results of compaction tasks: new files, and their counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """What a rewrite takes away and adds; files are data files and deletion files."""
+    """Fragments and files that a rewrite takes away and adds; files are data and deletion files."""
 
     fragments_removed: int = 0
     fragments_added: int = 0

@@ -74,7 +74,7 @@ async def findings(snapshot: Snapshot) -> list[str]:
 async def _fragment(
     snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore
 ) -> tuple[list[str], DeletionVector | None]:
-    """What is wrong with the files of a fragment, and its deleted rows."""
+    """Findings in the files of a fragment, and in its deleted rows."""
     async with limit:
         texts: list[str] = []
         rows = handle.num_physical_rows
@@ -169,7 +169,7 @@ async def _deletions(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> D
 
 
 async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> list[str]:
-    """What is wrong with row ids that only all fragments together tell, or that lie in files."""
+    """Findings in row ids that only all fragments together tell, or that lie in files."""
     lineages: dict[int, Lineage] = {}
     found: list[str] = []
     for handle in snapshot.handles:

@@ -1,4 +1,4 @@
-"""What a manifest says that cannot be: findings as text. Pure, nothing is read."""
+"""Contradictions in a manifest: findings as text. Pure, nothing is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def findings(manifest: Manifest) -> Iterator[str]:
-    """What contradicts the format in a manifest alone."""
+    """Findings in a manifest alone."""
     yield from _of_schema(manifest)
     for field_id in manifest.repaired:
         yield (
@@ -110,7 +110,7 @@ def _of_row_ids(manifest: Manifest, fragment: Fragment) -> Iterator[str]:
 
 
 def of_lineage(manifest: Manifest, fragment_id: int, lineage: Lineage) -> Iterator[str]:
-    """What contradicts the version in the row ids and versions of a fragment's rows."""
+    """Findings in the row ids and versions of a fragment's rows."""
     what = f"fragment {fragment_id}"
     next_row_id, version = manifest.head.next_row_id, manifest.version
     if len(lineage.row_ids) and int(lineage.row_ids.max()) >= next_row_id:

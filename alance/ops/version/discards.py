@@ -1,4 +1,4 @@
-"""What was written for a version that is not made: removed, as far as the store can be reached.
+"""Removal of files of a version that is not made, as far as the store can be reached.
 
 Whoever was cancelled does not wait for a store that does not answer; see `io.background`. What
 stays are orphans, which a cleanup finds.

@@ -1,4 +1,4 @@
-"""What few reads need, imported before they need it and off the loop: see `DecodePool.load`.
+"""Imports that few reads need, made off the loop before they need them: see `DecodePool.load`.
 
 The parser of SQL takes a tenth of a second to import, Arrow's own functions half of that, what
 reads files of 2.0 and 0.1 a fifth: programs that only take and scan do without. Whoever awaits

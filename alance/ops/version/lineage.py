@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def lineage_reader(
     snapshot: Snapshot,
 ) -> Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]]:
-    """What `TableRules` calls to learn the lineage of rows that an Update moves or changes.
+    """The call by which `TableRules` learns the lineage of rows that an Update moves or changes.
 
     Cost of a call: nothing where all is in the manifest; else one GET, or the reading of one
     column, for each sequence that is not. What was read for a version is kept with it.

@@ -1,4 +1,4 @@
-"""What a read gives: the fields to fetch, and how the output columns come from them.
+"""The columns that a read gives: the fields to fetch, and how the output comes from them.
 
 A scan names nested fields by their path and gives them flat (`s.a` is a column `s.a`); a take keeps
 their parents. Both are what pylance does.

@@ -44,7 +44,7 @@ class Wanted:
 
     @classmethod
     def of(cls, schema: Schema, columns: Columns) -> Wanted:
-        """What `columns` asks for.
+        """The columns that `columns` asks for.
 
         Raises:
             InvalidInputError: an unknown column, or bad SQL.

@@ -133,7 +133,7 @@ async def commit_append(
 
 
 def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> dict[str, int]:
-    """What is told of rows that were added."""
+    """The summary of rows that were added."""
     return {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
 
 

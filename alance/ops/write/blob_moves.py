@@ -137,7 +137,7 @@ class _Leaf:
                 yield ByteRange(one.location, one.start, one.start + one.num_bytes)
 
     def rows(self, contents: Iterator[memoryview]) -> pa.Array:
-        """What a writer takes.
+        """The rows as a writer takes them.
 
         Args:
             contents: of all `ranges`.

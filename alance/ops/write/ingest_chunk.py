@@ -41,7 +41,7 @@ class Item:
 
 @dataclass(slots=True)
 class Chunk:
-    """What one commit will hold. For one task at a time.
+    """The rows of one commit. For one task at a time.
 
     Attributes:
         base: a version that the rows fit.

@@ -22,7 +22,7 @@ AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the last versions note.
+    """Notes of producers in the last versions.
 
     Attributes:
         last: number of the last batch of the producer asked for; 0: none is known.

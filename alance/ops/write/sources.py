@@ -1,4 +1,4 @@
-"""What users hand over to be written, as a stream of Arrow batches.
+"""Data of users, as a stream of Arrow batches.
 
 Whatever blocks (readers, iterators, pyarrow datasets) is asked for its next batch in a thread, and
 only when the batch before has been taken.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What each task does. Pickled once for all of them.
+    """The work of each task. Pickled once for all of them.
 
     Attributes:
         transforms: SQL text by column, or a function of record batches.

@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a job did.
+    """The result of a job.
 
     Attributes:
         version: of the table after it; None: there is no table.
