@@ -9,7 +9,7 @@ bytes are still in the processor's cache, and nothing is held ahead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,15 +22,13 @@ from alance.format.plans import ByteRange
 from alance.io import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
     from alance.file.states import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Plan, Wanted
-
-T = TypeVar("T")
 
 
 class _Learned:
@@ -60,19 +58,17 @@ class LocalRows:
     def num_rows(self) -> int:
         return self.stop - self.start
 
-    def plan(self) -> Plan[FragmentTask]:
-        """Plan the same rows for a reader that waits."""
-        return self.fragment.read(self.start, self.stop, self.states)
-
-    def run(self, work: Callable[[pa.RecordBatch], T]) -> T | None:
-        """What `work` makes of the rows; None where the page cache is of no use.
+    def decode(self) -> pa.RecordBatch | None:
+        """The rows as Arrow; None where the page cache is of no use.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
         schema = self.fragment.schema
+        if self.states.is_cold:
+            return None
         if not schema.fields:
-            return work(empty_columns(self.num_rows))
+            return empty_columns(self.num_rows)
         arrays = []
         for field in schema.fields:
             array = self._column(field)
@@ -80,7 +76,7 @@ class LocalRows:
                 return None
             arrays.append(array)
         fields = pa.schema([field.to_arrow() for field in schema.fields])
-        return work(pa.RecordBatch.from_arrays(arrays, schema=fields))
+        return pa.RecordBatch.from_arrays(arrays, schema=fields)
 
     def _column(self, field: Field) -> pa.Array | None:
         ids = {field.id, *(leaf.field.id for leaf in leaf_columns(field))}

@@ -1,5 +1,9 @@
 """Whole small files, many at once: tables parsed in one call, pages of one field joined.
 
+A scan looks at the end of a file, then at its page tables, then at its pages. Of a small file that
+is read as a whole anyway one request does; all else is done over its bytes by a thread, so that
+neither the store nor the event loop is asked again.
+
 Files of one table that have the same columns differ in places and numbers only. Here none of them
 has an object of its own: pages are rows of arrays, and neighbouring pages of one kind are decoded
 as one. Whatever is unusual, wrong bytes too, is left to the opening of single fragments.
@@ -8,34 +12,132 @@ as one. Whatever is unusual, wrong bytes too, is left to the opening of single f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError
+from alance.file.fragment import FragmentTask, open_fragment
+from alance.file.grouped import group_key, read_together
+from alance.file.older import holds_packed_lists
+from alance.file.states import OwnStates
 from alance.file_version import FileVersion
 from alance.format.container_columns import COLUMN_ENCODING, any_url
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.miniblock_join import AlikePages, Joined, decode_together
-from alance.format.plans import cut
+from alance.format.plans import ByteRange, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from alance.file.fragment import FileSource
+    from alance.file.fragment import FileSource, Found, OpenFragment
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
     from alance.format.layouts.miniblock import MiniBlockPage
+    from alance.format.plans import Plan, T
     from alance.format.schema import Schema
 
     Int64s: TypeAlias = npt.NDArray[np.int64]
+
+
+class FragmentFiles(NamedTuple):
+    """The files of a fragment."""
+
+    id: int
+    sources: Sequence[FileSource]
+    num_rows: int
+
+
+def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[WholeFragments]:
+    """Plan all rows of small fragments, one behind the other: one round, one range a file."""
+    sources = [source for fragment in fragments for source in fragment.sources]
+    contents = yield [ByteRange(source.location, 0, source.file_bytes) for source in sources]
+    locations = [source.location for source in sources]
+    return WholeFragments(schema, fragments, dict(zip(locations, contents, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFragments:
+    """Fragments whose files are in memory, by location."""
+
+    schema: Schema
+    fragments: Sequence[FragmentFiles]
+    contents: Mapping[str, memoryview]
+
+    def decode(self) -> pa.RecordBatch:
+        """All rows.
+
+        Pages of one field are decoded one after the other, and assembled once for all fragments.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
+        batches = [
+            task.decode()
+            for fragments in _alike(self.fragments)
+            for task in self._together(fragments) or self._each(fragments)
+        ]
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _together(self, fragments: Sequence[FragmentFiles]) -> list[FragmentTask] | None:
+        """The rows of fragments whose files have the same columns, as one; None: one by one."""
+        rows = np.array([fragment.num_rows for fragment in fragments], np.int64)
+        leaves: dict[int, Found] = {}
+        for number, first in enumerate(fragments[0].sources):
+            here = _leaves_of(self.schema, first.columns)
+            if holds_packed_lists(self.schema.fields, first.columns):
+                return None
+            if not here:
+                continue
+            sources = [fragment.sources[number] for fragment in fragments]
+            contents = [self.contents[source.location] for source in sources]
+            pages = _pages_of(here, sources, contents, rows)
+            if pages is None or not leaves.keys().isdisjoint(pages):
+                return None
+            leaves |= pages
+        return [FragmentTask(self.schema, int(rows.sum()), leaves)]
+
+    def _each(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
+        """The rows of fragments of any kind, opened one by one."""
+        opened: list[OpenFragment] = []
+        for fragment in fragments:
+            opening = open_fragment(self.schema, fragment.sources, fragment.num_rows, OwnStates())
+            try:
+                opened.append(self._run(opening))
+            except AlanceError as error:
+                error.add_note(f"in fragment {fragment.id}")
+                raise
+        for key, run in groupby(opened, group_key):
+            if key is not None:
+                yield self._run(read_together(list(run)))
+            else:
+                for one in run:
+                    yield self._run(one.read(0, one.num_rows, OwnStates()))
+
+    def _run(self, plan: Plan[T]) -> T:
+        """The result of a plan over the files."""
+        try:
+            wanted = next(plan)
+            while True:
+                wanted = plan.send([cut(one, self.contents[one.path]) for one in wanted])
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            plan.close()
+
+
+def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
+    """Runs of fragments whose files have the same columns."""
+    for _, run in groupby(fragments, lambda one: [source.columns for source in one.sources]):
+        yield list(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +268,13 @@ def _described(encoding: bytes) -> MiniBlockPage | None:
     return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else None
 
 
-def leaves_of(schema: Schema, columns: dict[int, int]) -> list[LeafColumn]:
+def _leaves_of(schema: Schema, columns: dict[int, int]) -> list[LeafColumn]:
     """The leaves of a schema that a file with such columns has."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     return [leaf for leaf in leaves if leaf.field.id in columns]
 
 
-def pages_of(
+def _pages_of(
     leaves: Sequence[LeafColumn],
     sources: Sequence[FileSource],
     contents: list[memoryview],

@@ -67,7 +67,7 @@ class Table:
     @property
     def is_remote(self) -> bool:
         """Whether a request costs milliseconds rather than microseconds."""
-        return self.store.profile.kind not in ("local", "memory")
+        return self.store.profile.latency_s > 0.001
 
     @property
     def main_root(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from alance.expr import computed_from_arrow, is_nullable, parse_projection
 from alance.file.batches import empty_batch
 from alance.ops.columns.values import OfLiveRows
 from alance.ops.read.groups import file_bytes
-from alance.ops.read.in_order import rows_in_order
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
@@ -105,11 +104,9 @@ class Expressions(OfLiveRows):
         read = snapshot.schema.project(projection.fields)
         options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
         plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
-        read_whole = len(handles) > 1 and not snapshot.is_remote
-        if read_whole and sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles):
-            found = rows_in_order(snapshot, plan)
-        else:
-            found = scan(snapshot, plan)
-        async with aclosing(found) as batches:
+        if len(handles) > 1 and not snapshot.is_remote:
+            is_small = sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles)
+            plan = replace(plan, reads_files_whole=is_small)
+        async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
                 yield batch

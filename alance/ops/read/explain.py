@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from alance.io import trace
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
-from alance.ops.read.picked import may_ask, picking
-from alance.ops.read.plan import chosen, parsed_predicate, plan_scan
+from alance.ops.read.plan import chosen, may_ask, parsed_predicate, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take

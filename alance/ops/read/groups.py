@@ -1,41 +1,40 @@
-"""Scans of many small fragments: neighbours are read together, and decoded in one pool job.
+"""Groups of fragments, and the splits that they are cut into.
 
 A fragment of a few rows costs a round of calls for each of its columns, and a job, a filter and a
-batch of its own; together they cost that once for some MiB.
+batch of its own; together with its neighbours it costs that once for some MiB. So what is scanned
+is a group: of one fragment, or of small ones that stand side by side.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import fixed_bytes
-from alance.file.fragment import open_fragment
 from alance.file.grouped import group_key, read_together
-from alance.file.tracing import describe
+from alance.file.whole import FragmentFiles, read_whole
 from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import together
-from alance.io.readahead import Job
-from alance.ops.read.rows import RowFilter, finish, select
+from alance.ops.version.handle import local_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.in_place import LocalRows
+    from alance.file.whole import WholeFragments
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.ops.read.rows import ScanPlan
     from alance.ops.version.handle import FragmentHandle
-    from alance.ops.version.snapshot import Snapshot
 
-    Int64s = npt.NDArray[np.int64]
+    Int64s: TypeAlias = npt.NDArray[np.int64]
+    Task: TypeAlias = FragmentTask | WholeFragments | LocalRows  # gives the rows of a split
 
 SMALL_BYTES: Final = 1 << 20  # of a fragment's files
 SMALL_ROWS: Final = 64 << 10
@@ -43,6 +42,130 @@ SMALL_DECODED_BYTES: Final = 16 << 20
 GROUP_BYTES: Final = 4 << 20  # encoded
 GROUP_FRAGMENTS: Final = 64
 LATE_BYTES: Final = 64 << 10  # of a fragment's late columns: one request has them all
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentGroup:
+    """Fragments as one: their physical rows are numbered one behind the other.
+
+    Attributes:
+        opened: the fragments with the columns that are read first; none where files are read whole.
+        states: where plans leave what they learn of them.
+        spans: rows to read, ascending.
+        rows: the rows to read where an index gave them, live and ascending; None: all of `spans`.
+        is_small: all of its rows are read, and without its page tables.
+        late: the fragment with its late columns, where they are opened beforehand.
+        eager_stop: of the rows before this one all columns are read at once.
+    """
+
+    handles: Sequence[FragmentHandle]
+    opened: Sequence[OpenFragment]
+    states: States
+    spans: Sequence[tuple[int, int]]
+    rows: Int64s | None = None
+    is_small: bool = False
+    late: OpenFragment | None = None
+    eager_stop: int = 0
+
+    @property
+    def bounds(self) -> Int64s:
+        """Rows before each fragment, and all; shape (n + 1,)."""
+        rows = accumulate((handle.num_physical_rows for handle in self.handles), initial=0)
+        return np.array(list(rows), np.int64)
+
+    @property
+    def num_bytes(self) -> int:
+        """Encoded bytes of the columns that are read first, or of whole files."""
+        if not self.opened:
+            return sum(map(file_bytes, self.handles))
+        return sum(fragment.encoded_bytes for fragment in self.opened)
+
+    def page_tables(self) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before a scan reads their rows."""
+        if self.is_small:
+            return
+        (fragment,) = self.opened
+        for start, stop in self.spans:
+            yield fragment.load(start, stop, self.states)
+            if self.late is not None and start < min(self.eager_stop, stop):
+                yield self.late.load(start, min(self.eager_stop, stop), self.states)
+
+    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
+        """Which rows of a range are live; of several fragments the range has all. None: all."""
+        if len(self.handles) == 1:
+            return self.handles[0].live_mask(start, stop)
+        assert start == 0
+        if all(handle.deleted is None for handle in self.handles):
+            return None
+        masks = []
+        for handle in self.handles:
+            mask = handle.live_mask(0, handle.num_physical_rows)
+            masks.append(np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask)
+        return np.concatenate(masks)
+
+    def meta(self, name: str, rows: Int64s) -> pa.Array:
+        """A meta column of some rows; errors as of `FragmentHandle.meta`."""
+        arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+    def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
+        """Ascending rows by fragment, counted from its first row; those without are left out."""
+        if len(self.handles) == 1:
+            return [(self.handles[0], rows)]
+        bounds = self.bounds
+        cuts = np.searchsorted(rows, bounds).tolist()
+        first = bounds.tolist()
+        return [
+            (handle, rows[cuts[n] : cuts[n + 1]] - first[n])
+            for n, handle in enumerate(self.handles)
+            if cuts[n] < cuts[n + 1]
+        ] or [(self.handles[0], rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows of a group that one pool job decodes.
+
+    Attributes:
+        start, stop: a range of the group's rows.
+        rows: those of the range that are read, which are live; None: all.
+    """
+
+    group: FragmentGroup
+    start: int
+    stop: int
+    rows: Int64s | None = None
+
+    def offsets(self) -> Int64s:
+        """The offsets in the group of the rows that are read."""
+        return np.arange(self.start, self.stop, dtype=np.int64) if self.rows is None else self.rows
+
+    def offsets_of(self, positions: Int64s) -> Int64s:
+        """The same of some of them, which are named by position."""
+        return positions + self.start if self.rows is None else self.rows[positions]
+
+    def live_mask(self) -> npt.NDArray[np.bool_] | None:
+        """Which of the rows that are read are live; None: all."""
+        return self.group.live_mask(self.start, self.stop) if self.rows is None else None
+
+    def reading(self, schema: Schema, *, guess: bool) -> Plan[FragmentTask | WholeFragments]:
+        """Plan the rows, with the fields of a schema; `guess` as of `OpenFragment.take`."""
+        group = self.group
+        if not group.opened:
+            return read_whole(
+                schema,
+                [
+                    FragmentFiles(one.id, one.sources, one.num_physical_rows)
+                    for one in group.handles
+                ],
+            )
+        if group.is_small:
+            return read_together(group.opened)
+        (fragment,) = group.opened
+        if self.rows is not None:
+            files = local_files(group.handles)
+            return fragment.take(self.rows, group.states, guess=guess, files=files)
+        return fragment.read(self.start, self.stop, group.states)
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
@@ -69,188 +192,52 @@ def fixed_row_bytes(schema: Schema) -> float:
     )
 
 
-def grouping(
-    schema: Schema,
-) -> Callable[[FragmentHandle, OpenFragment, Sequence[tuple[int, int]]], bool]:
-    """What tells whether spans of rows of a fragment are read together with its neighbours."""
-    row_bytes = fixed_row_bytes(schema)
-    return lambda handle, fragment, spans: (
-        list(spans) == [(0, fragment.num_rows)]
-        and is_small(handle, row_bytes)
-        and group_key(fragment) is not None
-    )
+def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:
+    """Groups of one open fragment, in order: small ones put together with their neighbours."""
 
-
-@dataclass(frozen=True, slots=True)
-class HandleGroup:
-    """Fragments as one: their physical rows are numbered one behind the other."""
-
-    handles: Sequence[FragmentHandle]
-    bounds: Int64s  # shape (n + 1,): rows before each fragment, and all
-
-    @classmethod
-    def of(cls, handles: Sequence[FragmentHandle]) -> HandleGroup:
-        rows = accumulate((handle.num_physical_rows for handle in handles), initial=0)
-        return cls(handles, np.array(list(rows), np.int64))
-
-    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
-        """Which rows are live, of all; None: all."""
-        assert (start, stop) == (0, self.bounds[-1])
-        if all(handle.deleted is None for handle in self.handles):
+    def key(group: FragmentGroup) -> tuple[int, ...] | None:
+        (handle,), (fragment,) = group.handles, group.opened
+        if list(group.spans) != [(0, fragment.num_rows)] or not is_small(handle, row_bytes):
             return None
-        masks = []
-        for handle in self.handles:
-            mask = handle.live_mask(0, handle.num_physical_rows)
-            masks.append(np.ones(handle.num_physical_rows, np.bool_) if mask is None else mask)
-        return np.concatenate(masks)
+        return group_key(fragment)
 
-    def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """A meta column of some rows; errors as of `FragmentHandle.meta`."""
-        return pa.concat_arrays([handle.meta(name, mine) for handle, mine in self.split(rows)])
-
-    def split(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
-        """Ascending rows by fragment, counted from its first row; those without are left out."""
-        cuts = np.searchsorted(rows, self.bounds).tolist()
-        first = self.bounds.tolist()
-        return [
-            (handle, rows[cuts[n] : cuts[n + 1]] - first[n])
-            for n, handle in enumerate(self.handles)
-            if cuts[n] < cuts[n + 1]
-        ] or [(self.handles[0], rows)]
+    for fields, run in groupby(groups, key):
+        if fields is None:
+            yield from run
+        else:
+            pairs = [(group.handles[0], group.opened[0]) for group in run]
+            sizes = [fragment.encoded_bytes for _, fragment in pairs]
+            for start, stop in _cuts([handle for handle, _ in pairs], sizes):
+                handles, opened = zip(*pairs[start:stop], strict=True)
+                num_rows = sum(fragment.num_rows for fragment in opened)
+                states = groups[0].states
+                yield FragmentGroup(handles, opened, states, [(0, num_rows)], is_small=True)
 
 
-class AnyPart(Protocol):
-    """Fetched rows, to be decoded."""
-
-    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
-        """The output rows; None: there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPart:
-    """Fetched fragments, to be decoded."""
-
-    group: HandleGroup
-    task: FragmentTask
-
-    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
-        """One pool job: decode, drop deleted rows, filter; then what late columns need."""
-        first = RowFilter(plan, self.group, 0)
-        batch, rows = await snapshot.engine.pool.run(lambda: first.run(self.task.decode()))
-        if batch is None or plan.late_schema is None:
-            return batch
-        return await self._finish(snapshot, plan, batch, rows)
-
-    async def _finish(
-        self, snapshot: Snapshot, plan: ScanPlan, batch: pa.RecordBatch, rows: Int64s | None
-    ) -> pa.RecordBatch:
-        """The late columns of the rows that were kept, by fragment."""
-        if rows is None:
-            rows = np.arange(self.group.bounds[-1], dtype=np.int64)
-        split = self.group.split(rows)
-        late = await _open_late(snapshot, plan, [handle for handle, _ in split])
-        if late is not None:
-            return await _merge(snapshot, plan, late, batch, [mine for _, mine in split])
-        counts = [len(mine) for _, mine in split]
-        starts = accumulate(counts, initial=0)
-        pieces = await asyncio.gather(
-            *(
-                finish(
-                    snapshot,
-                    plan,
-                    handle,
-                    batch.slice(start, len(mine)),
-                    mine,
-                    (0, handle.num_physical_rows),
-                )
-                for (handle, mine), start in zip(split, starts, strict=False)
-            )
+def whole_groups(handles: Sequence[FragmentHandle], states: States) -> list[FragmentGroup]:
+    """Small fragments whose files are read whole, neighbours together. CPU work."""
+    return [
+        FragmentGroup(
+            handles[start:stop],
+            [],
+            states,
+            [(0, sum(handle.num_physical_rows for handle in handles[start:stop]))],
+            is_small=True,
         )
-        return pa.concat_batches(pieces)
-
-
-async def _open_late(
-    snapshot: Snapshot, plan: ScanPlan, handles: Sequence[FragmentHandle]
-) -> list[OpenFragment] | None:
-    """Fragments with their late columns; None: they are not read together."""
-    schema, engine = plan.late_schema, snapshot.engine
-    assert schema is not None
-    plans: list[Plan[OpenFragment]] = [
-        open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
-        for handle in handles
+        for start, stop in _cuts(handles, [file_bytes(handle) for handle in handles])
     ]
-    opened = await engine.drive(together(plans), "open files")
-    keys = {group_key(fragment) for fragment in opened}
-    if len(keys) > 1 or None in keys or len(opened) == 1:
-        return None
-    if any(fragment.encoded_bytes > LATE_BYTES for fragment in opened):
-        return None
-    for fragment in opened:
-        describe(fragment)
-    return opened
 
 
-async def _merge(
-    snapshot: Snapshot,
-    plan: ScanPlan,
-    opened: Sequence[OpenFragment],
-    batch: pa.RecordBatch,
-    rows: Sequence[Int64s],
-) -> pa.RecordBatch:
-    """The output from filtered first columns, and all late ones of the fragments with rows."""
-    task = await snapshot.engine.drive(read_together(opened), "late columns", bulk=True)
-
-    def merge() -> pa.RecordBatch:
-        late = task.decode()
-        firsts = accumulate((fragment.num_rows for fragment in opened), initial=0)
-        offsets = np.concatenate([mine + n for mine, n in zip(rows, firsts, strict=False)])
-        if len(offsets) < late.num_rows:
-            mask = np.zeros(late.num_rows, np.bool_)
-            mask[offsets] = True
-            late = select(late, mask, offsets)
-        arrays = [*batch.columns, *late.columns]
-        schema = pa.schema([*batch.schema, *late.schema])
-        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
-
-    return await snapshot.engine.pool.run(merge)
-
-
-def groups(
-    pairs: Sequence[tuple[FragmentHandle, OpenFragment]],
-) -> Iterator[tuple[int, list[FragmentHandle], list[OpenFragment]]]:
-    """Neighbours that are read together, with their encoded bytes."""
-    for _, run in groupby(pairs, lambda pair: group_key(pair[1])):
-        handles: list[FragmentHandle] = []
-        opened: list[OpenFragment] = []
-        num_bytes = rows = 0
-        for handle, fragment in run:
-            size = fragment.encoded_bytes
-            full = num_bytes + size > GROUP_BYTES or rows + fragment.num_rows > SMALL_ROWS
-            if handles and (full or len(handles) == GROUP_FRAGMENTS):
-                yield num_bytes, handles, opened
-                handles, opened = [], []
-                num_bytes = rows = 0
-            handles.append(handle)
-            opened.append(fragment)
-            num_bytes += size
-            rows += fragment.num_rows
-        if handles:
-            yield num_bytes, handles, opened
-
-
-def group_jobs(
-    snapshot: Snapshot, pairs: Sequence[tuple[FragmentHandle, OpenFragment]]
-) -> Iterator[Job[Sequence[AnyPart]]]:
-    """Jobs that fetch small fragments, some together."""
-    for num_bytes, handles, opened in groups(pairs):
-        yield Job(
-            num_bytes,
-            lambda handles=handles, opened=opened: _fetch(snapshot, handles, opened),  # type: ignore[misc]
-        )
-
-
-async def _fetch(
-    snapshot: Snapshot, handles: Sequence[FragmentHandle], opened: Sequence[OpenFragment]
-) -> Sequence[AnyPart]:
-    task = await snapshot.engine.drive(read_together(opened), "scan", bulk=True)
-    return [GroupPart(HandleGroup.of(handles), task)]
+def _cuts(handles: Sequence[FragmentHandle], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where groups of neighbours begin and end: of some MiB, and of not too many rows."""
+    start = num_bytes = num_rows = 0
+    for number, (handle, size) in enumerate(zip(handles, sizes, strict=True)):
+        rows = handle.num_physical_rows
+        is_full = num_bytes + size > GROUP_BYTES or num_rows + rows > SMALL_ROWS
+        if number > start and (is_full or number - start == GROUP_FRAGMENTS):
+            yield start, number
+            start, num_bytes, num_rows = number, 0, 0
+        num_bytes += size
+        num_rows += rows
+    if handles:
+        yield start, len(handles)

@@ -1,40 +1,53 @@
-"""Late columns of filtered scans of remote stores: many spans at once, some of them unasked.
+"""The steps of a split: first columns, filter, late columns, merge; and how far ahead it goes.
 
-On a store where a request takes tens of milliseconds, a scan that first reads the filter's columns
-and then, part by part, the others would wait for most of its time. So a span is a job from its
-first bytes to its output rows: while one waits for late columns, others are read and filtered. Of
-the first rows all columns are read at once: as much as arrives in the time of the round that this
-saves. What the filter keeps of them says how to go on.
+The columns of the filter are read first, then of the others only the rows that it kept. Where a
+request takes microseconds a split has its first bytes before its turn, and goes through the other
+steps in its turn.
+
+On a store where a request takes tens of milliseconds, such a scan would wait for most of its time.
+So there a span goes from its first bytes to its output rows before its turn: while one waits for
+late columns, others are read and filtered. Of the first rows all columns are read at once: as much
+as arrives in the time of the round that this saves. What the filter keeps of them says how to go
+on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
+from alance.file.grouped import group_key
+from alance.file.in_place import LocalRows
+from alance.file.states import ScanStates
 from alance.file.tracing import describe
 from alance.format.plans import together
+from alance.io import trace
 from alance.io.readahead import Job
 from alance.io.tasks import all_of
-from alance.ops.read.rows import CHUNK_BYTES, LateRows, RowFilter
+from alance.ops.read.groups import LATE_BYTES
+from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
+from alance.ops.version.handle import local_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    import numpy.typing as npt
     import pyarrow as pa
 
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, T
-    from alance.ops.read.groups import AnyPart
+    from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import ScanPlan
-    from alance.ops.read.scan import OpenSource
     from alance.ops.version.snapshot import Snapshot
+
+    Int64s: TypeAlias = npt.NDArray[np.int64]
+    Rest: TypeAlias = Callable[[], Awaitable[pa.RecordBatch | None]]  # of the steps of a split
 
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
@@ -43,255 +56,308 @@ RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold
 GROUPS: Final = 8  # of small fragments, that are decoded or wait for late columns
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The output rows of some parts."""
-
-    batch: pa.RecordBatch | None
-
-    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
-        """What is there already."""
-        return self.batch
-
-
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """A part whose late columns are read when it is its turn: they are too many to be ahead."""
-
-    late: LateRows
-
-    async def decode(self, snapshot: Snapshot, plan: ScanPlan) -> pa.RecordBatch | None:
-        """The output rows: one round, one pool job."""
-        late, engine = self.late, snapshot.engine
-        is_sparse = late.is_sparse
-        reading = late.reading(engine.cache, guess=True)
-        task = await engine.drive(reading, "late columns", bulk=not is_sparse)
-        return await engine.pool.run(lambda: late.merge(task, is_whole=not is_sparse))
-
-
-class LateScan:
-    """The late columns of one scan of a remote store.
+class SplitReader:
+    """Reads the splits of one scan.
 
     Args:
         at_once: pool jobs that it may have at once.
     """
 
     def __init__(self, snapshot: Snapshot, plan: ScanPlan, at_once: int) -> None:
-        self._snapshot = snapshot
-        self._plan = plan
+        self.snapshot = snapshot
+        self.plan = plan
+        # A scan that needs few rows does not go ahead.
+        self._goes_ahead = snapshot.is_remote and plan.options.limit is None
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
-        self._left = self._guess_bytes() if self._may_guess else 0
         self._seen = self._kept = 0  # rows
         self._dense = asyncio.Event()  # most late columns are needed, as far as was seen
         self._groups = asyncio.Semaphore(GROUPS)
+        self._guess_left = 0
+        if self._may_guess and self._goes_ahead and plan.late_schema is not None:
+            # What arrives in twice the time of the round that it saves.
+            speed = snapshot.engine.scheduler.speed(snapshot.table.root)
+            arrives = int(2 * speed.latency * speed.bandwidth)
+            self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, plan: ScanPlan, at_once: int) -> LateScan | None:
-        """None where there are no late columns, where latency is microseconds, or where a few
-        rows are enough.
+    async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
+        """The groups, those of one large fragment with its late columns, if these are read ahead.
+
+        Cost: a round where the columns are in files of their own that are not known.
         """
-        is_needed = snapshot.is_remote and plan.late_schema is not None
-        is_needed = is_needed and plan.options.limit is None
-        return cls(snapshot, plan, at_once) if is_needed else None
-
-    def _guess_bytes(self) -> int:
-        """What arrives in twice the time of the round that it saves."""
-        snapshot = self._snapshot
-        speed = snapshot.engine.scheduler.speed(snapshot.table.root)
-        return max(LEAST_GUESS, min(MOST_GUESS, int(2 * speed.latency * speed.bandwidth)))
-
-    async def open(
-        self, sources: Sequence[OpenSource]
-    ) -> tuple[list[OpenSource], list[Plan[None]]]:
-        """Fragments with their late columns, and the page tables that are to be read of those.
-
-        Cost: a round where these columns are in files of their own that are not known.
-        """
-        schema, engine = self._plan.late_schema, self._snapshot.engine
-        assert schema is not None
-        large = [source for source in sources if not source.is_small]
+        schema = self.plan.late_schema
+        if schema is None or not self._goes_ahead:
+            return list(groups)
         plans: list[Plan[OpenFragment]] = [
-            open_fragment(schema, one.handle.sources, one.handle.num_physical_rows, one.states)
-            for one in large
+            open_fragment(schema, handle.sources, handle.num_physical_rows, group.states)
+            for group in groups
+            if not group.is_small
+            for handle in group.handles
         ]
-        opened = dict(
-            zip(map(id, large), await engine.drive(together(plans), "open files"), strict=True)
-        )
-        found, loads = [], []
-        for source in sources:
-            late = opened.get(id(source))
-            if late is not None:
+        opened = iter(await self.snapshot.engine.drive(together(plans), "open files"))
+        with_late = []
+        for group in groups:
+            if not group.is_small:
+                late = next(opened)
                 describe(late)
-                stop = self._guess(source.spans, late) if self._left > 0 else 0
-                for first, last in source.spans:
-                    if first < min(stop, last):
-                        loads.append(late.load(first, min(stop, last), source.states))
-                source = replace(source, late=late, eager_stop=stop)
-            found.append(source)
-        return found, loads
+                stop = self._guess(group.spans, late) if self._guess_left > 0 else 0
+                group = replace(group, late=late, eager_stop=stop)
+            with_late.append(group)
+        return with_late
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
         """Of the spans, the rows before this one are read with all columns at once."""
-        if not is_dense(late, KEPT_SHARE):
-            self._left = 0
+        if not _is_dense(late, KEPT_SHARE):
+            self._guess_left = 0
         per_row = late.encoded_bytes / max(1, late.num_rows)
         stop = 0
         for first, last in spans:
-            rows = int(min(last - first, self._left / max(per_row, 1e-9)))
-            self._left -= int(per_row * rows)
+            rows = int(min(last - first, self._guess_left / max(per_row, 1e-9)))
+            self._guess_left -= int(per_row * rows)
             stop = first + rows
             if stop < last:
-                self._left = 0
+                self._guess_left = 0
                 break
         return stop
 
-    def job(
-        self, source: OpenSource, parts: Sequence[tuple[int, int]], num_bytes: int
-    ) -> Job[Sequence[AnyPart]]:
-        """A span from its first bytes to its output rows; `num_bytes` of its first columns."""
-        late = source.late
-        assert late is not None
-        late_bytes = _share_of(late, parts)
-        is_eager = parts[-1][1] <= source.eager_stop or self._dense.is_set()
-        reserved = late_bytes
-        if not is_eager:
-            num_rows = sum(stop - start for start, stop in parts)
-            reserved = min(RESERVED, late_bytes, self._expected(num_rows, len(late.leaves)))
-        return Job(num_bytes + reserved, lambda: self._read(source, parts, reserved, is_eager))
+    def job(self, splits: Sequence[Split], num_bytes: int) -> Job[Sequence[Rest]]:
+        """What is done of splits of one group before their turn; gives what is left to do.
 
-    def _expected(self, num_rows: int, num_leaves: int) -> int:
+        Args:
+            num_bytes: of their first columns.
+        """
+        group = splits[0].group
+        reserved, is_eager = 0, False
+        if group.late is not None:
+            reserved = late_bytes = _late_bytes(group.late, splits)
+            is_eager = splits[-1].stop <= group.eager_stop or self._dense.is_set()
+            if not is_eager:
+                num_rows = sum(split.stop - split.start for split in splits)
+                reserved = min(RESERVED, late_bytes, self._expected(num_rows, group.late))
+        return Job(num_bytes + reserved, partial(self._begin, splits, reserved, is_eager))
+
+    def _expected(self, num_rows: int, late: OpenFragment) -> int:
         """Bytes of late columns that so many rows will need, twice what was seen so far."""
         if not self._seen:
             return RESERVED
         kept = num_rows * self._kept / self._seen
-        return max(LEAST_GUESS, int(2 * kept * num_leaves * CHUNK_BYTES))
+        return max(LEAST_GUESS, int(2 * kept * len(late.leaves) * CHUNK_BYTES))
 
-    def finished(self, jobs: Iterable[Job[Sequence[AnyPart]]]) -> Iterator[Job[Sequence[AnyPart]]]:
-        """Jobs that fetch groups of small fragments, each with all that comes after."""
-        for job in jobs:
-            yield Job(job.num_bytes, partial(self._finished, job))
+    async def _begin(
+        self, splits: Sequence[Split], reserved: int, is_eager: bool
+    ) -> Sequence[Rest]:
+        group = splits[0].group
+        if group.late is not None:
+            return await self._filter_ahead(splits, group.late, reserved, is_eager)
+        tasks = await self._first(splits)
+        rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
+        if self.plan.late_schema is None:
+            return rest
+        if group.rows is not None:  # few rows: their late columns are not worth a round each
+            return [partial(_ready, await step()) for step in rest]
+        if self._goes_ahead:
+            async with self._groups:
+                return [partial(_ready, await step()) for step in rest]
+        return rest
 
-    async def _finished(self, job: Job[Sequence[AnyPart]]) -> Sequence[AnyPart]:
-        parts = await job.start()
-        async with self._groups:
-            return [Ready(await part.decode(self._snapshot, self._plan)) for part in parts]
-
-    async def _read(
-        self,
-        source: OpenSource,
-        parts: Sequence[tuple[int, int]],
-        reserved: int,
-        is_eager: bool,
-    ) -> Sequence[AnyPart]:
-        """Parts from their first bytes to their output rows. Two rounds; one if `is_eager`, or
-        if meanwhile other parts show that most of the late columns will be needed.
+    async def _first(self, splits: Sequence[Split]) -> Sequence[Task]:
+        """The bytes of the first columns: one round, whose ranges merge over the splits. None of
+        local files that are open: these are read where they are decoded.
         """
-        late, states, drive = source.late, source.states, self._snapshot.engine.drive
-        assert late is not None
-        plans = [source.fragment.read(*part, states) for part in parts]
-        reading = [asyncio.ensure_future(drive(together(plans), "scan", bulk=True))]
-        try:
-            if not is_eager and reserved >= _share_of(late, parts):
-                await self._wait_for(reading[0])
-                is_eager = self._dense.is_set()
-            if is_eager:
-                plans = [late.read(*part, states) for part in parts]
-                reading.append(asyncio.ensure_future(drive(together(plans), "scan", bulk=True)))
-            kept = await all_of(
-                self._filter(source, late, part, task)
-                for part, task in zip(parts, await reading[0], strict=True)
-            )
-            found = [one for one in kept if one is not None]
-            if not found or not is_eager:
-                return await self._finish(source, found, reserved)
-            merged = await all_of(
-                self._run(partial(one.merge, task, is_whole=True))
-                for one, task in zip(kept, await reading[1], strict=True)
-                if one is not None
-            )
-            return [Ready(batch) for batch in merged]
-        finally:
-            for one in reading:
-                one.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
+        group = splits[0].group
+        schema, is_remote = self.plan.first_schema, self.snapshot.is_remote
+        states = group.states
+        if isinstance(states, ScanStates) and not (
+            group.is_small or trace.active or states.is_cold
+        ):
+            locations = [source.location for source in group.handles[0].sources]
+            local_file = self.snapshot.engine.local_file
+            files = {place: file for place in locations if (file := local_file(place))}
+            if files:
+                return [
+                    LocalRows(group.opened[0], split.start, split.stop, states, files)
+                    for split in splits
+                ]
+        plans = [split.reading(schema, guess=is_remote) for split in splits]
+        if group.rows is not None:
+            return await self.snapshot.engine.drive(together(plans), "index rows")
+        reason = "scan" if group.opened else "compaction"
+        return await self.snapshot.engine.drive(together(plans), reason, bulk=True)
 
-    async def _wait_for(self, reading: asyncio.Future[list[FragmentTask]]) -> None:
-        """Until bytes are there, or until it is known that all columns are needed."""
-        known: asyncio.Future[Any] = asyncio.ensure_future(self._dense.wait())
-        waiting: list[asyncio.Future[Any]] = [reading, known]
-        try:
-            await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
-        finally:
-            known.cancel()
+    async def _finish(self, split: Split, task: Task) -> pa.RecordBatch | None:
+        """The output rows of a split from its first columns; None: there are none."""
+        batch, rows = await self._filter(split, task)
+        if batch is None or self.plan.late_schema is None:
+            return batch
+        (merged,) = await self._merge([Kept(batch, await self._late_rows(split, rows))])
+        return merged
 
     async def _filter(
-        self,
-        source: OpenSource,
-        late: OpenFragment,
-        part: tuple[int, int],
-        task: FragmentTask,
-    ) -> LateRows | None:
-        """The rows of a part that the filter keeps; None if there are none."""
-        first = RowFilter(self._plan, source.handle, part[0])
-        batch, rows = await self._run(lambda: first.run(task.decode()))
-        self._seen += part[1] - part[0]
+        self, split: Split, task: Task
+    ) -> tuple[pa.RecordBatch | None, Int64s | None]:
+        """The rows of a split that the filter keeps, and their offsets; as of `RowFilter.run`."""
+        row_filter = RowFilter(self.plan, split)
+        kept = await self._run(lambda: row_filter.run(task))
+        if kept is None:
+            reading = split.reading(self.plan.first_schema, guess=False)
+            read = await self.snapshot.engine.drive(reading, "scan", bulk=True)
+            kept = await self._run(lambda: row_filter.run(read))
+        assert kept is not None
+        return kept
+
+    async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
+        """The rows that were kept, by fragment, which is opened with its late columns.
+
+        Cost: a round where the files are not known.
+        """
+        engine, schema, group = self.snapshot.engine, self.plan.late_schema, split.group
+        assert schema is not None
+        parts = group.by_fragment(split.offsets() if rows is None else rows)
+        plans: list[Plan[OpenFragment]] = [
+            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
+            for handle, _ in parts
+        ]
+        opened = await engine.drive(together(plans), "open files")
+        for fragment in opened:
+            describe(fragment)
+        if _as_one(opened):
+            firsts = np.cumsum([0, *(fragment.num_rows for fragment in opened)])
+            offsets = [part + first for (_, part), first in zip(parts, firsts, strict=False)]
+            return [LateRows(opened, np.concatenate(offsets), 0, int(firsts[-1]), engine.cache, {})]
+        is_single = len(group.handles) == 1
+        return [
+            LateRows(
+                [fragment],
+                part,
+                split.start if is_single else 0,
+                split.stop if is_single else fragment.num_rows,
+                engine.cache,
+                local_files([handle]),
+            )
+            for (handle, part), fragment in zip(parts, opened, strict=True)
+        ]
+
+    async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
+        """The output rows of filtered splits: one round, and a pool job each."""
+        late = [rows for kept in splits for rows in kept.late]
+        kinds = list({rows.is_sparse for rows in late})
+        read = await all_of(self._read_late(late, is_sparse=kind) for kind in kinds)
+        by_kind = dict(zip(kinds, map(iter, read), strict=True))
+        tasks = iter([next(by_kind[rows.is_sparse]) for rows in late])
+        return await all_of(
+            self._run(partial(kept.merge, self.plan, [next(tasks) for _ in kept.late]))
+            for kept in splits
+        )
+
+    async def _read_late(self, late: Sequence[LateRows], *, is_sparse: bool) -> list[FragmentTask]:
+        """The late columns of those that are taken one by one, or of the others."""
+        plans = [
+            rows.reading(guess=self.snapshot.is_remote)
+            for rows in late
+            if rows.is_sparse == is_sparse
+        ]
+        drive = self.snapshot.engine.drive
+        return await drive(together(plans), "late columns", bulk=not is_sparse)
+
+    async def _filter_ahead(
+        self, splits: Sequence[Split], late: OpenFragment, reserved: int, is_eager: bool
+    ) -> Sequence[Rest]:
+        """Splits from their first bytes to their output rows. Two rounds; one if `is_eager`, or
+        if meanwhile other splits show that most of the late columns will be needed.
+        """
+        states, drive = splits[0].group.states, self.snapshot.engine.drive
+        first = asyncio.ensure_future(self._first(splits))
+        reading: list[asyncio.Future[Any]] = [first]
+        try:
+            if not is_eager and reserved >= _late_bytes(late, splits):
+                await self._wait_for(first)
+                is_eager = self._dense.is_set()
+            if is_eager:
+                plans = [late.read(split.start, split.stop, states) for split in splits]
+                reading.append(asyncio.ensure_future(drive(together(plans), "scan", bulk=True)))
+            filtered = await all_of(
+                self._filter_and_note(split, late, task)
+                for split, task in zip(splits, await first, strict=True)
+            )
+            kept = [one for one in filtered if one is not None]
+            if not kept:
+                return []
+            if is_eager:
+                merged = await all_of(
+                    self._run(partial(one.merge, self.plan, [task]))
+                    for one, task in zip(filtered, await reading[1], strict=True)
+                    if one is not None
+                )
+                return [partial(_ready, batch) for batch in merged]
+            fits = int(np.count_nonzero(np.cumsum([one.num_bytes for one in kept]) <= reserved))
+            merged = await self._merge(kept[:fits])
+            # The others are too many bytes to be ahead: they are read in their turn.
+            later = [partial(self._merge_one, one) for one in kept[fits:]]
+            return [*(partial(_ready, batch) for batch in merged), *later]
+        finally:
+            for future in reading:
+                future.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+
+    async def _merge_one(self, kept: Kept) -> pa.RecordBatch:
+        (batch,) = await self._merge([kept])
+        return batch
+
+    async def _wait_for(self, reading: asyncio.Future[Any]) -> None:
+        """Until bytes are there, or until it is known that all columns are needed."""
+        dense = asyncio.ensure_future(self._dense.wait())
+        try:
+            await asyncio.wait([reading, dense], return_when="FIRST_COMPLETED")
+        finally:
+            dense.cancel()
+
+    async def _filter_and_note(self, split: Split, late: OpenFragment, task: Task) -> Kept | None:
+        """The rows of a split that the filter keeps, None if there are none; how many is noted."""
+        batch, rows = await self._filter(split, task)
+        self._seen += split.stop - split.start
         self._kept += 0 if batch is None else batch.num_rows
-        self._left = 0
-        if self._may_guess and is_dense(late, self._kept / self._seen):
+        self._guess_left = 0
+        if self._may_guess and _is_dense(late, self._kept / self._seen):
             self._dense.set()
         else:
             self._dense.clear()
         if batch is None:
             return None
-        if rows is None:
-            rows = np.arange(*part, dtype=np.int64)
-        return LateRows(self._plan, late, batch, rows, part, {})
-
-    async def _finish(
-        self, source: OpenSource, found: Sequence[LateRows], reserved: int
-    ) -> Sequence[AnyPart]:
-        """The parts of a job that the filter kept rows of: as many read now as have room."""
-        needed = [one.taken_bytes if one.is_sparse else int(one.all_bytes) for one in found]
-        fits = np.cumsum(needed) <= reserved
-        now = [one for one, is_now in zip(found, fits, strict=True) if is_now]
-        states, drive = source.states, self._snapshot.engine.drive
-        sparse = [one for one in now if one.is_sparse]
-        dense = [one for one in now if not one.is_sparse]
-        taking = [one.reading(states, guess=True) for one in sparse]
-        reading = [one.reading(states, guess=True) for one in dense]
-        taken, read = await all_of(
-            [
-                drive(together(taking), "late columns"),
-                drive(together(reading), "late columns", bulk=True),
-            ]
-        )
-        tasks = iter(taken), iter(read)
-        merged = await all_of(
-            self._run(partial(one.merge, next(tasks[is_whole]), is_whole=is_whole))
-            for one in now
-            for is_whole in [not one.is_sparse]
-        )
-        return [*(Ready(batch) for batch in merged), *(Filtered(one) for one in found[len(now) :])]
+        rows = split.offsets() if rows is None else rows
+        late_rows = LateRows([late], rows, split.start, split.stop, split.group.states, {})
+        return Kept(batch, [late_rows])
 
     async def _run(self, work: Callable[[], T]) -> T:
         async with self._turns:
-            return await self._snapshot.engine.pool.run(work)
+            return await self.snapshot.engine.pool.run(work)
 
 
-def _share_of(late: OpenFragment, parts: Sequence[tuple[int, int]]) -> int:
-    """Encoded bytes of late columns in parts."""
-    num_rows = sum(stop - start for start, stop in parts)
+async def _ready(batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
+    """What is there already."""
+    return batch
+
+
+def _late_bytes(late: OpenFragment, splits: Sequence[Split]) -> int:
+    """Encoded bytes of late columns in splits."""
+    num_rows = sum(split.stop - split.start for split in splits)
     return int(num_rows * late.encoded_bytes / max(1, late.num_rows))
 
 
-def is_dense(late: OpenFragment, kept_share: float) -> bool:
+def _is_dense(late: OpenFragment, kept_share: float) -> bool:
     """Whether so many rows, anywhere, need half of the bytes of late columns or more.
 
     A chunk is read for any of its rows. Files of version 2.0 and before have no chunks.
     """
-    if not all(isinstance(one.column, OpenColumn) for one in late.leaves):
+    if not all(isinstance(leaf.column, OpenColumn) for leaf in late.leaves):
         return False
-    sizes = [one.column.encoded_bytes for one in late.leaves]
+    sizes = [leaf.column.encoded_bytes for leaf in late.leaves]
     needed = sum(min(size, kept_share * late.num_rows * CHUNK_BYTES) for size in sizes)
     return 2 * needed >= sum(sizes)
+
+
+def _as_one(fragments: Sequence[OpenFragment]) -> bool:
+    """Whether the late columns of small fragments are read as one, whatever rows were kept."""
+    keys = {group_key(fragment) for fragment in fragments}
+    if len(fragments) == 1 or len(keys) > 1 or None in keys:
+        return False
+    return all(fragment.encoded_bytes <= LATE_BYTES for fragment in fragments)

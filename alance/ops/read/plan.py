@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.ops.read.picked import with_indices
-from alance.ops.read.rows import ScanPlan
+from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, project
 
@@ -20,11 +19,14 @@ if TYPE_CHECKING:
 
     from alance.expr import Predicate
     from alance.format.schema import Schema
+    from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 PARSED_AT_ONCE: Final = 500  # characters: about 2 ms, on a busy machine 5
+FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
+AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
@@ -161,3 +163,63 @@ async def narrow(
         skip = 0
         left = None if left is None else left - taken
     return kept, spans, replace(options, limit=None, offset=None)
+
+
+async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
+    """The plan with the rows that indices give for its filter, where there are some.
+
+    Cost: as of `look_up`.
+    """
+    if plan.predicate is None or not may_ask(snapshot, plan.options):
+        return plan
+    from alance.ops.read.filtering import look_up
+
+    use = await look_up(snapshot, plan.predicate, plan.handles)
+    return plan if use is None else picking(plan, use)
+
+
+def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
+    """Whether a scan with a filter asks indices."""
+    return (
+        bool(snapshot.manifest.indices)
+        and options.use_scalar_index
+        and not options.include_deleted_rows
+    )
+
+
+def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
+    """The plan without the rows that indices rule out.
+
+    Fragments of which many rows are left are scanned, between the first and the last of these.
+    """
+    rows_of = use.by_fragment()
+    handles, picked, spans = [], {}, dict(plan.spans)
+    for handle in plan.handles:
+        if handle.id in use.covered:
+            rows = rows_of.get(handle.id)
+            if rows is None:
+                continue
+            if len(rows) <= max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE):
+                picked[handle.id] = rows
+            else:
+                spans[handle.id] = (int(rows[0]), int(rows[-1]) + 1)
+        handles.append(handle)
+    plan = replace(
+        plan,
+        handles=handles,
+        spans=spans,
+        picked=picked,
+        picked_by=use.told,
+        index_lines=tuple(use.lines),
+    )
+    return all_at_once(plan) if len(picked) == len(handles) else plan
+
+
+def all_at_once(plan: ScanPlan) -> ScanPlan:
+    """The plan with all columns read first, where that is for few rows."""
+    num_rows = sum(len(rows) for rows in plan.picked.values())
+    if plan.late_schema is None or num_rows > AT_ONCE_ROWS:
+        return plan
+    first = plan.first_schema
+    fields = (*first.fields, *plan.late_schema.fields)
+    return replace(plan, first_schema=replace(first, fields=fields), late_schema=None)

@@ -1,17 +1,20 @@
-"""From decoded rows to output rows: deletions, filter, meta columns, late columns."""
+"""From decoded rows to output rows: deletions, filter, meta columns, late columns.
+
+All of it is work for the pool, and plans: nothing here waits.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from alance.file.fragment import open_fragment
-from alance.file.tracing import describe
+from alance.errors import CorruptFileError
+from alance.file.grouped import read_together
 from alance.format.numbers import as_mask, to_arrow
-from alance.ops.version.handle import local_files
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
@@ -26,11 +29,14 @@ if TYPE_CHECKING:
     from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.ops.read.groups import HandleGroup
+    from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import Pruner
     from alance.ops.version.projection import Projection
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.ops.version.snapshot import FragmentHandle
+
+    Int64s: TypeAlias = npt.NDArray[np.int64]
+    Mask: TypeAlias = npt.NDArray[np.bool_]
 
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
@@ -49,6 +55,8 @@ class ScanPlan:
         picked: row offsets by fragment id, where an index gave them: only these are read.
         picked_by: the part of the filter that is true of these rows, if the index is right.
         index_lines: what was asked of indices, for `explain`.
+        reads_files_whole: each file of a small fragment is read as a whole, by one request, and
+            nothing is kept of it. Then there is no filter, and the fragments are prepared.
     """
 
     options: ScanOptions
@@ -63,6 +71,7 @@ class ScanPlan:
     picked: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
     picked_by: Node | None = None
     index_lines: tuple[str, ...] = ()
+    reads_files_whole: bool = False
 
     def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
         """The physical rows of a fragment that this scan reads."""
@@ -71,29 +80,32 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """CPU half of a part: runs in the pool."""
+    """CPU half of a split: runs in the pool."""
 
     plan: ScanPlan
-    handle: FragmentHandle | HandleGroup
-    start: int
+    split: Split
 
-    def run(
-        self, batch: pa.RecordBatch
-    ) -> tuple[pa.RecordBatch | None, npt.NDArray[np.int64] | None]:
-        """The rows kept and their physical offsets (None: all); no batch where none is kept.
+    def run(self, task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
+        """The rows kept and their offsets in the group (None: all); no batch where none is kept.
 
-        Without late columns the batch is already the output.
+        Without late columns the batch is already the output. None where the bytes of a local file
+        are not at hand: then they are to be fetched.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format, or an index.
         """
-        plan = self.plan
-        mask = None
-        if not plan.options.include_deleted_rows:
-            mask = self.handle.live_mask(self.start, self.start + batch.num_rows)
+        plan, split = self.plan, self.split
+        batch = task.decode()
+        if batch is None:
+            return None
+        if split.rows is not None:
+            _check_index(plan, split, batch)
+        mask = None if plan.options.include_deleted_rows else split.live_mask()
         if plan.predicate is not None:
             asked = plan.meta.intersection(plan.predicate.columns)
             if asked:
-                batch = with_meta(batch, self.handle, self._rows(batch), asked)
-            kept = plan.predicate.mask(batch)
-            selected = as_mask(kept)
+                batch = with_meta(batch, split.group, split.offsets(), asked)
+            selected = as_mask(plan.predicate.mask(batch))
             mask = selected if mask is None else mask & selected
         rows_kept = None
         if mask is not None:
@@ -102,25 +114,39 @@ class RowFilter:
                 return None, None
             if count < batch.num_rows:
                 offsets = np.flatnonzero(mask)
-                rows_kept = offsets + self.start
+                rows_kept = split.offsets_of(offsets)
                 batch = select(batch, mask, offsets)
         if batch.num_rows == 0:
             return None, None
         if plan.meta:
-            rows = self._rows(batch) if rows_kept is None else rows_kept
-            batch = with_meta(batch, self.handle, rows, plan.meta)
+            rows = split.offsets() if rows_kept is None else rows_kept
+            batch = with_meta(batch, split.group, rows, plan.meta)
         if plan.late_schema is None:
             return plan.projection.apply(batch), rows_kept
         return batch, rows_kept
 
-    def _rows(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """The physical offsets of a batch of all rows of the part."""
-        return np.arange(self.start, self.start + batch.num_rows, dtype=np.int64)
+
+def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
+    """Where a row is not what the index says, another one may be missing.
+
+    Raises:
+        CorruptFileError: there is such a row.
+    """
+    if plan.picked_by is None:
+        return
+    from alance.expr.tree import broadcast
+
+    wrong = np.flatnonzero(~as_mask(broadcast(plan.picked_by.evaluate(batch), batch.num_rows)))
+    if len(wrong):
+        (handle,) = split.group.handles
+        raise CorruptFileError(
+            f"row {split.offsets()[wrong[0]]} of fragment {handle.id} is not what an index says of "
+            f"it ({'; '.join(plan.index_lines)}): make the index again, or scan with "
+            "use_scalar_index=False"
+        )
 
 
-def select(
-    batch: pa.RecordBatch, mask: npt.NDArray[np.bool_], offsets: npt.NDArray[np.int64]
-) -> pa.RecordBatch:
+def select(batch: pa.RecordBatch, mask: Mask, offsets: Int64s) -> pa.RecordBatch:
     """The rows of a batch where the mask is true; `offsets` are their positions."""
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
@@ -131,102 +157,102 @@ def select(
 
 def with_meta(
     batch: pa.RecordBatch,
-    handle: FragmentHandle | HandleGroup,
-    rows: npt.NDArray[np.int64],
+    group: FragmentHandle | FragmentGroup,
+    rows: Int64s,
     meta: frozenset[str],
 ) -> pa.RecordBatch:
-    """The batch with meta columns of its rows; `rows` are physical row offsets."""
+    """The batch with meta columns of its rows; `rows` are their offsets in the group."""
     arrays, fields = list(batch.columns), list(batch.schema)
     for name in META:
         if name not in meta or batch.schema.get_field_index(name) >= 0:
             continue
-        arrays.append(handle.meta(name, rows))
+        arrays.append(group.meta(name, rows))
         fields.append(pa.field(name, pa.uint64()))
     return pa.RecordBatch.from_arrays(
         arrays, schema=pa.schema(fields, metadata=batch.schema.metadata)
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LateRows:
-    """The rows of a part that the filter kept, and the columns that they still need.
+    """Rows that the filter kept, and the columns that they still need.
 
     Attributes:
-        opened: the fragment with its late columns.
-        batch: the first columns of these rows.
-        rows: their physical offsets.
-        span: physical rows of the part.
+        opened: the fragment with its late columns; or several, which are read as one.
+        rows: offsets in the fragment; in several they are numbered one behind the other.
+        start, stop: rows of which these were kept; of several fragments all.
+        states: where plans leave what they learn.
         files: as of `OpenFragment.take`.
     """
 
-    plan: ScanPlan
-    opened: OpenFragment
-    batch: pa.RecordBatch
-    rows: npt.NDArray[np.int64]
-    span: tuple[int, int]
+    opened: Sequence[OpenFragment]
+    rows: Int64s
+    start: int
+    stop: int
+    states: States
     files: Mapping[str, LocalFile]
 
     @property
-    def all_bytes(self) -> float:
-        """Encoded bytes of the late columns in the span."""
-        share = (self.span[1] - self.span[0]) / max(1, self.opened.num_rows)
-        return share * self.opened.encoded_bytes
+    def num_bytes(self) -> float:
+        """Encoded bytes that are read."""
+        return self._taken_bytes if self.is_sparse else self._all_bytes
+
+    @cached_property
+    def _all_bytes(self) -> float:
+        """Encoded bytes of the late columns from `start` to `stop`."""
+        share = (self.stop - self.start) / max(1, sum(one.num_rows for one in self.opened))
+        return share * sum(one.encoded_bytes for one in self.opened)
 
     @property
-    def taken_bytes(self) -> int:
+    def _taken_bytes(self) -> int:
         """Encoded bytes of the chunks that hold the rows, about."""
-        return len(self.rows) * len(self.opened.leaves) * CHUNK_BYTES
+        return len(self.rows) * len(self.opened[0].leaves) * CHUNK_BYTES
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         """Whether rows are taken one by one: where that touches fewer bytes than their range."""
+        if len(self.opened) > 1:
+            return False
         # From an open file even chunks that are all read cost less than their whole decoding.
-        few = len(self.rows) * TAKEN_SHARE <= self.span[1] - self.span[0]
-        return self.taken_bytes <= self.all_bytes or (bool(self.files) and few)
+        few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
+        return self._taken_bytes <= self._all_bytes or (bool(self.files) and few)
 
-    def reading(self, states: States, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan the late columns; arguments as of `OpenFragment.take`."""
+    def reading(self, *, guess: bool) -> Plan[FragmentTask]:
+        """Plan the late columns; `guess` as of `OpenFragment.take`."""
+        if len(self.opened) > 1:
+            return read_together(self.opened)
+        (fragment,) = self.opened
         if self.is_sparse:
-            return self.opened.take(self.rows, states, guess=guess, files=self.files)
-        return self.opened.read(*self.span, states)
+            return fragment.take(self.rows, self.states, guess=guess, files=self.files)
+        return fragment.read(self.start, self.stop, self.states)
 
-    def merge(self, task: FragmentTask, *, is_whole: bool) -> pa.RecordBatch:
-        """The output: first and late columns side by side. CPU, for the pool.
-
-        Args:
-            is_whole: the task has all rows of the span.
-        """
-        late = task.decode()
-        if is_whole and len(self.rows) < late.num_rows:
-            offsets = self.rows - self.span[0]
-            mask = np.zeros(late.num_rows, np.bool_)
+    def decode(self, task: FragmentTask) -> pa.RecordBatch:
+        """The late columns of the rows, of what was read."""
+        batch = task.decode()
+        if len(self.rows) < batch.num_rows:
+            offsets = self.rows - self.start
+            mask = np.zeros(batch.num_rows, np.bool_)
             mask[offsets] = True
-            late = select(late, mask, offsets)
+            batch = select(batch, mask, offsets)
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The rows of a split that the filter kept: their first columns, and the places of the late."""
+
+    batch: pa.RecordBatch
+    late: Sequence[LateRows]  # in row order
+
+    @property
+    def num_bytes(self) -> float:
+        """Encoded bytes of late columns that are read."""
+        return sum(rows.num_bytes for rows in self.late)
+
+    def merge(self, plan: ScanPlan, tasks: Sequence[FragmentTask]) -> pa.RecordBatch:
+        """The output: first and late columns side by side."""
+        parts = [rows.decode(task) for rows, task in zip(self.late, tasks, strict=True)]
+        late = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         arrays = [*self.batch.columns, *late.columns]
         schema = pa.schema([*self.batch.schema, *late.schema])
-        return self.plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
-
-
-async def finish(
-    snapshot: Snapshot,
-    plan: ScanPlan,
-    handle: FragmentHandle,
-    batch: pa.RecordBatch,
-    rows: npt.NDArray[np.int64] | None,
-    span: tuple[int, int],
-) -> pa.RecordBatch:
-    """The output of a part from its filtered first columns: reads the late ones, one round."""
-    assert plan.late_schema is not None
-    engine = snapshot.engine
-    opening = open_fragment(
-        plan.late_schema, handle.sources, handle.num_physical_rows, engine.cache
-    )
-    opened = await engine.drive(opening, "open files")
-    describe(opened)
-    if rows is None:
-        rows = np.arange(*span, dtype=np.int64)
-    late = LateRows(plan, opened, batch, rows, span, local_files([handle]))
-    is_sparse = late.is_sparse
-    reading = late.reading(engine.cache, guess=snapshot.is_remote)
-    task = await engine.drive(reading, "late columns", bulk=not is_sparse)
-    return await engine.pool.run(lambda: late.merge(task, is_whole=not is_sparse))
+        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))

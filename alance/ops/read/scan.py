@@ -1,8 +1,12 @@
-"""Scans: fragments cut into spans of rows, fetched ahead under a budget, decoded in the pool.
+"""Scans: fragments cut into splits, fetched ahead under a budget, decoded in the pool.
 
-A *span* is what is fetched at once; its size suits the store. A *part* of it is what one pool job
-decodes. Both are row ranges of one fragment, in order. The fragments are opened in windows, the
-next window while the current one is read: footers in one round, page tables in another.
+A *split* is what one pool job decodes: rows of one fragment, or all rows of small ones that stand
+side by side. A *span* is what is fetched at once: splits of one fragment, of as many bytes as suit
+the store. Both are in order. The fragments are opened in windows, the next window while the
+current one is read: footers in one round, page tables in another.
+
+A filter reads all rows of a span, or the rows that indices gave. Compaction scans without a filter,
+and needs nothing but the files of small fragments: these are read whole, unopened.
 """
 
 from __future__ import annotations
@@ -10,87 +14,64 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from alance.file.batches import fixed_bytes
 from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
 from alance.file.tracing import describe
+from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import together
-from alance.io.readahead import Job, in_turn, readahead
-from alance.ops.read.groups import group_jobs, grouping
-from alance.ops.read.late import LateScan
-from alance.ops.read.parts import fetch, parts_at_once
-from alance.ops.read.picked import read_picked
+from alance.io.readahead import in_turn, readahead
+from alance.ops.read.groups import (
+    FragmentGroup,
+    Split,
+    fixed_row_bytes,
+    is_small,
+    whole_groups,
+    with_neighbours,
+)
+from alance.ops.read.late import SplitReader
+from alance.ops.read.plan import all_at_once
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from alance.file.columns import States
     from alance.file.fragment import OpenFragment
     from alance.format.plans import Plan
     from alance.io.engine import Engine
-    from alance.ops.read.groups import AnyPart
+    from alance.io.readahead import Job
+    from alance.ops.read.late import Rest
     from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
+    Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
+
 WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
-SPAN_BYTES_REMOTE: Final = 16 << 20  # about 1 MiB a column of 16: bandwidth over latency
-SPAN_BYTES_LOCAL: Final = 8 << 20  # latency is microseconds; a part is a span
-AHEAD_REMOTE: Final = 128 << 20  # 100 ms at 1.3 GB/s, the most that was seen of a store
-AHEAD_LOCAL: Final = 32 << 20  # a disk is never far: more would only hold memory
 PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
+TAKEN_ROWS: Final = 8192  # of a split of rows that an index gave
+TAKEN_BYTES: Final = 8 << 20
+NARROW_PARTS: Final = 4  # as many rows of a filter's columns in one job, if the others are narrow
+NARROW_BYTES: Final = 64  # of a row of the others
 # Page tables that the search cache gets, so that the next scan saves a round; those of takes stay.
 SHARED_BYTES: Final = 32 << 20
 PRUNING_BYTES: Final = 64 << 10  # the work of asking statistics, as bytes to decode
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSource:
-    """A fragment ready to be scanned."""
-
-    handle: FragmentHandle
-    fragment: OpenFragment
-    states: ScanStates
-    spans: Sequence[tuple[int, int]]  # physical rows to read, ascending
-    is_small: bool  # read together with its neighbours
-    late: OpenFragment | None = None  # with its late columns, where they are opened beforehand
-    eager_stop: int = 0  # of the rows before this one all columns are read at once
-
-    def part_rows(self, batch_size: int | None, most: int = PART_ROWS) -> int:
-        """Rows of a part: some MiB encoded, a multiple of the batch size where that fits."""
-        encoded = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
-        decoded = self.fragment.row_bytes
-        least = min(MIN_ROWS, max(1, int(PART_DECODED_BYTES / max(decoded, 1e-9))))
-        rows = int(
-            min(
-                most,
-                max(MIN_ROWS, PART_BYTES / max(encoded, 1e-9)),
-                max(least, PART_DECODED_BYTES / max(decoded, 1e-9)),
-            )
-        )
-        if batch_size is None or batch_size > rows:
-            return max(batch_size or 0, 1 << max(0, rows.bit_length() - 1))
-        return rows // batch_size * batch_size
-
-    def span_parts(self, part_rows: int, *, remote: bool) -> int:
-        """How many parts are fetched at once."""
-        per_row = self.fragment.encoded_bytes / max(1, self.fragment.num_rows)
-        span_bytes = SPAN_BYTES_REMOTE if remote else SPAN_BYTES_LOCAL
-        return int(min(64, max(1, span_bytes // max(1.0, per_row * part_rows))))
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
     """The batches of a scan, in order unless asked otherwise.
 
     Cost: one round of footers and one of page tables for each 64 fragments, then the pages' bytes
-    in requests of up to 16 MiB, ahead of the consumer up to the budget.
+    in requests of up to 16 MiB, ahead of the consumer up to the budget. Of rows that indices gave
+    there are no page tables to read. Late columns are another round, unless they are read unasked.
     """
     window = RowWindow(plan.options.offset or 0, plan.options.limit)
     async with aclosing(_decoded(snapshot, plan)) as batches:
@@ -102,21 +83,16 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
 
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
-    windows = _windows(plan)
-    late = LateScan.of(snapshot, plan, _ahead(snapshot, plan))
-    opening: asyncio.Task[list[OpenSource]] | None = None
+    windows = await _windows(snapshot, plan)
+    opening: asyncio.Task[list[FragmentGroup]] | None = None
     try:
         window = next(windows, None)
         while window is not None:
-            opened = await (opening or _open(snapshot, plan, window, late))
+            groups = await (opening or _open(*window))
             opening, following = None, next(windows, None)
             if following is not None:
-                opening = asyncio.ensure_future(_open(snapshot, plan, following, late))
-            if window[0].id in plan.picked:
-                reading = read_picked(snapshot, plan, window)
-            else:
-                reading = _read_window(snapshot, plan, opened, late)
-            async with aclosing(reading) as batches:
+                opening = asyncio.ensure_future(_open(*following))
+            async with aclosing(_read_window(window[0], groups)) as batches:
                 async for batch in batches:
                     yield batch
             window = following
@@ -126,30 +102,46 @@ async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.Reco
             await asyncio.gather(opening, return_exceptions=True)
 
 
-def _windows(plan: ScanPlan) -> Iterator[Sequence[FragmentHandle]]:
-    """Fragments to open at once, in order: either all of them by an index, or none."""
+async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
+    """Fragments to open at once, in order: all of them to be scanned, or taken from by an index,
+    or to be read whole. Of these there is nothing to open, so that a window has any number.
+    """
+    reader = SplitReader(snapshot, plan, _ahead(snapshot, plan) + 1)
+    if plan.reads_files_whole:
+        row_bytes = fixed_row_bytes(plan.first_schema)
+
+        def runs() -> list[tuple[bool, list[FragmentHandle]]]:
+            by_size = itertools.groupby(plan.handles, lambda handle: is_small(handle, row_bytes))
+            return [(small, list(run)) for small, run in by_size]
+
+        return _cut([(reader, run, small) for small, run in await snapshot.engine.pool.run(runs)])
     if not plan.picked:
-        for start in range(0, len(plan.handles), WINDOW):
-            yield plan.handles[start : start + WINDOW]
-        return
-    for _, group in itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked):
-        handles = list(group)
-        for start in range(0, len(handles), WINDOW):
-            yield handles[start : start + WINDOW]
+        return _cut([(reader, plan.handles, False)])
+    taker = SplitReader(snapshot, all_at_once(plan), _ahead(snapshot, plan) + 1)
+    by_index = itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked)
+    return _cut((taker if picked else reader, list(run), False) for picked, run in by_index)
 
 
-async def _open(
-    snapshot: Snapshot,
-    plan: ScanPlan,
-    handles: Sequence[FragmentHandle],
-    late: LateScan | None,
-) -> list[OpenSource]:
+def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> Iterator[Window]:
+    """Runs of fragments cut into windows, unless they are left whole."""
+    for reader, handles, is_whole in runs:
+        step = len(handles) if is_whole else WINDOW
+        for start in range(0, len(handles), step):
+            yield reader, handles[start : start + step]
+
+
+async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
     """Open fragments together: deletion vectors beside the footers, then the page tables."""
-    if handles[0].id in plan.picked:
-        return []
-    engine = snapshot.engine
+    snapshot, plan = reader.snapshot, reader.plan
+    engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
+    if plan.reads_files_whole and is_small(handles[0], row_bytes):
+        return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
+    is_picked = handles[0].id in plan.picked
     shared = SHARED_BYTES // len(plan.handles) if snapshot.is_remote else 0
-    all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
+    all_states = [
+        engine.cache if is_picked else ScanStates(engine.cache, shared_bytes=shared)
+        for _ in handles
+    ]
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
@@ -164,26 +156,31 @@ async def _open(
         deletions.cancel()
         await asyncio.gather(deletions, return_exceptions=True)
         raise
-    small = grouping(plan.first_schema)
-    sources = [
-        OpenSource(handle, fragment, states, spans, small(handle, fragment, spans))
-        for handle, fragment, states, spans in zip(
-            handles, opened, all_states, await _spans(engine, plan, handles, opened), strict=True
-        )
+    for fragment in opened:
+        describe(fragment)
+    pairs = list(zip(handles, opened, strict=True))
+    if is_picked:
+        return [_picked(plan, *pair, engine.cache) for pair in pairs]
+    spans = await _spans(engine, plan, handles, opened)
+    single = [
+        FragmentGroup([handle], [fragment], states, kept)
+        for (handle, fragment), states, kept in zip(pairs, all_states, spans, strict=True)
     ]
-    loads = [
-        source.fragment.load(*span, source.states)
-        for source in sources
-        if not source.is_small
-        for span in source.spans
-    ]
-    if late is not None:
-        sources, more = await late.open(sources)
-        loads += more
-    for source in sources:
-        describe(source.fragment)
-    await engine.drive_all(loads, "page tables")
-    return sources
+    groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
+    await engine.drive_all(
+        [load for group in groups for load in group.page_tables()], "page tables"
+    )
+    return groups
+
+
+def _picked(
+    plan: ScanPlan, handle: FragmentHandle, fragment: OpenFragment, states: States
+) -> FragmentGroup:
+    """A fragment of which the live ones of the rows are read that indices gave."""
+    rows = plan.picked[handle.id]
+    rows = rows[handle.is_live(rows)]
+    spans = [(int(rows[0]), int(rows[-1]) + 1)] if len(rows) else []
+    return FragmentGroup([handle], [fragment], states, spans, rows)
 
 
 async def _spans(
@@ -214,66 +211,87 @@ async def _spans(
 
 
 async def _read_window(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
+    reader: SplitReader, groups: Sequence[FragmentGroup]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Two pipelines in a row: spans fetched ahead by bytes, parts decoded ahead by number."""
-    budget = plan.options.io_buffer_bytes or min(
-        snapshot.session.io_buffer_bytes, AHEAD_REMOTE if snapshot.is_remote else AHEAD_LOCAL
-    )
-    ahead = _ahead(snapshot, plan)
-    ordered = plan.options.scan_in_order
+    """Two pipelines in a row: spans fetched ahead by bytes, splits finished ahead by number."""
+    snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
-        _span_jobs(snapshot, plan, sources, late), budget_bytes=budget, max_jobs=64, ordered=ordered
+        _jobs(reader, groups),
+        budget_bytes=options.io_buffer_bytes or snapshot.read_ahead_bytes,
+        max_jobs=64,
+        ordered=options.scan_in_order,
     )
 
-    async def decodes() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
+    async def finishing() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
         async with aclosing(spans):
-            async for parts in spans:
-                for part in parts:
-                    yield part.decode(snapshot, plan)
+            async for splits in spans:
+                for finish in splits:
+                    yield finish()
 
-    async with aclosing(in_turn(decodes(), ahead)) as found:
-        async for batch in found:
+    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as batches:
+        async for batch in batches:
             if batch is not None:
                 yield batch
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
-    """Parts that are decoded at once."""
+    """Splits that are decoded at once."""
     return plan.options.batch_readahead or snapshot.session.decode_threads + 1
 
 
-def _span_jobs(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
-) -> Iterator[Job[Sequence[AnyPart]]]:
-    for small, run in itertools.groupby(sources, lambda source: source.is_small):
-        if small:
-            jobs = group_jobs(snapshot, [(source.handle, source.fragment) for source in run])
-            yield from jobs if late is None else late.finished(jobs)
-        else:
-            yield from _part_jobs(snapshot, plan, list(run), late)
-
-
-def _part_jobs(
-    snapshot: Snapshot, plan: ScanPlan, sources: Sequence[OpenSource], late: LateScan | None
-) -> Iterator[Job[Sequence[AnyPart]]]:
-    for source in sources:
-        most = PART_ROWS if snapshot.is_remote else PART_ROWS * parts_at_once(plan)
-        part_rows = source.part_rows(plan.options.batch_size, most)
-        count = source.span_parts(part_rows, remote=snapshot.is_remote)
-        per_row = source.fragment.encoded_bytes / max(1, source.fragment.num_rows)
-        for parts in _groups(source.spans, part_rows, part_rows * count):
+def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
+    """A job a span: what is done of it before its turn."""
+    most = PART_ROWS
+    if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
+        most *= NARROW_PARTS
+    span_bytes = reader.snapshot.table.store.profile.span_bytes
+    for group in groups:
+        if group.is_small:
+            yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
+            continue
+        (fragment,) = group.opened
+        if group.rows is not None:
+            step = max(1, min(TAKEN_ROWS, int(TAKEN_BYTES / max(1.0, fragment.row_bytes))))
+            for start in range(0, len(group.rows), step):
+                rows = group.rows[start : start + step]
+                split = Split(group, int(rows[0]), int(rows[-1]) + 1, rows)
+                yield reader.job([split], int(fragment.row_bytes * len(rows)))
+            continue
+        row_bytes = fragment.encoded_bytes / max(1, fragment.num_rows)
+        part_rows = _part_rows(fragment, reader.plan.options.batch_size, most)
+        num_parts = int(min(64, max(1, span_bytes // max(1.0, row_bytes * part_rows))))
+        for parts in _cut_spans(group.spans, part_rows, part_rows * num_parts):
             num_rows = sum(stop - start for start, stop in parts)
-            if late is not None:
-                yield late.job(source, parts, int(per_row * num_rows))
-                continue
-            yield Job(
-                int(per_row * num_rows),
-                lambda source=source, parts=parts: fetch(snapshot, source, parts),  # type: ignore[misc]
-            )
+            yield reader.job([Split(group, *part) for part in parts], int(row_bytes * num_rows))
 
 
-def _groups(
+def _has_narrow_late(plan: ScanPlan) -> bool:
+    """Whether the rows of late columns have few bytes, should the filter keep all of them."""
+    if plan.late_schema is None:
+        return False
+    leaves = [leaf for field in plan.late_schema.fields for leaf in leaf_columns(field)]
+    widths = [leaf.multiplier * fixed_bytes(leaf.field.arrow_type) for leaf in leaves]
+    return min(widths) > 0 and sum(widths) <= NARROW_BYTES
+
+
+def _part_rows(fragment: OpenFragment, batch_size: int | None, most: int) -> int:
+    """Rows of a split: some MiB encoded, a multiple of the batch size where that fits."""
+    encoded = fragment.encoded_bytes / max(1, fragment.num_rows)
+    decoded = fragment.row_bytes
+    least = min(MIN_ROWS, max(1, int(PART_DECODED_BYTES / max(decoded, 1e-9))))
+    rows = int(
+        min(
+            most,
+            max(MIN_ROWS, PART_BYTES / max(encoded, 1e-9)),
+            max(least, PART_DECODED_BYTES / max(decoded, 1e-9)),
+        )
+    )
+    if batch_size is None or batch_size > rows:
+        return max(batch_size or 0, 1 << max(0, rows.bit_length() - 1))
+    return rows // batch_size * batch_size
+
+
+def _cut_spans(
     spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
 ) -> Iterator[list[tuple[int, int]]]:
     """Spans cut into parts, and parts together up to so many rows."""

@@ -16,7 +16,6 @@ from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
-from alance.ops.read.scan import AHEAD_LOCAL, AHEAD_REMOTE
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult, discard
 from alance.ops.upkeep.rewrite import rewrite, shared
@@ -230,14 +229,11 @@ async def compact_files(
     todo = await plan(snapshot, options)
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     limit = asyncio.Semaphore(at_once)
-    ahead = min(
-        snapshot.session.io_buffer_bytes, AHEAD_REMOTE if snapshot.is_remote else AHEAD_LOCAL
-    )
     done: list[RewriteResult] = []
 
     async def run(task: CompactionTask) -> RewriteResult:
         async with limit:
-            resolved = shared(task.options, at_once, ahead)
+            resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
             ids = [one.id for one in task.fragments]
             made = await rewrite(snapshot, ids, resolved)
             result = RewriteResult(task.read_version, task.fragments, tuple(made))

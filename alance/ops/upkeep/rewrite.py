@@ -16,7 +16,6 @@ import pyarrow as pa
 from alance.errors import CorruptFileError
 from alance.file.parts import batch_bytes
 from alance.format.table.lineage import joined
-from alance.ops.read.in_order import rows_in_order
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -116,10 +115,9 @@ async def _batches(
         with_row_address=bool(blobs),
     )
     plan = await plan_scan(snapshot, None, chosen)
+    batches = scan(snapshot, replace(plan, reads_files_whole=not blobs))
     if blobs:
-        batches = with_payloads(snapshot, scan(snapshot, plan), blobs, keep_address=False)
-    else:
-        batches = rows_in_order(snapshot, plan)
+        batches = with_payloads(snapshot, batches, blobs, keep_address=False)
     waiting: list[pa.RecordBatch] = []
     rows = num_bytes = 0
     async with aclosing(batches):

@@ -111,6 +111,11 @@ class Snapshot:
         return self.table.is_remote
 
     @property
+    def read_ahead_bytes(self) -> int:
+        """What a scan reads ahead of its consumer at most, unless its options say otherwise."""
+        return min(self.session.io_buffer_bytes, self.table.store.profile.ahead_bytes)
+
+    @property
     def has_stable_row_ids(self) -> bool:
         """Whether rows have ids of their own; else their address is their id."""
         return self.manifest.has_stable_row_ids
