@@ -1,17 +1,11 @@
 """Which zones of rows a condition may hold in, from the bounds of columns: never wrongly none.
 
-A check answers in three values at once: for each zone whether the condition may be true of some
-row, may be false of one, may be null of one. What is not understood may be all of them. A
-comparison with a literal is asked of the bounds themselves, by the very nodes that rows are asked
-with: literals that are cast, decimals, zones of time, float rounding and NaN come out the same.
-
-All terms of AND and OR on one column become one check (`prune_sets`). What is left of a condition
-of very many terms is asked up to a limit; the rest may be anything, and is left to the rows.
+What is not understood of a condition may be anything. All terms of AND and OR on one column become
+one check (`prune_sets`). Terms beyond a limit are not asked, and are left to the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,110 +15,62 @@ from alance.expr.compare import FLIPPED
 from alance.expr.logic import TRUE, Junction
 from alance.expr.meaning import Comparison, Membership, Prefix
 from alance.expr.problem import Problem
-from alance.expr.prune_sets import Within, compared_set, listed_set, union
-from alance.expr.prune_values import IsNull, compared, prefixed
-from alance.expr.prune_zones import Anything, Asked, Bounds, Check, May, Zones
+from alance.expr.prune_checks import (
+    All,
+    Anything,
+    BeginsWith,
+    Check,
+    Compared,
+    Constant,
+    Is,
+    IsNull,
+    Not,
+    Within,
+    Zones,
+)
+from alance.expr.prune_sets import compared, listed, union
 from alance.expr.tree import FAILURES, Call, Column, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from alance.expr.prune_zones import Mask
+    import numpy.typing as npt
+
     from alance.expr.tree import Node
 
-# 10 us each and zone. A scan evaluates as many terms for rows, at 20 us each and batch: up to
-# here the checks cost less than what they may save.
+    Mask = npt.NDArray[np.bool_]
+
+# Of columns, 20 us each for all zones asked together. A scan evaluates the terms for rows, too, at
+# 20 us each and batch: up to here the checks cost less than what they may save.
 MAX_CHECKS: Final = 256
 
-__all__ = ["Asked", "Bounds", "Check", "May", "Zones", "check_of", "may_match"]
+__all__ = ["Check", "Zones", "check_of", "may_match", "num_checks"]
 
 
 def check_of(condition: object) -> Check | None:
     """The check of a condition; None where it would never rule out a zone."""
-    found = _limited(_check(condition), [MAX_CHECKS])
-    return found if any(True for _ in found.columns()) or isinstance(found, _Constant) else None
+    check = _limited(_check(condition))
+    return check if num_checks(check) or isinstance(check, Constant) else None
+
+
+def num_checks(check: Check) -> int:
+    """How many times bounds of columns are asked for, which is what a check costs."""
+    return sum(1 for _ in check.columns())
 
 
 def may_match(check: Check, zones: Zones) -> Mask:
-    """The zones in which the condition may be true of a row; shape (n,). CPU: 10 µs a check."""
+    """The zones in which the condition may be true of a row; shape (n,). CPU."""
     try:
-        return check.may(Asked(zones)).true
+        return check.may(zones).true
     except FAILURES:
         return np.ones(zones.num_zones, np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    answer: bool | None
-
-    def may(self, zones: Asked) -> May:
-        def spread(flag: bool) -> Mask:
-            return np.full(zones.num_zones, flag)
-
-        return May(*(spread(self.answer is one) for one in (True, False, None)))
-
-    def columns(self) -> Iterator[Column]:
-        return iter(())
-
-
-@dataclass(frozen=True, slots=True)
-class _Not:
-    of: Check
-
-    def may(self, zones: Asked) -> May:
-        found = self.of.may(zones)
-        return May(found.false, found.true, found.null)
-
-    def columns(self) -> Iterator[Column]:
-        return self.of.columns()
-
-
-@dataclass(frozen=True, slots=True)
-class _All:
-    """AND; as OR it is between two NOTs."""
-
-    parts: tuple[Check, ...]
-
-    def may(self, zones: Asked) -> May:
-        found = [part.may(zones) for part in self.parts]
-        true = np.logical_and.reduce([one.true for one in found])
-        false = np.logical_or.reduce([one.false for one in found])
-        # Null is what is null in a part and false in none.
-        null = np.logical_or.reduce([one.null for one in found])
-        null &= np.logical_and.reduce([one.true | one.null for one in found])
-        return May(true, false, null)
-
-    def columns(self) -> Iterator[Column]:
-        for part in self.parts:
-            yield from part.columns()
-
-
-@dataclass(frozen=True, slots=True)
-class _Is:
-    """IS TRUE, IS FALSE, IS NULL of a condition: never null."""
-
-    of: Check
-    answer: bool | None
-
-    def may(self, zones: Asked) -> May:
-        one = self.of.may(zones)
-        if self.answer is None:
-            yes, no = one.null, one.true | one.false
-        elif self.answer:
-            yes, no = one.true, one.false | one.null
-        else:
-            yes, no = one.false, one.true | one.null
-        return May(yes, no, np.zeros_like(yes))
-
-    def columns(self) -> Iterator[Column]:
-        return self.of.columns()
-
-
 def _check(node: object) -> Check:
     if isinstance(node, Literal):
-        return _Constant(node.value.as_py()) if pa.types.is_boolean(node.type) else Anything()
+        return Constant(node.value.as_py()) if pa.types.is_boolean(node.type) else Anything()
     if isinstance(node, Column):
-        return _guarded(lambda: compared("=", node, TRUE))
+        return _guarded(lambda: Compared.of("=", node, TRUE))
     if isinstance(node, Junction):
         parts = [_check(arg) for arg in node.args]
         return _all(parts) if node.is_and else _negated(_all([_negated(part) for part in parts]))
@@ -139,7 +85,7 @@ def _check(node: object) -> Check:
     elif isinstance(said, Membership) and isinstance(said.node, Column):
         return _guarded(lambda: _listed(said))
     elif isinstance(said, Prefix) and isinstance(said.node, Column):
-        return _guarded(lambda: prefixed(said))
+        return _guarded(lambda: _begun(said))
     elif node.name in _NAMED:
         return _NAMED[node.name](node)
     return Anything()
@@ -148,12 +94,23 @@ def _check(node: object) -> Check:
 def _compared(op: str, column: Node, literal: Node) -> Check:
     assert isinstance(column, Column)
     assert isinstance(literal, Literal)
-    return compared_set(op, column, literal) or compared(op, column, literal)
+    ranges = compared(op, column.type, literal)
+    if ranges is None:
+        return Compared.of(op, column, literal)
+    if not pa.types.is_floating(column.type):
+        return Within(column, ranges)
+    # A NaN is above all values, a negative one below.
+    return Within(column, ranges, (op in ("!=", ">", ">="), op in ("!=", "<", "<=")))
 
 
-def _listed(said: Membership) -> Check:
-    assert isinstance(said.node, Column)
-    return listed_set(said.node, said.items) or Anything()
+def _listed(membership: Membership) -> Check:
+    assert isinstance(membership.node, Column)
+    ranges = listed(membership.node.type, membership.items)
+    return Anything() if ranges is None else Within(membership.node, ranges)
+
+
+def _begun(prefix: Prefix) -> Check:
+    return BeginsWith.of(prefix) if prefix.prefix else Anything()
 
 
 def _all(parts: list[Check]) -> Check:
@@ -165,24 +122,30 @@ def _all(parts: list[Check]) -> Check:
             lacked.setdefault((part.column.path, part.column.type), []).append(~part)
         else:
             others.append(part)
-    joined = [*(~union(sets) for sets in lacked.values()), *others]
-    return joined[0] if len(joined) == 1 else _All(tuple(joined))
+    joined = [*(~_any_of(sets) for sets in lacked.values()), *others]
+    return joined[0] if len(joined) == 1 else All(tuple(joined))
+
+
+def _any_of(sets: list[Within]) -> Within:
+    """OR of conditions on one column."""
+    nans = any(within.nans[0] for within in sets), any(within.nans[1] for within in sets)
+    return Within(sets[0].column, union([within.ranges for within in sets]), nans)
 
 
 def _negated(check: Check) -> Check:
     if isinstance(check, Within):
         return ~check
-    return check.of if isinstance(check, _Not) else _Not(check)
+    return check.of if isinstance(check, Not) else Not(check)
 
 
-def _limited(check: Check, left: list[int]) -> Check:
-    """The check, with `Anything` for what comes when the number of `left` is used up."""
-    if isinstance(check, _All):
-        return _All(tuple(_limited(part, left) for part in check.parts))
-    if isinstance(check, _Not | _Is):
-        return replace(check, of=_limited(check.of, left))
-    left[0] -= 1
-    return check if left[0] >= 0 else Anything()
+def _limited(check: Check) -> Check:
+    """The check within the limit: of AND the smallest parts that are, any other whole or not."""
+    parts = check.parts if isinstance(check, All) else (check,)
+    left, kept = MAX_CHECKS, []
+    for part in sorted(parts, key=num_checks):
+        left -= num_checks(part)
+        kept.append(part if left >= 0 else Anything())
+    return kept[0] if len(kept) == 1 else All(tuple(kept))
 
 
 def _guarded(build: Callable[[], Check]) -> Check:
@@ -196,7 +159,7 @@ def _is_null_of(node: Call) -> Check:
     (of,) = node.args
     if isinstance(of, Column):
         return IsNull(of)
-    return _Is(_check(of), None) if pa.types.is_boolean(of.type) else Anything()
+    return Is(_check(of), None) if pa.types.is_boolean(of.type) else Anything()
 
 
 def _distinct(node: Call) -> Check:
@@ -208,13 +171,13 @@ def _distinct(node: Call) -> Check:
         left, right = right, left
     if not isinstance(left, Column) or not isinstance(right, Literal):
         return Anything()
-    return _negated(_Is(_negated(_check(unequal)), True))
+    return _negated(Is(_negated(_check(unequal)), True))
 
 
 _NAMED: Final[dict[str, Callable[[Call], Check]]] = {
     "not": lambda node: _negated(_check(node.args[0])),
     "is null": _is_null_of,
-    "is true": lambda node: _Is(_check(node.args[0]), True),
-    "is false": lambda node: _Is(_check(node.args[0]), False),
+    "is true": lambda node: Is(_check(node.args[0]), True),
+    "is false": lambda node: Is(_check(node.args[0]), False),
     "is distinct from": _distinct,
 }

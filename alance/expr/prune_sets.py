@@ -1,18 +1,16 @@
-"""The values of one column for which a condition is true, as ranges: asked of all zones' bounds.
+"""The values of a column for which a condition is true, as ranges that bounds are looked up in.
 
 However many terms a condition has (`IN`, OR of equalities, ranges, and what NOT makes of them), on
-one column it is one sorted list of ranges, and a zone is one look into it. Values are whole numbers
-of the type's unit, bytes of text, or floats; all have a next value, so that each range is its first
-value and the first one behind it.
+one column it is one ascending array of edges, and all zones are two searches in it. Values are
+whole numbers of the type's unit, bytes of text, or floats; all have a next value, so that each
+range is its first value and the first one behind it.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -22,104 +20,108 @@ import pyarrow.compute as pc
 from alance.expr.coercion import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
-from alance.expr.prune_zones import Anything, May
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_mask, as_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from alance.expr.prune_zones import Asked, Bounds
-    from alance.expr.tree import Column, Literal
+    import numpy.typing as npt
 
+    from alance.expr.tree import Literal
+    from alance.format.statistics import Bounds
+
+    Mask = npt.NDArray[np.bool_]
+    Values = npt.NDArray[Any]  # int64 or float64, else objects: bytes, whole numbers of any size
     Value: TypeAlias = Any  # int, bytes or float, all of one kind in a set
-    # First value (None: from the lowest) and the one behind the last (None: to the highest).
-    Range: TypeAlias = tuple[Value | None, Value | None]
 
-ALL: Final[tuple[Range, ...]] = ((None, None),)
+INT64: Final = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """Some values of a type: what lies between edges is by turns outside and inside.
+
+    Attributes:
+        begins: whether what is below all edges is inside.
+        edges: ascending: each the first value of what comes next.
+    """
+
+    begins: bool
+    edges: Values
+
+    def __invert__(self) -> Ranges:
+        return Ranges(not self.begins, self.edges)
+
+    def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
+        """Whether some value, and whether every one, of each zone may be, or is, inside."""
+        low, high = np.zeros((2, len(bounds.has_low)), np.int64)
+        high += len(self.edges)
+        low[bounds.has_low] = np.searchsorted(self.edges, bounds.lows, "right")
+        high[bounds.has_high] = np.searchsorted(self.edges, bounds.highs, "right")
+        is_inside = (low & 1).astype(np.bool_) ^ self.begins
+        return is_inside | (high > low), is_inside & (high == low)
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
-    """A condition that is true where a column has one of some values, null where it is null.
+class StoredBounds:
+    """The bounds of a column as values; what is not known is left out of `lows` and `highs`."""
 
-    Attributes:
-        ranges: ascending, with gaps between them.
-        nans: whether it is true of a positive and of a negative NaN.
-    """
+    has_low: Mask
+    has_high: Mask
+    lows: Values
+    highs: Values
 
-    column: Column
-    ranges: tuple[Range, ...]
-    nans: tuple[bool, bool] = (False, False)
-
-    def may(self, zones: Asked) -> May:
-        found = zones.bounds(self.column)
-        if found is None:
-            return Anything().may(zones)
-        pairs = zones.pairs(self.column, _pairs)
-        answers = np.array([self._answer(*pair) for pair in pairs], np.bool_)
-        meets, covers = answers.reshape(-1, 2).T
-        true = found.has_values & meets | found.has_nans & any(self.nans)
-        false = found.has_values & ~covers | found.has_nans & (not all(self.nans))
-        return May(true, false, found.has_nulls)
-
-    def _answer(self, low: Value | None, high: Value | None) -> tuple[bool, bool]:
-        """Whether some range meets a zone, and whether one covers it."""
-        place = 0
-        if low is not None:
-            is_open = bool(self.ranges) and self.ranges[-1][1] is None
-            place = bisect_right(self.ranges, low, hi=len(self.ranges) - is_open, key=_STOP)
-        if place == len(self.ranges):
-            return False, False
-        start, stop = self.ranges[place]
-        meets = start is None or high is None or start <= high
-        covers = start is None or (low is not None and start <= low)
-        return meets, covers and (stop is None or (high is not None and high < stop))
-
-    def columns(self) -> Iterator[Column]:
-        yield self.column
-
-    def __invert__(self) -> Within:
-        """NOT."""
-        edges = [None, *(edge for one in self.ranges for edge in one), None]
-        begins = bool(self.ranges) and self.ranges[0][0] is None
-        ends = bool(self.ranges) and self.ranges[-1][1] is None
-        edges = edges[2 if begins else 0 : -2 if ends else None]
-        gaps = tuple(zip(edges[::2], edges[1::2], strict=True))
-        return Within(self.column, gaps, (not self.nans[0], not self.nans[1]))
+    @classmethod
+    def of(cls, bounds: Bounds) -> StoredBounds:
+        has_low, lows = _stored(bounds.low)
+        has_high, highs = _stored(bounds.high)
+        return cls(has_low, has_high, lows, highs)
 
 
-def union(sets: Sequence[Within]) -> Within:
-    """OR of conditions on one column."""
+def union(sets: Sequence[Ranges]) -> Ranges:
+    """The values of any of them."""
     if len(sets) == 1:
         return sets[0]
-    nans = (any(one.nans[0] for one in sets), any(one.nans[1] for one in sets))
-    return Within(sets[0].column, _merged(pair for one in sets for pair in one.ranges), nans)
+    edges = _concatenated([ranges.edges for ranges in sets])
+    steps = [_turns(len(ranges.edges), not ranges.begins) for ranges in sets]
+    return _joined(sum(ranges.begins for ranges in sets), edges, np.concatenate(steps))
 
 
-def compared_set(op: str, column: Column, literal: Literal) -> Within | None:
-    """A column compared with a literal; None where that is no set of ranges here."""
-    said = _point(column.type, literal)
-    if said is None:
-        return None
-    ranges = _of_point(op, *said)
-    is_float = pa.types.is_floating(column.type)
-    nans = (op in ("!=", ">", ">="), op in ("!=", "<", "<=")) if is_float else (False, False)
-    return Within(column, ranges, nans)
+def compared(op: str, type_: pa.DataType, literal: Literal) -> Ranges | None:
+    """The values of a column's type for which `value op literal`; None where they are no ranges."""
+    point = _point(type_, literal)
+    return None if point is None else _of_point(op, *point)
 
 
-def listed_set(column: Column, items: Iterable[Literal] | pa.Array) -> Within | None:
-    """A column that is one of some literals, or of the values of an array of its type; None where
-    that is no set of ranges here.
-    """
+def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | None:
+    """The values of some literals, or of an array of the type; None where they are no ranges."""
     if isinstance(items, pa.Array):
-        return Within(column, _runs(items))
-    ranges: list[Range] = []
+        return _of_array(items)
+    sets = []
     for item in items:
-        said = _point(column.type, item)
-        if said is None:
+        ranges = compared("=", type_, item)
+        if ranges is None:
             return None
-        ranges += _of_point("=", *said)
-    return Within(column, _merged(ranges))
+        sets.append(ranges)
+    return union([Ranges(False, _array([])), *sets])
+
+
+def _turns(count: int, is_first_in: bool) -> npt.NDArray[np.int64]:
+    """+1 at each edge where values come in, -1 where they go out."""
+    steps = np.full(count, -1 if is_first_in else 1, np.int64)
+    steps[::2] *= -1
+    return steps
+
+
+def _joined(begun: int, edges: Values, steps: npt.NDArray[np.int64]) -> Ranges:
+    """The union of ranges by all their edges: where the number of those under way leaves zero."""
+    order = np.argsort(edges, kind="stable")
+    edges, steps = edges[order], steps[order]
+    is_last = np.ones(len(edges), np.bool_)  # of those at one value
+    is_last[:-1] = edges[1:] != edges[:-1]
+    is_in = (begun + np.cumsum(steps))[is_last] > 0
+    before = np.concatenate(([begun > 0], is_in[:-1]))[: len(is_in)]
+    return Ranges(begun > 0, edges[is_last][is_in != before])
 
 
 def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, bool] | None:
@@ -153,85 +155,75 @@ def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, b
     return None
 
 
-def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> tuple[Range, ...]:
+def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ranges:
     """The ranges for which `value op literal` is true; see `_point`."""
-    if op in ("=", "!="):
-        if not is_value:
-            return () if op == "=" else ALL
-        return ((first, after),) if op == "=" else _but(first, after)
+    if op == "!=":
+        return ~_of_point("=", first, after, is_value)
+    if op == "=":
+        inside = [first] if after is None else [first, after]
+        return Ranges(False, _array(inside if is_value else []))
     if op in ("<", ">="):
-        return ((None, first),) if op == "<" else ((first, None),)
+        return Ranges(op == "<", _array([first]))
     # Behind a literal that is itself a value, else behind none: the first above it already is.
     edge = after if is_value else first
-    if edge is None:
-        return ALL if op == "<=" else ()
-    return ((None, edge),) if op == "<=" else ((edge, None),)
+    return Ranges(op == "<=", _array([] if edge is None else [edge]))
 
 
-def _but(first: Value, after: Value | None) -> tuple[Range, ...]:
-    below: Range = (None, first)
-    return (below,) if after is None else (below, (after, None))
-
-
-_START: Final[Callable[[tuple[Any, Any]], Any]] = itemgetter(0)
-_STOP: Final[Callable[[tuple[Any, Any]], Any]] = itemgetter(1)
-
-
-def _merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Ranges in any order as ascending ones with gaps between them."""
-    pairs = list(ranges)
-    begun = [one for one in pairs if one[0] is None]
-    ordered = begun + sorted((one for one in pairs if one[0] is not None), key=_START)
-    made: list[Range] = []
-    for start, stop in ordered:
-        if made:
-            last = made[-1]
-            if last[1] is None:
-                break
-            if start is None or start <= last[1]:
-                if stop is None or stop > last[1]:
-                    made[-1] = (last[0], stop)
-                continue
-        made.append((start, stop))
-    return tuple(made)
-
-
-def _runs(values: pa.Array) -> tuple[Range, ...]:
-    """The ranges of texts, or of whole numbers, whose neighbours are one range."""
+def _of_array(values: pa.Array) -> Ranges:
+    """Texts, or whole numbers of 18 digits at most, of which neighbours are one range."""
     if is_text(values.type):
-        ordered = sorted(set(as_bytes(pc.cast(values, pa.large_string())).to_pylist()))
-        return tuple((content, content + b"\0") for content in ordered)
-    numbers = np.unique(as_numbers(values).astype(np.int64))  # of 18 digits at most
-    ends = np.flatnonzero(numbers[1:] - numbers[:-1] > 1)
-    starts = numbers[np.concatenate(([0], ends + 1))] if len(numbers) else numbers
-    stops = numbers[np.concatenate((ends, [len(numbers) - 1]))] if len(numbers) else numbers
-    pairs = zip(starts.tolist(), stops.tolist(), strict=True)
-    return tuple((start, stop + 1) for start, stop in pairs)
+        contents = as_bytes(pc.cast(values, pa.large_string())).to_pylist()
+        firsts, stops = _array(contents), _array([content + b"\0" for content in contents])
+    else:
+        firsts = as_numbers(values).astype(np.int64)
+        stops = firsts + 1
+    steps = np.repeat(np.array([1, -1], np.int64), len(firsts))
+    return _joined(0, np.concatenate([firsts, stops]), steps)
 
 
-def _pairs(bounds: Bounds) -> list[tuple[Value | None, Value | None]]:
-    return list(zip(_stored(bounds.low), _stored(bounds.high), strict=True))
+def _array(values: list[Value]) -> Values:
+    """Values of one kind; whole numbers as int64 only where all fit."""
+    if values and isinstance(values[0], float):
+        return np.array(values, np.float64)
+    is_small = values and isinstance(values[0], int)
+    if is_small and INT64.min <= min(values) and max(values) <= INT64.max:
+        return np.array(values, np.int64)
+    objects = np.empty(len(values), np.object_)
+    objects[:] = values
+    return objects
 
 
-def _stored(bounds: pa.Array) -> list[Value | None]:
-    """Bounds as whole numbers of their unit, as the bytes of text, or as floats; None: unknown."""
-    type_ = bounds.type
-    if bounds.null_count == len(bounds):
-        return [None] * len(bounds)
+def _concatenated(arrays: Sequence[Values]) -> Values:
+    """Arrays end to end; those without values have no kind of theirs."""
+    return np.concatenate([array for array in arrays if len(array)] or [_array([])])
+
+
+def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
+    """Which bounds are known, and these as whole numbers of their unit, bytes, or floats."""
+    known, type_ = as_mask(bounds.is_valid()), bounds.type
+    if not known.any():
+        return known, _array([])
     if pa.types.is_floating(type_):
-        floats = float_values(bounds).tolist()
-        known = bounds.is_valid().to_pylist()
-        return [floats[place] if one else None for place, one in enumerate(known)]
-    if (scale := scale_of(type_)) is None:
-        return as_bytes(bounds).to_pylist()  # type: ignore[no-any-return]
-    width = type_.bit_width // 8
+        floats = float_values(bounds).astype(np.float64)
+        known &= ~np.isnan(floats)
+        return known, floats[known]
+    scale = scale_of(type_)
+    if scale is None:
+        return known, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
+    width, is_signed = type_.bit_width // 8, scale.low < 0
+    if width <= 8:
+        wholes = np.frombuffer(bounds.buffers()[1], f"<{'i' if is_signed else 'u'}{width}")
+        wholes = wholes[bounds.offset : bounds.offset + len(bounds)][known]
+        is_large = width == 8 and not is_signed and (wholes > INT64.max).any()
+        return known, wholes.astype(np.object_ if is_large else np.int64)
     content = bytes(bounds.buffers()[1])
-    places = range(bounds.offset * width, (bounds.offset + len(bounds)) * width, width)
-    wholes = [
-        int.from_bytes(content[at : at + width], "little", signed=scale.low < 0) for at in places
-    ]
-    known = bounds.is_valid().to_pylist()
-    return [whole if one else None for whole, one in zip(wholes, known, strict=True)]
+    places = (np.flatnonzero(known) + bounds.offset) * width
+    return known, _array(
+        [
+            int.from_bytes(content[place : place + width], "little", signed=is_signed)
+            for place in places.tolist()
+        ]
+    )
 
 
 def as_bytes(text: pa.Array) -> pa.Array:

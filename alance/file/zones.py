@@ -1,25 +1,56 @@
-"""The statistics of a file, by plan: found by its buffer's magic, kept in the search cache."""
+"""The statistics of files, by plan, kept in the search cache.
+
+Files of 2.x have a buffer, found by its magic; files of 0.1 have pages of statistics by batch.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
 
 from alance.errors import CorruptFileError
+from alance.file.open import from_content
 from alance.file_version import FileVersion
-from alance.format.plans import ByteRange
-from alance.format.statistics import head_bytes, parse_head, parse_zones
+from alance.format.plans import ByteRange, together
+from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
+from alance.format.v0_1.metadata import BatchContainer
+from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
 
     from alance.file.columns import States
     from alance.format.container import Container
     from alance.format.plans import Plan
-    from alance.format.statistics import Statistics, Zones
+    from alance.format.statistics import Statistics
+    from alance.format.v0_1.statistics import BatchStatistics
+
+    Int64s = npt.NDArray[np.int64]
 
 WHOLE_BYTES: Final = 256 << 10  # buffers up to here are read at once
 HEAD_BYTES: Final = 64 << 10  # of larger ones: the head, then the columns asked for
+
+
+class ColumnZones(Protocol):
+    """What is known of a column of a fragment, in zones of rows, from any source.
+
+    Attributes:
+        edges: the first row of each zone, and the number of rows; ascending; shape (n + 1,).
+    """
+
+    @property
+    def edges(self) -> Int64s: ...
+
+    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+        """Those of each zone; None: they are of another type."""
+
+    def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
+        """Where the bounds of all rows are, as of `whole_bounds`; None: nobody summed them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +67,7 @@ class FileStatistics:
     head: Statistics | None
     start: int = 0
     blocks: dict[int, bytes] = field(default_factory=dict)
-    _zones: dict[int, Zones] = field(default_factory=dict)
+    _zones: dict[tuple[int, pa.DataType], Bounds] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
@@ -44,18 +75,109 @@ class FileStatistics:
         known = 0 if self.head is None else self.head.num_bytes
         return 100 + known + sum(100 + 8 * len(one) for one in self.blocks.values())
 
-    def zones(self, column: int) -> Zones:
-        """The zones of a column whose block was read. CPU, at first.
+    def zones(self, column: int, arrow: pa.DataType) -> Bounds:
+        """The zones of a column whose block was read and is of a type's kind. CPU, at first.
 
         Raises:
             CorruptFileError: other bytes than were written.
         """
-        found = self._zones.get(column)
-        if found is None:
+        bounds = self._zones.get((column, arrow))
+        if bounds is None:
             assert self.head is not None
             block = memoryview(self.blocks[column])
-            found = self._zones[column] = parse_zones(self.path, self.head, column, block)
-        return found
+            bounds = parse_zones(self.path, self.head, column, block, arrow)
+            self._zones[column, arrow] = bounds
+        return bounds
+
+
+@dataclass(frozen=True, slots=True)
+class StoredZones:
+    """A column of a statistics buffer."""
+
+    statistics: FileStatistics
+    head: Statistics
+    column: int
+
+    @property
+    def edges(self) -> Int64s:
+        starts = np.arange(0, self.head.num_rows, self.head.zone_rows)
+        return np.append(starts, self.head.num_rows)
+
+    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+        is_known = kind_of(arrow) == self.head.kind(self.column)
+        return self.statistics.zones(self.column, arrow) if is_known else None
+
+    def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
+        is_known = kind_of(arrow) == self.head.kind(self.column)
+        return (self.head, self.column) if is_known else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchZones:
+    """A field of a 0.1 file: bounds of its batches; of nulls and NaN nothing is believed.
+
+    Attributes:
+        statistics: None: there are none.
+    """
+
+    statistics: BatchStatistics | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, for a cache's budget."""
+        batches = self.statistics
+        return 100 if batches is None else 200 + int(batches.least.nbytes + batches.most.nbytes)
+
+    @property
+    def edges(self) -> Int64s:
+        assert self.statistics is not None
+        return self.statistics.first_rows
+
+    def bounds(self, arrow: pa.DataType) -> Bounds | None:
+        batches = self.statistics
+        if batches is None or batches.least.type != arrow or batches.most.type != arrow:
+            return None
+        maybe = np.ones(len(batches.least), np.bool_)
+        nans = maybe & pa.types.is_floating(arrow)
+        return Bounds(maybe, maybe, nans, batches.least, batches.most)
+
+    def whole(self, arrow: pa.DataType) -> None:
+        """None: there are no sums."""
+
+
+def read_zones(
+    container: Container, places: Mapping[int, int], states: States
+) -> Plan[dict[int, ColumnZones]]:
+    """Plan what a file says of fields, by their ids; `places` are their columns in it.
+
+    Cost: as of `read_statistics`.
+
+    Raises:
+        CorruptFileError: other bytes than were written.
+    """
+    if isinstance(container, BatchContainer):
+        plans = [_read_batches(container, key, states) for key in places]
+        read = dict(zip(places, (yield from together(plans)), strict=True))
+        return {key: zones for key, zones in read.items() if zones.statistics is not None}
+    statistics = yield from read_statistics(container, list(places.values()), states)
+    head = statistics.head
+    if head is None:
+        return {}
+    return {
+        key: StoredZones(statistics, head, column)
+        for key, column in places.items()
+        if column in statistics.blocks
+    }
+
+
+def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[BatchZones]:
+    place = ("batch statistics", container.path, key)
+    zones: BatchZones | None = states.peek(place)
+    if zones is None:
+        read = yield from from_content(read_batch_statistics(container, key), container)
+        zones = BatchZones(read)
+        states.put(place, zones, zones.num_bytes)
+    return zones
 
 
 def read_statistics(

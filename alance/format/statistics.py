@@ -25,11 +25,15 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
 
 HEADER: Final = struct.Struct("<8sHHIQII")
 MAGIC: Final = b"alancest"
@@ -66,36 +70,67 @@ U8: Final = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Zones:
-    """Statistics of one column in each zone of rows, or of a whole file as one zone.
+class Bounds:
+    """What is known of a column in each of n zones of rows, from whatever source.
 
     Attributes:
-        nulls: rows that are null; shape (n,).
-        flags: HAS_LOW and so on; shape (n,).
-        lows: no value that is not NaN is below; the slot is arbitrary without HAS_LOW. Text and
-            binary may be cut off: then the bound is no value of the zone.
-        highs: no such value is above.
+        has_nulls: rows may be null; shape (n,).
+        has_values: rows may be neither null nor NaN; shape (n,).
+        has_nans: rows may be NaN; shape (n,).
+        low: at or below all such values, null where unknown; of the column's type; n of them.
+            Text and binary may be cut off: then the bound is no value of the zone.
+        high: at or above them. Zeros of floats are -0.0 here if low, 0.0 if high.
     """
 
-    kind: str
-    nulls: npt.NDArray[np.int64]
-    flags: npt.NDArray[np.uint8]
-    lows: FixedWidth | VariableWidth
-    highs: FixedWidth | VariableWidth
+    has_nulls: Mask
+    has_values: Mask
+    has_nans: Mask
+    low: pa.Array
+    high: pa.Array
 
     @property
     def num_bytes(self) -> int:
         """Memory, for a cache's budget."""
-        sides = sum(len(side.data) for side in (self.lows, self.highs))
-        return 200 + sides + 25 * len(self.nulls)
+        return 300 + 3 * len(self.has_nulls) + int(self.low.nbytes + self.high.nbytes)
 
-    def low(self, arrow: pa.DataType) -> pa.Array:
-        """The low bounds as an array of a type of this kind, null where unknown."""
-        return _array(self.lows, arrow, self.flags & HAS_LOW != 0)
+    @classmethod
+    def unknown(cls, num_zones: int, arrow: pa.DataType) -> Bounds:
+        """Zones whose rows may be anything."""
+        maybe = np.ones(num_zones, np.bool_)
+        nothing = pa.nulls(num_zones, arrow)
+        return cls(maybe, maybe, maybe, nothing, nothing)
 
-    def high(self, arrow: pa.DataType) -> pa.Array:
-        """The high bounds as an array of a type of this kind, null where unknown."""
-        return _array(self.highs, arrow, self.flags & HAS_HIGH != 0)
+    @classmethod
+    def joined(cls, many: Sequence[Bounds]) -> Bounds:
+        """The zones of some bounds of one type, end to end."""
+        if len(many) == 1:
+            return many[0]
+        return cls(
+            np.concatenate([bounds.has_nulls for bounds in many]),
+            np.concatenate([bounds.has_values for bounds in many]),
+            np.concatenate([bounds.has_nans for bounds in many]),
+            pa.concat_arrays([bounds.low for bounds in many]),
+            pa.concat_arrays([bounds.high for bounds in many]),
+        )
+
+    def at_edges(self, own: Int64s, edges: Int64s) -> Bounds:
+        """Bounds between some edges as those between more: what may be in a zone may be in a part.
+
+        Args:
+            own: the first row of each zone here, and the number of rows; shape (n + 1,).
+            edges: `own` and others.
+        """
+        if np.array_equal(own, edges):
+            return self
+        places = np.searchsorted(own, edges[:-1], "right") - 1
+        taken = to_arrow(places)
+        return Bounds(
+            self.has_nulls[places],
+            self.has_values[places],
+            self.has_nans[places],
+            self.low.take(taken),
+            self.high.take(taken),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +171,31 @@ class Statistics:
         entry = self.entries[self.rows[column]]
         return int(entry["offset"]), int(entry["num_bytes"])
 
-    def whole(self, column: int) -> Zones:
-        """The whole file as one zone, of a column that has an entry."""
-        row, kind = self.rows[column], self.kind(column)
-        entry, start = self.entries[row], int(self.places[row])
-        low = self.bounds[start : start + int(entry["low"])]
-        high = self.bounds[start + int(entry["low"]) : self.places[row + 1]]
-        nulls = np.array([entry["nulls"]], np.int64)
-        flags = np.array([entry["flags"]], np.uint8)
-        return Zones(kind, nulls, flags, _side(kind, low), _side(kind, high))
+
+def whole_bounds(files: Sequence[tuple[Statistics, int] | None], arrow: pa.DataType) -> Bounds:
+    """A column in each of some files, every file as one zone.
+
+    Args:
+        files: a head that has an entry of the type's kind, and the column in the file; None:
+            nothing is known of it.
+        arrow: of the column; a type with a kind, where anything is known.
+    """
+    if not any(files):
+        return Bounds.unknown(len(files), arrow)
+    kind = kind_of(arrow)
+    assert kind is not None
+    unknown = bytes(width_of(kind))
+    nulls, flags = np.ones(len(files), np.int64), np.full(len(files), HAS_VALUES | HAS_NANS, "u1")
+    lows, highs = [unknown] * len(files), [unknown] * len(files)
+    for place, file in enumerate(files):
+        if file is None:
+            continue
+        head, row = file[0], file[0].rows[file[1]]
+        entry, start = head.entries[row], head.places[row]
+        content = head.bounds[start : head.places[row + 1]].tobytes()
+        nulls[place], flags[place], cut = entry["nulls"], entry["flags"], entry["low"]
+        lows[place], highs[place] = content[:cut], content[cut:]
+    return _bounds(arrow, nulls, flags, _side(kind, lows), _side(kind, highs))
 
 
 def kind_of(arrow: pa.DataType) -> str | None:
@@ -227,8 +278,10 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     return Statistics(zone_rows, num_rows, entries, rows, bounds, places)
 
 
-def parse_zones(where: str, head: Statistics, column: int, content: memoryview) -> Zones:
-    """The zones of a column, from its block.
+def parse_zones(
+    where: str, head: Statistics, column: int, content: memoryview, arrow: pa.DataType
+) -> Bounds:
+    """The zones of a column, from its block, as bounds of a type of its kind.
 
     The block, before zlib: u32 nulls of each zone, u8 flags of each, and for kinds of equal width
     the lows, then the highs; for text u8 bytes of each low, of each high, then all lows, all highs.
@@ -269,19 +322,37 @@ def parse_zones(where: str, head: Statistics, column: int, content: memoryview) 
             np.cumsum(part, out=offsets[1:])
             sides.append(VariableWidth(offsets, values[: offsets[-1]]))
             values = values[offsets[-1] :]
-    return Zones(kind, nulls, flags, *sides)
+    return _bounds(arrow, nulls, flags, *sides)
 
 
-def _side(kind: str, content: npt.NDArray[np.uint8]) -> FixedWidth | VariableWidth:
-    """One bound."""
-    if kind == "s":
-        return VariableWidth(np.array([0, len(content)], np.int64), content)
-    return FixedWidth(8 * len(content), 1, content.copy())
+def _side(kind: str, bounds: Sequence[bytes]) -> FixedWidth | VariableWidth:
+    """Bounds as a block."""
+    content = np.frombuffer(b"".join(bounds), np.uint8)
+    if kind != "s":
+        return FixedWidth(8 * width_of(kind), len(bounds), content)
+    offsets = np.zeros(len(bounds) + 1, np.int64)
+    np.cumsum([len(bound) for bound in bounds], out=offsets[1:])
+    return VariableWidth(offsets, content)
 
 
-def _array(
-    side: FixedWidth | VariableWidth, arrow: pa.DataType, known: npt.NDArray[np.bool_]
-) -> pa.Array:
+def _bounds(
+    arrow: pa.DataType,
+    nulls: Int64s,
+    flags: npt.NDArray[np.uint8],
+    lows: FixedWidth | VariableWidth,
+    highs: FixedWidth | VariableWidth,
+) -> Bounds:
+    """Bounds of stored zones; the slot of a bound is arbitrary where its flag is not set."""
+    return Bounds(
+        nulls > 0,
+        flags & HAS_VALUES != 0,
+        flags & HAS_NANS != 0,
+        _array(lows, arrow, flags & HAS_LOW != 0),
+        _array(highs, arrow, flags & HAS_HIGH != 0),
+    )
+
+
+def _array(side: FixedWidth | VariableWidth, arrow: pa.DataType, known: Mask) -> pa.Array:
     validity = pa.py_buffer(np.packbits(known, bitorder="little"))
     data = side.data
     if isinstance(side, FixedWidth):

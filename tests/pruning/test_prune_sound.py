@@ -6,6 +6,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
@@ -13,19 +14,23 @@ from hypothesis import strategies as st
 
 from alance.errors import AlanceError
 from alance.expr import parse_filter
-from alance.expr.prune import MAX_CHECKS, Asked, check_of
+from alance.expr.prune import MAX_CHECKS, check_of, num_checks
 from alance.file.zones import FileStatistics as Read
+from alance.file.zones import StoredZones
 from alance.format.encode import statistics
 from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head
-from alance.ops.read.pruning import FragmentZones, Pruner
-from alance.ops.read.pruning_known import OwnStatistics
+from alance.ops.read.pruning import FragmentZones, Pruner, cut_zones, whole_zones
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, chains, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
+
+    from alance.file.zones import ColumnZones
 
 FIELDS = Schema.from_arrow(SCHEMA)
 LEAVES = [leaf for field in FIELDS.fields for leaf in leaf_columns(field)]
@@ -64,19 +69,32 @@ def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "ZONE_ROWS", 4)
 
 
+CUTS = st.lists(st.integers(0, 30), max_size=3)
+
+
 @settings(max_examples=80)
-@given(
-    tables(), st.lists(st.integers(0, 30), max_size=3), st.lists(FILTERS, min_size=1, max_size=8)
-)
-def test_zones_allow_what_rows_are(table: pa.Table, cuts: list[int], filters: list[str]) -> None:
-    check_soundness(table, cuts, filters)
+@given(tables(), CUTS, CUTS, st.lists(FILTERS, min_size=1, max_size=8))
+def test_zones_allow_what_rows_are(
+    table: pa.Table, cuts: list[int], fragments: list[int], filters: list[str]
+) -> None:
+    check_soundness(table, cuts, filters, fragments)
 
 
-def check_soundness(table: pa.Table, cuts: list[int], filters: list[str]) -> None:
-    """Check what zones allow against what rows are, for some filters."""
-    content = written(table, cuts)
-    assert content is not None
-    known = read(content)
+def check_soundness(
+    table: pa.Table, cuts: list[int], filters: list[str], fragments: Sequence[int] = ()
+) -> None:
+    """Check what zones allow against what rows are, for some filters.
+
+    Args:
+        cuts: pieces in which rows are added to a file.
+        fragments: where a file ends and the next one begins; nothing is known of the third.
+    """
+    bounds = sorted({0, table.num_rows, *(cut % table.num_rows for cut in fragments)})
+    files = []
+    for start, stop in pairwise(bounds):
+        content = written(table.slice(start, stop - start), cuts)
+        assert content is not None
+        files.append(read(content) if len(files) != 2 else None)
     batch = table.combine_chunks().to_batches()[0]
     for text in filters:
         try:
@@ -88,24 +106,43 @@ def check_soundness(table: pa.Table, cuts: list[int], filters: list[str]) -> Non
         if check is None:
             continue
         pruner = Pruner.of(check, FIELDS)
-        columns = {
-            path: OwnStatistics.of(known, NUMBERS[key])
-            for path, key in pruner.field_ids.items()
-            if key in NUMBERS
-        }
-        columns = {path: one for path, one in columns.items() if one is not None}
-        if not columns:
-            continue
-        zones = FragmentZones.of(columns)
-        for grid in (zones, zones.whole()):
-            may = check.may(Asked(grid))
-            for zone in range(grid.num_zones):
-                start, stop = grid.edges[zone : zone + 2].tolist()
+        all_zones = [
+            fragment_zones(file, pruner, stop - start)
+            for file, (start, stop) in zip(files, pairwise(bounds), strict=True)
+        ]
+        edges = [zones.edges[:-1] + start for zones, start in zip(all_zones, bounds, strict=False)]
+        for grid, firsts in (
+            (whole_zones(all_zones, pruner.columns), bounds[:-1]),
+            (cut_zones(all_zones, pruner.columns), np.concatenate(edges).tolist()),
+        ):
+            may = check.may(grid)
+            assert grid.num_zones == len(firsts)
+            for zone, (start, stop) in enumerate(pairwise([*firsts, table.num_rows])):
                 rows = answers.slice(start, stop - start).to_pylist()
                 said = (text, zone, rows)
                 assert may.true[zone] or True not in rows, said
                 assert may.false[zone] or False not in rows, said
                 assert may.null[zone] or None not in rows, said
+        spans = [(0, stop - start) for start, stop in pairwise(bounds)]
+        kept = np.zeros(table.num_rows, np.bool_)
+        for start, found in zip(bounds, pruner.spans(all_zones, spans), strict=False):
+            for first, last in found:
+                kept[start + first : start + last] = True
+        matching = np.array([answer is True for answer in answers.to_pylist()])
+        assert not (matching & ~kept).any(), text
+
+
+def fragment_zones(file: Read | None, pruner: Pruner, num_rows: int) -> FragmentZones:
+    """What a file tells of the columns of a filter."""
+    columns: dict[tuple[str, ...], ColumnZones] = {}
+    if file is not None:
+        assert file.head is not None
+        columns = {
+            column.path: StoredZones(file, file.head, NUMBERS[key])
+            for column, key in pruner.columns.items()
+            if key in NUMBERS and NUMBERS[key] in file.blocks
+        }
+    return FragmentZones.of(columns) if columns else FragmentZones(np.array([0, num_rows]), {})
 
 
 @settings(max_examples=60)
@@ -128,22 +165,13 @@ def test_many_terms_are_what_each_of_them_is_together(
 
 
 @settings(max_examples=80)
-@given(tables(), st.lists(st.integers(0, 30), max_size=3), chains())
+@given(tables(), CUTS, CUTS, chains())
 def test_zones_allow_what_rows_are_of_many_terms(
-    table: pa.Table, cuts: list[int], chain: tuple[str, list[str]]
+    table: pa.Table, cuts: list[int], fragments: list[int], chain: tuple[str, list[str]]
 ) -> None:
     joint, terms = chain
     text = f" {joint} ".join(terms)
-    check_soundness(table, cuts, [text, f"not ({text})", f"({text}) is null"])
-
-
-def check_size(check: object) -> int:
-    """How many checks of columns there are in one."""
-    parts = getattr(check, "parts", None)
-    if parts is not None:
-        return sum(map(check_size, parts))
-    inside = getattr(check, "of", None)
-    return 1 if inside is None else check_size(inside)
+    check_soundness(table, cuts, [text, f"not ({text})", f"({text}) is null"], fragments)
 
 
 @pytest.mark.parametrize(
@@ -159,22 +187,23 @@ def check_size(check: object) -> int:
     ],
 )
 def test_terms_on_one_column_are_one_check(text: str, size: int) -> None:
-    assert check_size(check_of(parse_filter(text, SCHEMA).condition)) == size
+    check = check_of(parse_filter(text, SCHEMA).condition)
+    assert check is not None
+    assert num_checks(check) == size
 
 
 @given(tables())
 @settings(max_examples=10)
 def test_a_condition_of_too_many_checks_is_left_to_the_rows(table: pa.Table) -> None:
     text = " or ".join(f"(i = {n} and s = '{n}')" for n in range(MAX_CHECKS))
-    assert check_of(parse_filter(text, SCHEMA).condition) is not None
+    assert check_of(parse_filter(text, SCHEMA).condition) is None
     check_soundness(table, [3], [text, f"i = 1 and ({text})", f"({text}) and i = 1"])
-    narrowed = check_of(parse_filter(f"i = 1 and ({text})", SCHEMA).condition)
+    alone = check_of(parse_filter("i = 1", SCHEMA).condition)
+    narrowed = check_of(parse_filter(f"({text}) and i = 1", SCHEMA).condition)
+    assert alone is not None
     assert narrowed is not None
     content = written(table, [])
     assert content is not None
-    known = OwnStatistics.of(read(content), NUMBERS[FIELDS.fields[0].id])
-    if known is not None:
-        zones = Asked(FragmentZones.of({("i",): known}))
-        alone = check_of(parse_filter("i = 1", SCHEMA).condition)
-        assert alone is not None
-        assert narrowed.may(zones).true.tolist() == alone.may(zones).true.tolist()
+    pruner = Pruner.of(alone, FIELDS)
+    grid = cut_zones([fragment_zones(read(content), pruner, table.num_rows)], pruner.columns)
+    assert narrowed.may(grid).true.tolist() == alone.may(grid).true.tolist()

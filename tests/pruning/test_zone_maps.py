@@ -11,7 +11,6 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError
-from alance.expr.tree import Column
 from alance.ops.read.pruning_maps import ZoneMap
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def test_zones_that_overlap_are_refused() -> None:
     arrays["zone_length"] = np.array([4, 4])
     zones = made.of_fragment(0, 10)
     assert zones is not None
-    found = zones.bounds(Column(("k",), pa.int64()))
+    found = zones.bounds(pa.int64())
     assert found is not None
     assert zones.edges.tolist() == [0, 4, 5, 9, 10]
     assert found.low.to_pylist() == [1, None, 2, None]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
-from alance.expr.prune import check_of, may_match
-from alance.expr.prune_zones import Bounds
+from alance.expr.prune import Zones, check_of, may_match
 from alance.expr.tree import plain, plain_type
 from alance.format.index.addresses import all_of as merged
 from alance.format.numbers import as_mask, as_scalar
+from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BTREE
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.expr.index_query import Ask
-    from alance.expr.tree import Column
     from alance.format.index.btree import PageTable
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
@@ -137,26 +136,16 @@ class AskedBitmap:
         return await self.snapshot.engine.pool.run(lambda: merged(found))
 
 
-@dataclass(frozen=True, slots=True)
-class _PageZones:
+def _page_bounds(table: PageTable) -> Bounds:
     """The pages of a B-tree as zones of rows."""
-
-    table: PageTable
-
-    @property
-    def num_zones(self) -> int:
-        return self.table.num_pages
-
-    def bounds(self, column: Column) -> Bounds | None:
-        table = self.table
-        low, high = plain(table.low), plain(table.high)
-        has_values = table.null_counts < table.counts()
-        has_nans = np.zeros(table.num_pages, np.bool_)
-        if pa.types.is_floating(low.type):
-            # Behind nulls there may be a NaN with its sign set.
-            has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
-            low, high = (_bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
-        return Bounds(table.null_counts > 0, has_values, has_nans, low, high)
+    low, high = plain(table.low), plain(table.high)
+    has_values = table.null_counts < table.counts()
+    has_nans = np.zeros(table.num_pages, np.bool_)
+    if pa.types.is_floating(low.type):
+        # Behind nulls there may be a NaN with its sign set.
+        has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
+        low, high = (_bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
+    return Bounds(table.null_counts > 0, has_values, has_nans, low, high)
 
 
 def _bound(values: pa.Array, zero: float) -> pa.Array:
@@ -171,7 +160,8 @@ def _pages_of(ask: Ask, table: PageTable) -> Rows:
     check = check_of(ask.condition)
     if check is None:
         return np.arange(table.num_pages, dtype=np.int64)
-    return np.flatnonzero(may_match(check, _PageZones(table)))
+    zones = Zones(table.num_pages, {ask.column.path: _page_bounds(table)})
+    return np.flatnonzero(may_match(check, zones))
 
 
 def _same_type(ask: Ask, values: pa.Array) -> None:

@@ -8,36 +8,67 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.expr.prune import may_match
+from alance.expr.arrow import ArrowCondition
+from alance.expr.prune import Zones, check_of, may_match, num_checks
+from alance.expr.prune_arrow import node_of
 from alance.expr.tree import plain_type
-from alance.file.open import from_content
-from alance.file.zones import read_statistics
+from alance.file.zones import read_zones
 from alance.format.plans import together
-from alance.format.v0_1.metadata import BatchContainer
-from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
-from alance.ops.read.pruning_known import OldStatistics, OwnStatistics, at_edges
+from alance.format.statistics import Bounds, whole_bounds
+from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
-    from alance.expr.prune import Bounds, Check
+    from alance.expr import Predicate
+    from alance.expr.prune import Check
     from alance.expr.tree import Column
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
-    from alance.format.container import Container
+    from alance.file.zones import ColumnZones
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.ops.read.pruning_known import Known
+    from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning_maps import ZoneMap
-    from alance.ops.version.snapshot import FragmentHandle
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
+    Int64s = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
     Spans = Sequence[tuple[int, int]]
 
+BUILT_AT_ONCE: Final = 500  # characters of a filter: about 1 ms
 NO_FIELD: Final = -1
+
+
+async def pruner_of(
+    snapshot: Snapshot, predicate: Predicate, schema: pa.Schema, options: ScanOptions
+) -> Pruner | None:
+    """What tells from statistics which rows a filter rules out; None: nothing would.
+
+    Cost: the files of zone maps, once.
+
+    Args:
+        schema: that the filter sees.
+    """
+    if not options.use_stats:
+        return None
+
+    def build() -> Pruner | None:
+        condition: object = predicate.condition
+        if isinstance(condition, ArrowCondition):
+            condition = node_of(condition.expression, schema)
+        check = check_of(condition)
+        return None if check is None else Pruner.of(check, snapshot.schema)
+
+    is_short = len(predicate.text) <= BUILT_AT_ONCE
+    pruner = build() if is_short else await snapshot.engine.pool.run(build)
+    if pruner is not None and not options.include_deleted_rows:
+        pruner.maps.update(await zone_maps(snapshot, set(pruner.columns.values())))
+    return pruner
 
 
 @dataclass(slots=True)
@@ -64,17 +95,50 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class FragmentZones:
+    """What is known of the columns of a fragment.
+
+    Attributes:
+        edges: those of all columns: the zones of a fragment are cut at all of them.
+        columns: at least one, by path.
+    """
+
+    edges: Int64s
+    columns: Mapping[tuple[str, ...], ColumnZones]
+
+    @classmethod
+    def of(cls, columns: Mapping[tuple[str, ...], ColumnZones]) -> FragmentZones:
+        """The zones of columns, by path."""
+        edges = [zones.edges for zones in columns.values()]
+        return cls(edges[0] if len(edges) == 1 else np.unique(np.concatenate(edges)), columns)
+
+    @property
+    def num_zones(self) -> int:
+        return len(self.edges) - 1
+
+    def bounds(self, column: Column) -> Bounds:
+        """The bounds of a column in each zone."""
+        zones = self.columns.get(column.path)
+        bounds = None if zones is None else zones.bounds(column.type)
+        if zones is None or bounds is None:
+            return Bounds.unknown(self.num_zones, column.type)
+        return bounds.at_edges(zones.edges, self.edges)
+
+
+@dataclass(frozen=True, slots=True)
 class Pruner:
     """A filter that is asked of statistics first.
 
     Attributes:
-        field_ids: the field of each column that the filter compares.
+        columns: the field of each column that the filter compares.
+        num_checks: that the check consists of.
         kept: the rows that may match, by fragment, as far as the scan has come.
         maps: zone maps by field id, for fragments whose files have no statistics.
     """
 
     check: Check
-    field_ids: Mapping[tuple[str, ...], int]
+    columns: Mapping[Column, int]
+    num_checks: int
     skipped: Skipped = field(default_factory=Skipped)
     kept: dict[int, Spans] = field(default_factory=dict)
     maps: dict[int, list[ZoneMap]] = field(default_factory=dict)
@@ -82,8 +146,9 @@ class Pruner:
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
         """The pruner of a filter over a table's schema."""
-        ids = {column.path: _field_id(schema, column) for column in check.columns()}
-        return cls(check, ids)
+        by_path = {column.path: column for column in check.columns()}
+        columns = {column: _field_id(schema, column) for column in by_path.values()}
+        return cls(check, columns, num_checks(check))
 
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
@@ -93,99 +158,94 @@ class Pruner:
         Raises:
             CorruptFileError: statistics that are not those of the file.
         """
-        containers = {one.column.container.path: one.column.container for one in fragment.leaves}
+        containers = {leaf.column.container.path: leaf.column.container for leaf in fragment.leaves}
         by_file: dict[str, dict[int, int]] = {}
-        for key in set(self.field_ids.values()):
+        for key in set(self.columns.values()):
             files = [source for source in handle.sources if key in source.columns]
             if len(files) == 1 and files[0].location in containers:
                 by_file.setdefault(files[0].location, {})[key] = files[0].columns[key]
-        plans = [_read(containers[path], places, states) for path, places in by_file.items()]
-        known: dict[int, Known] = {}
-        for found in (yield from together(plans)) if plans else ():
-            known |= found
-        for one in known.values():
-            if one.edges[-1] != fragment.num_rows:
+        plans = [read_zones(containers[path], places, states) for path, places in by_file.items()]
+        by_field: dict[int, ColumnZones] = {}
+        for read in (yield from together(plans)) if plans else ():
+            by_field |= read
+        for zones in by_field.values():
+            if zones.edges[-1] != fragment.num_rows:
                 raise CorruptFileError(
-                    f"fragment {handle.id}: statistics of {one.edges[-1]} rows, "
+                    f"fragment {handle.id}: statistics of {zones.edges[-1]} rows, "
                     f"it has {fragment.num_rows}; use_stats=False reads it without them"
                 )
         for key, maps in self.maps.items():
-            for mapped in () if key in known else maps:
-                zones = mapped.of_fragment(handle.id, fragment.num_rows)
-                if zones is not None:
-                    known[key] = zones
-        columns = {path: known[key] for path, key in self.field_ids.items() if key in known}
+            for zone_map in () if key in by_field else maps:
+                mapped = zone_map.of_fragment(handle.id, fragment.num_rows)
+                if mapped is not None:
+                    by_field[key] = mapped
+        columns = {col.path: by_field[key] for col, key in self.columns.items() if key in by_field}
         return FragmentZones.of(columns) if columns else None
 
-    def spans(self, zones: FragmentZones | None, span: tuple[int, int]) -> Spans:
-        """The rows of a span in which the filter may be true, as ascending spans. CPU."""
-        rows = span[1] - span[0]
-        if zones is None or not rows:
-            return [span] if rows else []
-        mask = np.zeros(zones.num_zones, np.bool_)
-        if may_match(self.check, zones.whole()).all():
-            mask = may_match(self.check, zones)
-        found = _spans_of(mask, zones.edges, span)
-        self.skipped.num_fragments += 1
-        self.skipped.num_zones += len(mask)
-        self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
-        self.skipped.rows += rows - sum(stop - start for start, stop in found)
-        self.skipped.fragments += not found
-        return found
+    def spans(
+        self, fragments: Sequence[FragmentZones | None], spans: Sequence[tuple[int, int]]
+    ) -> list[Spans]:
+        """The rows of a span of each fragment in which the filter may be true. CPU.
+
+        The filter is asked twice, however many fragments there are: of each as one zone, and of the
+        zones of those that are left.
+
+        Args:
+            fragments: what is known of each; None: nothing.
+
+        Returns:
+            Ascending spans, by fragment.
+        """
+        kept: list[Spans] = [[span] if span[0] < span[1] else [] for span in spans]
+        places = [place for place, zones in enumerate(fragments) if zones and kept[place]]
+        asked = [zones for place in places if (zones := fragments[place]) is not None]
+        if not asked:
+            return kept
+        masks = self._masks(asked)
+        for place, zones, mask in zip(places, asked, masks, strict=True):
+            start, stop = spans[place]
+            left = _spans_of(mask, zones.edges, (start, stop))
+            self.skipped.num_fragments += 1
+            self.skipped.num_zones += len(mask)
+            self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
+            self.skipped.rows += stop - start - sum(last - first for first, last in left)
+            self.skipped.fragments += not left
+            kept[place] = left
+        return kept
+
+    def _masks(self, fragments: Sequence[FragmentZones]) -> list[Mask]:
+        """The zones of each fragment in which the filter may be true."""
+        may = may_match(self.check, whole_zones(fragments, self.columns))
+        pairs = zip(fragments, may, strict=True)
+        masks = [np.full(fragment.num_zones, flag) for fragment, flag in pairs]
+        left = [place for place in np.flatnonzero(may).tolist() if len(masks[place]) > 1]
+        if left:
+            kept = [fragments[place] for place in left]
+            may = may_match(self.check, cut_zones(kept, self.columns))
+            ends = np.cumsum([fragment.num_zones for fragment in kept])
+            for place, mask in zip(left, np.split(may, ends[:-1]), strict=True):
+                masks[place] = mask
+        return masks
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentZones:
-    """The zones of a fragment: those of all its columns' statistics, cut at all their edges."""
+def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
+    """Fragments as one zone each."""
 
-    edges: npt.NDArray[np.int64]
-    columns: Mapping[tuple[str, ...], Known]
-    is_whole: bool = False
+    def whole(column: Column) -> Bounds:
+        sources = [fragment.columns.get(column.path) for fragment in fragments]
+        heads = [None if zones is None else zones.whole(column.type) for zones in sources]
+        return whole_bounds(heads, column.type)
 
-    @classmethod
-    def of(cls, columns: Mapping[tuple[str, ...], Known]) -> FragmentZones:
-        """The zones of columns, by path."""
-        edges = [one.edges for one in columns.values()]
-        return cls(edges[0] if len(edges) == 1 else np.unique(np.concatenate(edges)), columns)
-
-    def whole(self) -> FragmentZones:
-        """The fragment as one zone."""
-        return FragmentZones(self.edges[[0, -1]], self.columns, is_whole=True)
-
-    @property
-    def num_zones(self) -> int:
-        return len(self.edges) - 1
-
-    def bounds(self, column: Column) -> Bounds | None:
-        """The bounds of a column; None: nothing is known, or it is of another type there."""
-        known = self.columns.get(column.path)
-        if known is None or self.is_whole:
-            return None if known is None else known.whole(column)
-        found = known.bounds(column)
-        return None if found is None else at_edges(found, known.edges, self.edges)
+    return Zones(len(fragments), {column.path: whole(column) for column in columns})
 
 
-def _read(
-    container: Container, places: Mapping[int, int], states: States
-) -> Plan[dict[int, Known]]:
-    """Plan what a file says of fields, by their ids; `places` are their columns in it."""
-    if isinstance(container, BatchContainer):
-        plans = [_read_batches(container, key, states) for key in places]
-        read = dict(zip(places, (yield from together(plans)), strict=True))
-        return {key: one for key, one in read.items() if one.statistics is not None}
-    statistics = yield from read_statistics(container, list(places.values()), states)
-    own = {key: OwnStatistics.of(statistics, column) for key, column in places.items()}
-    return {key: one for key, one in own.items() if one is not None}
-
-
-def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[OldStatistics]:
-    place = ("batch statistics", container.path, key)
-    known: OldStatistics | None = states.peek(place)
-    if known is None:
-        read = yield from from_content(read_batch_statistics(container, key), container)
-        known = OldStatistics(read)
-        states.put(place, known, known.num_bytes)
-    return known
+def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
+    """The zones of fragments, one behind the other."""
+    bounds = {
+        column.path: Bounds.joined([fragment.bounds(column) for fragment in fragments])
+        for column in columns
+    }
+    return Zones(sum(fragment.num_zones for fragment in fragments), bounds)
 
 
 def _spans_of(mask: Mask, edges: npt.NDArray[np.int64], span: tuple[int, int]) -> Spans:

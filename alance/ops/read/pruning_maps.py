@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
-from alance.expr.prune_zones import Bounds
 from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.statistics import Bounds
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index
 from alance.io.tasks import all_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.expr.tree import Column
     from alance.ops.version.snapshot import Snapshot
 
     Int64s = npt.NDArray[np.int64]
@@ -95,24 +94,24 @@ class MappedZones:
     edges: Int64s
     places: Int64s
 
-    def bounds(self, column: Column) -> Bounds | None:
+    def bounds(self, arrow: pa.DataType) -> Bounds | None:
         """The bounds of each zone; None: they are of another type."""
-        found = self.map
-        if found.low.type != column.type or found.high.type != column.type:
+        low, high = self.map.low, self.map.high
+        if low.type != arrow or high.type != arrow:
             return None
-        known = self.places >= 0
-        rows = to_arrow(self.places.clip(0), known)
-        padded = {name: np.append(of, 0) for name, of in found.numbers.items()}
-        numbers = {name: of[self.places] for name, of in padded.items()}
+        is_zone = self.places >= 0
+        rows = to_arrow(self.places.clip(0), is_zone)
+        padded = {name: np.append(column, 0) for name, column in self.map.numbers.items()}
+        numbers = {name: column[self.places] for name, column in padded.items()}
         return Bounds(
-            (numbers["null_count"] > 0) | ~known,
-            (numbers["null_count"] < numbers["zone_length"]) | ~known,
-            (numbers["nan_count"] > 0) | ~known,
-            _without_nans(found.low).take(rows),
-            _without_nans(found.high).take(rows),
+            (numbers["null_count"] > 0) | ~is_zone,
+            (numbers["null_count"] < numbers["zone_length"]) | ~is_zone,
+            (numbers["nan_count"] > 0) | ~is_zone,
+            _without_nans(low).take(rows),
+            _without_nans(high).take(rows),
         )
 
-    def whole(self, column: Column) -> Bounds | None:
+    def whole(self, arrow: pa.DataType) -> None:
         """None: a zone map has no sums."""
 
 

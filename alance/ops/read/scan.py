@@ -63,7 +63,7 @@ NARROW_PARTS: Final = 4  # as many rows of a filter's columns in one job, if the
 NARROW_BYTES: Final = 64  # of a row of the others
 # Page tables that the search cache gets, so that the next scan saves a round; those of takes stay.
 SHARED_BYTES: Final = 32 << 20
-PRUNING_BYTES: Final = 64 << 10  # the work of asking statistics, as bytes to decode
+PRUNING_BYTES: Final = 16 << 10  # the work of a check of a fragment, as bytes to decode
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -202,10 +202,8 @@ async def _spans(
     ]
     zones = await engine.drive(together(plans), "statistics")
 
-    def prune() -> list[Sequence[tuple[int, int]]]:
-        return [pruner.spans(*pair) for pair in zip(zones, spans, strict=True)]
-
-    found = await engine.decode(prune, PRUNING_BYTES * sum(one is not None for one in zones))
+    num_asked = pruner.num_checks * sum(one is not None for one in zones)
+    found = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
     pruner.kept.update(zip((handle.id for handle in handles), found, strict=True))
     return found
 

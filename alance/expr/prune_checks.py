@@ -1,0 +1,317 @@
+"""Checks: what a condition may be of the rows of zones, from the bounds of columns.
+
+A check answers in three values at once: for each zone whether the condition may be true of some
+row, may be false of one, may be null of one. All zones are answered together, by arrays. A
+comparison that is no set of ranges is asked of the bounds themselves, by the very nodes that rows
+are asked with: literals that are cast, decimals, zones of time, float rounding and NaN come out the
+same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.compare import compare
+from alance.expr.prune_sets import StoredBounds, as_bytes
+from alance.expr.tree import Column, Literal, Node, broadcast
+from alance.format.numbers import as_mask, as_scalar, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from alance.expr.meaning import Prefix
+    from alance.expr.prune_sets import Ranges
+    from alance.format.statistics import Bounds
+
+    Mask = npt.NDArray[np.bool_]
+    Path = tuple[str, ...]
+
+
+class Zones:
+    """Zones of rows, and the bounds of columns in them, by path: what a check is asked of."""
+
+    def __init__(self, num_zones: int, columns: Mapping[Path, Bounds]) -> None:
+        self.num_zones = num_zones
+        self._columns = columns
+        self._stored: dict[Path, StoredBounds] = {}
+
+    def bounds(self, column: Column) -> Bounds | None:
+        """The bounds of a column; None: nothing is known, or it is of another type there."""
+        bounds = self._columns.get(column.path)
+        return None if bounds is None or bounds.low.type != column.type else bounds
+
+    def stored(self, column: Column) -> StoredBounds:
+        """The bounds of a column that has some, as values; made once for all checks."""
+        if column.path not in self._stored:
+            self._stored[column.path] = StoredBounds.of(self._columns[column.path])
+        return self._stored[column.path]
+
+
+@dataclass(frozen=True, slots=True)
+class May:
+    """What a condition may be of some row of each zone; shape (n,) each."""
+
+    true: Mask
+    false: Mask
+    null: Mask
+
+    @classmethod
+    def be_anything(cls, num_zones: int) -> May:
+        """Nothing is known."""
+        maybe = np.ones(num_zones, np.bool_)
+        return cls(maybe, maybe, maybe)
+
+
+class Check(Protocol):
+    """A condition, asked of zones."""
+
+    def may(self, zones: Zones) -> May: ...
+
+    def columns(self) -> Iterator[Column]:
+        """The columns whose bounds it asks for, repeated as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """A condition that is not understood."""
+
+    def may(self, zones: Zones) -> May:
+        return May.be_anything(zones.num_zones)
+
+    def columns(self) -> Iterator[Column]:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    answer: bool | None
+
+    def may(self, zones: Zones) -> May:
+        def spread(flag: bool) -> Mask:
+            return np.full(zones.num_zones, flag)
+
+        return May(*(spread(self.answer is answer) for answer in (True, False, None)))
+
+    def columns(self) -> Iterator[Column]:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NOT; null stays null."""
+
+    of: Check
+
+    def may(self, zones: Zones) -> May:
+        may = self.of.may(zones)
+        return May(may.false, may.true, may.null)
+
+    def columns(self) -> Iterator[Column]:
+        return self.of.columns()
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """AND; as OR it is between two NOTs."""
+
+    parts: tuple[Check, ...]
+
+    def may(self, zones: Zones) -> May:
+        true, defined = np.ones((2, zones.num_zones), np.bool_)
+        false, null = np.zeros((2, zones.num_zones), np.bool_)
+        for part in self.parts:
+            may = part.may(zones)
+            true &= may.true
+            false |= may.false
+            null |= may.null
+            defined &= may.true | may.null
+        # Null is what is null in a part and false in none.
+        return May(true, false, null & defined)
+
+    def columns(self) -> Iterator[Column]:
+        for part in self.parts:
+            yield from part.columns()
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """IS TRUE, IS FALSE, IS NULL of a condition: never null."""
+
+    of: Check
+    answer: bool | None
+
+    def may(self, zones: Zones) -> May:
+        may = self.of.may(zones)
+        if self.answer is None:
+            yes, no = may.null, may.true | may.false
+        elif self.answer:
+            yes, no = may.true, may.false | may.null
+        else:
+            yes, no = may.false, may.true | may.null
+        return May(yes, no, np.zeros_like(yes))
+
+    def columns(self) -> Iterator[Column]:
+        return self.of.columns()
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """IS NULL of a column."""
+
+    column: Column
+
+    def may(self, zones: Zones) -> May:
+        bounds = zones.bounds(self.column)
+        if bounds is None:
+            return May.be_anything(zones.num_zones)
+        present = bounds.has_values | bounds.has_nans
+        return May(bounds.has_nulls, present, np.zeros_like(present))
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A condition that is true where a column has one of some values, null where it is null.
+
+    Attributes:
+        nans: whether it is true of a positive and of a negative NaN.
+    """
+
+    column: Column
+    ranges: Ranges
+    nans: tuple[bool, bool] = (False, False)
+
+    def may(self, zones: Zones) -> May:
+        bounds = zones.bounds(self.column)
+        if bounds is None:
+            return May.be_anything(zones.num_zones)
+        some, every = self.ranges.hits(zones.stored(self.column))
+        true = bounds.has_values & some | bounds.has_nans & any(self.nans)
+        false = bounds.has_values & ~every | bounds.has_nans & (not all(self.nans))
+        return May(true, false, bounds.has_nulls)
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+    def __invert__(self) -> Within:
+        """NOT."""
+        return Within(self.column, ~self.ranges, (not self.nans[0], not self.nans[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A column with a literal, where that is no set of ranges.
+
+    Attributes:
+        tests: by (side, operator): whether that holds of the bound on that side.
+        nan_true: it may be true of a NaN.
+        nan_false: it may be false of a NaN.
+    """
+
+    column: Column
+    op: str
+    tests: dict[tuple[str, str], Node]
+    nan_true: bool
+    nan_false: bool
+
+    @classmethod
+    def of(cls, op: str, column: Column, literal: Node) -> Compared:
+        """The check of a comparison.
+
+        Raises:
+            Problem: the two do not compare.
+        """
+        tests = {
+            (side, test): compare(test, Column((side,), column.type), literal)
+            for side, test in (("low", "<"), ("low", "<="), ("high", ">"), ("high", ">="))
+        }
+        return cls(column, op, tests, *_of_nans(op, column.type, literal))
+
+    def may(self, zones: Zones) -> May:
+        bounds = zones.bounds(self.column)
+        if bounds is None:
+            return May.be_anything(zones.num_zones)
+        batch = pa.RecordBatch.from_arrays([bounds.low, bounds.high], ["low", "high"])
+
+        def some(side: str, op: str) -> Mask:
+            return _possibly(self.tests[side, op], batch)
+
+        if self.op in ("=", "!="):
+            true = some("low", "<=") & some("high", ">=")
+            false = some("low", "<") | some("high", ">")
+        else:
+            side, other = ("low", "high") if self.op in ("<", "<=") else ("high", "low")
+            true, false = some(side, self.op), some(other, _OPPOSITE[self.op])
+        if self.op == "!=":
+            true, false = false, true
+        true = bounds.has_values & true | bounds.has_nans & self.nan_true
+        false = bounds.has_values & false | bounds.has_nans & self.nan_false
+        return May(true, false, bounds.has_nulls)
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsWith:
+    """Text that is at most true of what is between a prefix and the last text that begins so."""
+
+    column: Column
+    high: Node  # whether the high bound reaches the prefix
+    prefix: bytes
+
+    @classmethod
+    def of(cls, prefix: Prefix) -> BeginsWith:
+        """The check of a prefix of a column."""
+        column = prefix.node
+        assert isinstance(column, Column)
+        literal = Literal(as_scalar(prefix.prefix))
+        high = compare(">=", Column(("high",), column.type), literal)
+        return cls(column, high, prefix.prefix.encode())
+
+    def may(self, zones: Zones) -> May:
+        bounds = zones.bounds(self.column)
+        if bounds is None:
+            return May.be_anything(zones.num_zones)
+        heads = pc.binary_slice(as_bytes(bounds.low), 0, len(self.prefix))
+        low = _true_or_null(pc.less_equal(heads, as_scalar(self.prefix, heads.type)))
+        high = _possibly(self.high, pa.RecordBatch.from_arrays([bounds.high], ["high"]))
+        true = bounds.has_values & low & high | bounds.has_nans
+        return May(true, bounds.has_values | bounds.has_nans, bounds.has_nulls)
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def _possibly(test: Node, bounds: pa.RecordBatch) -> Mask:
+    """Where a test of bounds holds, or its bound is not known."""
+    return _true_or_null(broadcast(test.evaluate(bounds), bounds.num_rows))
+
+
+def _true_or_null(answers: pa.Array) -> Mask:
+    return as_mask(pc.fill_null(answers, as_scalar(True)))
+
+
+def _of_nans(op: str, type_: pa.DataType, literal: Node) -> tuple[bool, bool]:
+    """Whether a comparison may be true, and false, of a NaN."""
+    if not pa.types.is_floating(type_):
+        return False, False
+    dtype = {16: np.float16, 32: np.float32, 64: np.float64}[type_.bit_width]
+    nans = to_arrow(np.array([np.nan, -np.nan], dtype))
+    batch = pa.RecordBatch.from_arrays([nans], ["nan"])
+    answers = as_mask(broadcast(compare(op, Column(("nan",), type_), literal).evaluate(batch), 2))
+    return bool(answers.any()), not answers.all()
