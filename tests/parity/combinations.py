@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from itertools import combinations, product
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import alance
 from tests.parity.tables import HISTORIES, SIZES, VERSIONS
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 PLACES: Final = ("local", "lab", "memory")
 TRACES: Final = ("never", "always", "every other call")
@@ -46,3 +51,9 @@ def covering(cases: list[Case], seed: int = 0) -> list[Case]:
         chosen.append(best)
         missing -= _covers(best)
     return chosen
+
+
+def traced(case: Case, call: int) -> AbstractContextManager[object]:
+    """What is around a call: a trace, or nothing."""
+    is_traced = case.traced == "always" or (case.traced != "never" and call % 2)
+    return alance.trace() if is_traced else nullcontext()

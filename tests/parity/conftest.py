@@ -37,12 +37,10 @@ class Tables:
             self.lab.rescan()
         return path
 
-    def copy(self, path: Path, target: str) -> Path:
-        """A copy beside it."""
-        copy = path.with_name(f"parity {target}.lance")
-        shutil.copytree(path, copy)
-        self.lab.rescan()
-        return copy
+    def copy(self, path: Path, target: Path) -> Path:
+        """A copy of a table, to change."""
+        shutil.copytree(path, target)
+        return target
 
     def theirs(self, path: Path) -> LanceDataset:
         """The table as pylance opens it."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 VERSIONS: Final = ("0.1", "2.0", "2.1", "2.2", "2.3")
 SIZES: Final = ("small", "large")
 # small: files of a few kilobytes; large: pages of some thousand rows, several a column
-ROWS: Final = {"small": 240, "large": 9000}
-FILE_ROWS: Final = {"small": 30, "large": 7500}
-PAGE_ROWS: Final = {"small": 30, "large": 1500}
+ROWS: Final = {"small": 240, "large": 7700}
+FILE_ROWS: Final = {"small": 30, "large": 6600}
+PAGE_ROWS: Final = {"small": 30, "large": 1100}
 
 
 @lru_cache(maxsize=4)
@@ -43,9 +43,9 @@ def rows(version: str, size: str) -> pa.Table:
         "constant": pa.array([7] * count, pa.int32()),
         "text": pa.array(words, mask=holes[2]),
         "few": pa.array(["red", "green", "a rather long colour name"] * count)[:count],
-        "wide": pa.array([word * (10 + n % 40) for n, word in enumerate(words)], mask=holes[3]),
+        "wide": pa.array([word * (8 + n % 20) for n, word in enumerate(words)], mask=holes[3]),
         "vector": _vectors(rng, count, 4),
-        "wide_vector": _vectors(rng, count, 80),
+        "wide_vector": _vectors(rng, count, 64),
         "list": pa.array(nested, pa.list_(pa.int32()), mask=_unless_old(version, holes[4])),
         "texts": pa.array([[words[n]] * (n % 3) for n in range(count)]),
         "lists": pa.array(
@@ -128,9 +128,9 @@ def _deleted(path: Path, version: str, size: str) -> None:
     """Deletions here and there, of ranges and of a whole fragment; vectors of both kinds."""
     dataset = _write(path, version, size)
     dataset.delete("key % 7 = 3")
-    dataset.delete("group = 4 and runs < 170")
+    dataset.delete("group = 4 and runs < 140")
     if size == "large":
-        dataset.delete("_rowaddr < 6900 and key % 4 != 0")
+        dataset.delete("_rowaddr < 6600 and key % 6 != 0")
         suffixes = {file.suffix for file in (path / "_deletions").iterdir()}
         assert suffixes == {".arrow", ".bin"}, "vectors of both kinds"
     else:

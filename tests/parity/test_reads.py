@@ -5,32 +5,22 @@ not.
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
-import alance
-from tests.parity.combinations import ALL, Case, covering
+from tests.parity.combinations import ALL, Case, covering, traced
 from tests.parity.reads import Scan, Take, some_reads
 from tests.reference.compare import assert_same
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     import pyarrow as pa
 
     from tests.parity.conftest import Tables
 
 # Which rows the calls ask for, one after the other: what is learned of some is used for others.
-CALLS = {Take: (0, 0, 0, 1, 0), Scan: (0, 0, 0)}
+CALLS = {Take: (0, 0, 0, 1), Scan: (0, 0)}
 CHOSEN = covering(ALL)
-
-
-def traced(case: Case, call: int) -> AbstractContextManager[object]:
-    """What is around a call: a trace, or nothing."""
-    is_traced = case.traced == "always" or (case.traced != "never" and call % 2)
-    return alance.trace() if is_traced else nullcontext()
 
 
 class Answers:
