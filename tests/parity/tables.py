@@ -146,8 +146,9 @@ def _widened(path: Path, version: str, size: str) -> None:
     dataset.add_columns({"again": "key + 1"})
     dataset.drop_columns(["few"])
     if version != "0.1":  # its files have all columns
-        more = pa.table({"key": pa.array(range(10**6, 10**6 + 40), pa.int64())})
-        more = more.append_column("text", pa.array([f"more {n}" for n in range(40)]))
+        more = rows(version, size).drop_columns(["few", "price", "wide", "list", "texts"])
+        more = more.take(pa.array(range(40)))
+        more = more.set_column(0, "key", pa.array(range(10**6, 10**6 + 40), pa.int64()))
         lance.write_dataset(more, path, mode="append")
 
 

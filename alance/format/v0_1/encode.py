@@ -68,7 +68,7 @@ def check_types(field: Field) -> None:
         UnsupportedError: they do not.
     """
     kind = field.logical_type
-    bad = field.is_json or field.is_blob_v2 or field.is_packed
+    bad = field.is_json or field.is_blob_v2  # packed structs are structs like others
     if kind.startswith("dict:"):
         value = kind.split(":")[1]
         bad |= value not in KEYED and not pa.types.is_integer(leaf_type(value))
@@ -78,7 +78,7 @@ def check_types(field: Field) -> None:
         arrow = storage(leaf_type(kind))
         bad |= not row_bits(arrow) or kind.startswith(("decimal:32", "decimal:64", "interval"))
     if bad:
-        name = "JSON" if field.is_json else "a packed struct" if field.is_packed else kind
+        name = "JSON" if field.is_json else kind
         raise UnsupportedError(f"field {field.name!r}: {name} in a file of version 0.1")
     for child in field.children:
         check_types(child)
