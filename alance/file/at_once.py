@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alance.file.v0_1_writer import writer_of
+from alance.format.plans import answered
 from alance.io.pool import DecodePool
 from alance.io.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     import pyarrow as pa
 
@@ -75,10 +76,8 @@ class _Pieces(Upload):
 
 def _now(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
+    return answered(work.__await__(), _never)
+
+
+def _never(_: object) -> Sequence[memoryview]:
     raise AssertionError("a writer without threads and without an upload has waited")

@@ -18,14 +18,14 @@ from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_join import AlikePages, decode_together
-from alance.format.plans import ByteRange, cut
+from alance.format.plans import ByteRange, answered, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from alance.file.fragment import Found, OpenFragment
     from alance.format.field import Field
-    from alance.format.layouts.base import DecodeTask, PageLayout, PageValues
+    from alance.format.layouts.base import PageLayout, PageValues
     from alance.format.plans import Plan
 
     Content: TypeAlias = tuple[memoryview, int]  # bytes of a file, and where they begin
@@ -65,14 +65,11 @@ class PageBytes:
         Raises:
             CorruptFileError, UnsupportedError: its description or its bytes.
         """
-        plan = self.layout().read_page()
-        try:
-            wanted = next(plan)
-            while True:
-                wanted = plan.send([cut(one, self.content, self.first) for one in wanted])
-        except StopIteration as done:
-            task: DecodeTask = done.value
-            return task.decode()
+        task = answered(
+            self.layout().read_page(),
+            lambda ranges: [cut(one, self.content, self.first) for one in ranges],
+        )
+        return task.decode()
 
 
 @dataclass(frozen=True, slots=True)

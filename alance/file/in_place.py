@@ -18,7 +18,7 @@ from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask
 from alance.file.open import from_content
 from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, NotAtHand, answered
 from alance.io import files
 
 if TYPE_CHECKING:
@@ -98,26 +98,17 @@ class LocalRows:
         reading: Plan[Found] = one.column.read(
             self.start * times, self.stop * times, _Learned(self.states)
         )
-        plan = from_content(reading, one.column.container)
         try:
-            wanted = next(plan)
-            while True:
-                contents = self._read(wanted)
-                if contents is None:
-                    return None
-                wanted = plan.send(contents)
-        except StopIteration as done:
-            found: Found = done.value
-            return found
-        finally:
-            plan.close()
+            return answered(from_content(reading, one.column.container), self._read)
+        except NotAtHand:
+            return None
 
-    def _read(self, wanted: Sequence[Wanted]) -> list[memoryview] | None:
+    def _read(self, wanted: Sequence[Wanted]) -> list[memoryview]:
         contents: list[memoryview] = []
         for one in wanted:
             file = self.files.get(one.path)
             if file is None:
-                return None
+                raise NotAtHand
             if isinstance(one, ByteRange):
                 content, is_held = files.read_held(file, (one.start, one.stop))
             else:
@@ -125,6 +116,6 @@ class LocalRows:
                 is_held = content is not None
             self.states.was_held(is_held=is_held)
             if content is None or self.states.is_cold:
-                return None
+                raise NotAtHand
             contents.append(content)
         return contents

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from alance.file.columns import OpenColumn, States
 from alance.file.recall import kept_by, noted, recalled
 from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
-from alance.format.plans import cut
+from alance.format.plans import cut, through
 from alance.format.v0_1.metadata import BatchContainer, is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.plans import Plan, T
+    from alance.format.plans import Plan, T, Wanted
 
 
 def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
@@ -90,23 +90,17 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
         path: location of the file.
         tail: its bytes from `start` to its end.
     """
-    try:
-        wanted = next(plan)
-        while True:
-            here = [one.start >= start and one.path == path for one in wanted]
-            missing = [one for one, is_here in zip(wanted, here, strict=True) if not is_here]
-            fetched = iter((yield missing) if missing else ())
-            wanted = plan.send(
-                [
-                    cut(one, tail, start) if is_here else next(fetched)
-                    for one, is_here in zip(wanted, here, strict=True)
-                ]
-            )
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        plan.close()
+
+    def answer(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+        here = [one.start >= start and one.path == path for one in ranges]
+        missing = [one for one, is_here in zip(ranges, here, strict=True) if not is_here]
+        fetched = iter((yield missing) if missing else ())
+        return [
+            cut(one, tail, start) if is_here else next(fetched)
+            for one, is_here in zip(ranges, here, strict=True)
+        ]
+
+    return through(plan, answer)
 
 
 def _trimmed(container: Container) -> Container:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import ByteRange, T
+from alance.format.plans import ByteRange, Done, NotAtHand, T, answered, step, through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from alance.format.container import Container
-    from alance.format.plans import Plan
+    from alance.format.plans import Plan, Wanted
 
 
 class Kept(Protocol):
@@ -42,24 +42,15 @@ def recalled(plan: Callable[[], Plan[T]], path: str, kept: Kept | None) -> T | N
     """
     if kept is None:
         return None
-    asked = plan()
     try:
-        wanted = next(asked)
-        while True:
-            found = [kept.get(*one) if isinstance(one, ByteRange) else None for one in wanted]
-            if any(content is None for content in found):
-                return None
-            wanted = asked.send([content for content in found if content is not None])
-    except StopIteration as done:
-        result: T = done.value
-        return result
+        return answered(
+            plan(), _looked_up(lambda wanted: kept.get(wanted.path, wanted.start, wanted.stop))
+        )
     except CorruptFileError:
         kept.discard(path)
         return None
-    except AlanceError:
+    except (AlanceError, NotAtHand):
         return None
-    finally:
-        asked.close()
 
 
 def held(plan: Plan[T], container: Container) -> T | None:
@@ -69,18 +60,26 @@ def held(plan: Plan[T], container: Container) -> T | None:
         CorruptFileError: what is there makes no sense.
     """
     try:
-        wanted = next(plan)
-        while True:
-            found = [container.held(one) if isinstance(one, ByteRange) else None for one in wanted]
-            content = [one for one in found if one is not None]
-            if len(content) < len(found):
-                return None
-            wanted = plan.send(content)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        plan.close()
+        return answered(plan, _looked_up(container.held))
+    except NotAtHand:
+        return None
+
+
+def _looked_up(
+    look_up: Callable[[ByteRange], memoryview | None],
+) -> Callable[[Sequence[Wanted]], Sequence[memoryview]]:
+    """The answer to a round whose ranges are looked up one by one; all have to be there."""
+
+    def answer(ranges: Sequence[Wanted]) -> Sequence[memoryview]:
+        buffers = []
+        for wanted in ranges:
+            content = look_up(wanted) if isinstance(wanted, ByteRange) else None
+            if content is None:
+                raise NotAtHand
+            buffers.append(content)
+        return buffers
+
+    return answer
 
 
 def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None = None) -> Plan[T]:
@@ -91,26 +90,23 @@ def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None =
     """
     if kept is None:
         return (yield from plan)
-    try:
-        wanted = next(plan)
-        while True:
-            buffers = (yield wanted) if wanted else ()
-            for one, content in zip(wanted, buffers, strict=True):
-                if isinstance(one, ByteRange) and (only is None or one in only):
-                    kept.put(one.path, one.start, one.stop, content)
-            wanted = plan.send(buffers)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        plan.close()
+
+    def read_and_keep(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+        buffers = (yield ranges) if ranges else ()
+        for wanted, content in zip(ranges, buffers, strict=True):
+            if isinstance(wanted, ByteRange) and (only is None or wanted in only):
+                kept.put(wanted.path, wanted.start, wanted.stop, content)
+        return buffers
+
+    return (yield from through(plan, read_and_keep))
 
 
 def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
     """The first ranges that a plan asks for; it is not driven further."""
     try:
-        return {one for one in next(plan) if isinstance(one, ByteRange)}
-    except StopIteration:
-        return set()
+        asked = step(plan)
     finally:
         plan.close()
+    if isinstance(asked, Done):
+        return set()
+    return {wanted for wanted in asked if isinstance(wanted, ByteRange)}

@@ -29,7 +29,7 @@ from alance.format.container_columns import COLUMN_ENCODING, any_url
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.miniblock_join import AlikePages, Joined, decode_together
-from alance.format.plans import ByteRange, cut
+from alance.format.plans import ByteRange, answered, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,15 +123,7 @@ class WholeFragments:
 
     def _run(self, plan: Plan[T]) -> T:
         """The result of a plan over the files."""
-        try:
-            wanted = next(plan)
-            while True:
-                wanted = plan.send([cut(one, self.contents[one.path]) for one in wanted])
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        finally:
-            plan.close()
+        return answered(plan, lambda ranges: [cut(one, self.contents[one.path]) for one in ranges])
 
 
 def _alike(fragments: Sequence[FragmentFiles]) -> Iterator[list[FragmentFiles]]:
@@ -170,14 +162,8 @@ class WholeFiles:
             num_rows=int(self.rows[page]),
             version=self.version,
         )
-        plan = layout.read_page()
-        try:
-            wanted = next(plan)
-            while True:
-                wanted = plan.send([cut(one, content) for one in wanted])
-        except StopIteration as done:
-            values: PageValues = done.value.decode()
-            return values
+        task = answered(layout.read_page(), lambda ranges: [cut(one, content) for one in ranges])
+        return task.decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,21 @@
 """How the pure half asks for bytes.
 
 A plan is a generator: it yields the byte ranges of one round, is sent the buffers in the same
-order, and returns its result. It never waits. `run` drives it over bytes in memory, `io.drive`
-over a store.
+order, and returns its result. It never waits.
+
+`step` goes on with a plan, and everything that drives one is made of it: `answered` over bytes in
+memory, `through` inside another plan, `together` many in lockstep, `io.drive` over a store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import numpy.typing as npt
 
@@ -70,6 +75,57 @@ def cut(wanted: Wanted, content: memoryview, first: int = 0) -> memoryview:
     return memoryview(b"".join([cut(one, content, first) for one in wanted.ranges()]))
 
 
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """The end of a plan."""
+
+    result: T
+
+
+def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Wanted] | Done[T]:
+    """Go on with a plan: what it asks for next, or its end.
+
+    Args:
+        buffers: the answer to what it asked for last; None: it has not begun.
+    """
+    try:
+        return plan.send(buffers)  # type: ignore[arg-type]  # None begins a generator
+    except StopIteration as done:
+        return Done(done.value)
+
+
+class NotAtHand(Exception):
+    """Bytes that a plan asks for are not at hand."""
+
+
+def answered(plan: Plan[T], answer: Callable[[Sequence[Wanted]], Sequence[memoryview]]) -> T:
+    """The result of a plan whose bytes are at hand; the plan is closed however this ends.
+
+    Args:
+        answer: gives the buffers of a round; what it raises (`NotAtHand`) ends this.
+    """
+    try:
+        asked = step(plan)
+        while not isinstance(asked, Done):
+            asked = step(plan, answer(asked))
+        return asked.result
+    finally:
+        plan.close()
+
+
+def through(
+    plan: Plan[T], answer: Callable[[Sequence[Wanted]], Plan[Sequence[memoryview]]]
+) -> Plan[T]:
+    """The same plan, each round of which is answered by a plan."""
+    try:
+        asked = step(plan)
+        while not isinstance(asked, Done):
+            asked = step(plan, (yield from answer(asked)))
+        return asked.result
+    finally:
+        plan.close()
+
+
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """Drive plans in lockstep: each round asks for the ranges of all that still need bytes.
 
@@ -77,36 +133,26 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
-    results: list[T | None] = [None] * len(plans)
-    waiting: list[tuple[int, Plan[T], Sequence[Wanted]]] = []
-    for position, plan in enumerate(plans):
-        try:
-            waiting.append((position, plan, next(plan)))
-        except StopIteration as done:
-            results[position] = done.value
-    while waiting:
-        buffers = yield [wanted for _, _, ranges in waiting for wanted in ranges]
+    asked = [step(plan) for plan in plans]
+    while waiting := [
+        (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
+    ]:
+        buffers = yield [wanted for _, ranges in waiting for wanted in ranges]
         sent = 0
-        still_waiting = []
-        for position, plan, ranges in waiting:
-            mine = buffers[sent : sent + len(ranges)]
-            sent += len(ranges)
-            try:
-                still_waiting.append((position, plan, plan.send(mine)))
-            except StopIteration as done:
-                results[position] = done.value
-        waiting = still_waiting
-    return results  # type: ignore[return-value]  # every plan has returned by now
+        for number, ranges in waiting:
+            stop = sent + len(ranges)
+            asked[number] = step(plans[number], buffers[sent:stop])
+            sent = stop
+    return [end.result for end in asked if isinstance(end, Done)]
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Wanted]]]:
     """Drive a plan over bytes in memory; returns its result and the ranges of each round."""
     rounds: list[Sequence[Wanted]] = []
     view = memoryview(content)
-    try:
-        wanted = next(plan)
-        while True:
-            rounds.append(wanted)
-            wanted = plan.send([cut(one, view) for one in wanted])
-    except StopIteration as done:
-        return done.value, rounds
+
+    def answer(ranges: Sequence[Wanted]) -> Sequence[memoryview]:
+        rounds.append(ranges)
+        return [cut(wanted, view) for wanted in ranges]
+
+    return answered(plan, answer), rounds

@@ -6,6 +6,8 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from alance.format.plans import Done, step
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -22,12 +24,10 @@ async def drive(
     The plan is closed however this ends.
     """
     try:
-        wanted = next(plan)
-        while True:
-            wanted = plan.send((await read(wanted)) if wanted else ())
-    except StopIteration as done:
-        result: T = done.value
-        return result
+        asked = step(plan)
+        while not isinstance(asked, Done):
+            asked = step(plan, (await read(asked)) if asked else ())
+        return asked.result
     finally:
         plan.close()
 
@@ -39,34 +39,28 @@ async def drive_all(
 
     What many plans do with their bytes does not hold the loop up: others run in between.
     """
-    results: list[T | None] = [None] * len(plans)
-    waiting: list[tuple[int, Sequence[Wanted]]] = []
+    asked: list[Sequence[Wanted] | Done[T]] = []
     begun = monotonic()
     try:
-        for number, plan in enumerate(plans):
-            try:
-                waiting.append((number, next(plan)))
-            except StopIteration as done:
-                results[number] = done.value
+        for plan in plans:
+            asked.append(step(plan))
             begun = await _pause(begun)
-        while waiting:
-            ranges = [one for _, wanted in waiting for one in wanted]
-            buffers = (await read(ranges)) if ranges else ()
-            sent, left = 0, []
+        while waiting := [
+            (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
+        ]:
+            all_ranges = [wanted for _, ranges in waiting for wanted in ranges]
+            buffers = (await read(all_ranges)) if all_ranges else ()
+            sent = 0
             begun = monotonic()
-            for number, wanted in waiting:
-                mine = buffers[sent : sent + len(wanted)]
-                sent += len(wanted)
-                try:
-                    left.append((number, plans[number].send(mine)))
-                except StopIteration as done:
-                    results[number] = done.value
+            for number, ranges in waiting:
+                stop = sent + len(ranges)
+                asked[number] = step(plans[number], buffers[sent:stop])
+                sent = stop
                 begun = await _pause(begun)
-            waiting = left
+        return [end.result for end in asked if isinstance(end, Done)]
     finally:
         for plan in plans:
             plan.close()
-    return results  # type: ignore[return-value]  # every plan has returned by now
 
 
 async def _pause(begun: float) -> float:

@@ -28,7 +28,7 @@ from alance.format.layouts.sparse_values import (
     ZippedSlots,
     one_value,
 )
-from alance.format.plans import cut, together
+from alance.format.plans import answered, cut, together
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -177,13 +177,7 @@ class SparsePage:
         """The same plan, answered from all buffers of the page, which are read in one round."""
         wanted = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
         contents = yield from fetch(wanted)
-        try:
-            asked = next(plan)
-            while True:
-                asked = plan.send([_cut(one, wanted, contents) for one in asked])
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        return answered(plan, lambda ranges: [_cut(one, wanted, contents) for one in ranges])
 
 
 @dataclass(frozen=True, slots=True)
