@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import alance
@@ -23,3 +24,19 @@ def modules_that_name(name: str) -> set[str]:
 
 def test_plans_are_stepped_in_one_place() -> None:
     assert modules_that_name("StopIteration") == {"format/plans.py"}
+
+
+def test_what_differs_between_stores_is_asked_of_them() -> None:
+    kinds = ("LocalStore", "RemoteStore", "MemoryStore")
+    outside = {path for kind in kinds for path in modules_that_name(kind)}
+    assert {path for path in outside if not path.startswith("io/")} == set()
+    assert {path for path in modules_with(r"profile\.kind") if not path.startswith("io/")} == set()
+
+
+def modules_with(pattern: str) -> set[str]:
+    """Modules of the package whose text has something."""
+    return {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(pattern, path.read_text())
+    }

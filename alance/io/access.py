@@ -30,6 +30,7 @@ from alance.io.uri import Address, parse_uri
 
 if TYPE_CHECKING:
     from alance.io.profile import Kind
+    from alance.io.store import Store
 
 CHOOSER: Final = BASE_PREFIX + "*"  # an option: a function of the URI
 # Names that are a part of a path or of a host, wherever a store puts them.
@@ -76,6 +77,11 @@ class Access:
                 place = _place(key)
                 entries.append((place, _checked(key, place, value)))
         return cls(kind, home, given, own_options(given), tuple(entries), choose)
+
+    @classmethod
+    def to(cls, store: Store, home: Address | None, given: Mapping[str, object] | None) -> Access:
+        """Sort the options of a table on a store; errors as of `of`."""
+        return cls.of(store.profile.kind, home, given)
 
     def others(self) -> dict[str, object] | None:
         """The entries for other places alone; None: none."""

@@ -141,8 +141,7 @@ class Background:
 
 def grace_of(store: Store) -> float:
     """Seconds for which a cancelled call waits for what it has begun on a store."""
-    is_local = store.profile.kind in ("local", "memory")
-    return LOCAL_GRACE_S if is_local else GRACE_S
+    return GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
 
 
 _EVER: Final = float("inf")

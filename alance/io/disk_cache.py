@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.io import lifecycle
-from alance.io.disk_place import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -189,7 +188,7 @@ class DiskCache:
         """The hash of what an object is; None for those of local stores."""
         store, path = self._registry.resolve(location)
         if store not in self._places:
-            name = place_of(store)
+            name = store.lasting_name()
             hashed = None if name is None else hashlib.sha256(name.encode()).digest()
             self._places[store] = hashed
         place = self._places[store]

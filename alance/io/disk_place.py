@@ -11,12 +11,12 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from alance.io.remote import RemoteStore
+from alance.io.store import without_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.io.store import Store
+    from alance.io.profile import StoreProfile
 
 # Options that say which server and container is meant, in the words of object_store.
 _OPTIONS: Final[Sequence[str]] = (
@@ -32,22 +32,23 @@ _VARIABLE: Final = re.compile(
     r"(AWS|AZURE|AZURITE|GOOGLE)_.*(ACCOUNT_NAME|EMULATOR|ENDPOINT|URL).*"
 )
 
-_NUMBER: Final = re.compile(r"#\d+/$")
 
+def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | None:
+    """The name of a remote store: its root and what names its server; None for any other.
 
-def place_of(store: Store) -> str | None:
-    """The name of a remote store: its root and what names its server; None for any other."""
-    if not isinstance(store, RemoteStore) or store.profile.kind in ("local", "memory"):
+    Args:
+        objects: its store object of obstore.
+    """
+    if not profile.is_remote:
         return None
-    objects = store.objects
     config: dict[str, object] = dict(getattr(objects, "config", None) or {})
     named: dict[str, object] = {key: config[key] for key in _OPTIONS if key in config}
     named["url"] = str(getattr(objects, "url", ""))
     named["prefix"] = str(getattr(objects, "prefix", None) or "")
     named["key"] = _url_in_key(config.get("service_account_key"))
     found = {name: value for name, value in os.environ.items() if _VARIABLE.fullmatch(name)}
-    root = _NUMBER.sub("/", store.root)
-    return json.dumps([store.profile.kind, root, named, found], sort_keys=True, default=str)
+    parts = [profile.kind, without_number(root), named, found]
+    return json.dumps(parts, sort_keys=True, default=str)
 
 
 def _url_in_key(key: object) -> str:

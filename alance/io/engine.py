@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from alance.io import trace
 from alance.io.background import Background
 from alance.io.drive import drive, drive_all
-from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +46,7 @@ class Engine:
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""
         store, path = self.registry.resolve(location)
-        return store.open_file(path) if isinstance(store, LocalStore) else None
+        return store.open_file(path)
 
     async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
         """Run CPU work in the pool, or here where it is too small for a hop."""

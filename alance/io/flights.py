@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.io.reads import Read
     from alance.io.store import Store
 
-LOCAL_GROUP: Final = 4096
+SHARED_GROUP: Final = 4096  # of a store that shares a call among its threads
 
 
 class Flight:
@@ -97,8 +97,8 @@ class Call:
     def __init__(self, flights: list[Flight]) -> None:
         self.flights = flights
         self.num_bytes = sum(flight.num_bytes for flight in flights)
-        is_local = flights[0].lane.store.profile.kind == "local"
-        self.num_requests = 1 if is_local else len(flights)
+        is_one = flights[0].lane.store.profile.shares_calls
+        self.num_requests = 1 if is_one else len(flights)
         self.landed_before = flights[0].lane.speed.landed
         self.future: asyncio.Future[Sequence[memoryview]] | None = None
 
@@ -184,8 +184,8 @@ class Lane:
         profile, waiting = self.store.profile, self._waiting
         group = [waiting.popleft()]
         room = min(profile.group_size, self._max_requests - self._num_requests)
-        if profile.kind == "local":
-            room = LOCAL_GROUP  # the store shares them among its threads
+        if profile.shares_calls:
+            room = SHARED_GROUP
         while (
             waiting
             and len(group) < room

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance.io import files, lifecycle, publish
 from alance.io.futures import Job, Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
-from alance.io.store import ObjectMeta, check_spans, check_whole, translate
+from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, translate
 from alance.io.tasks import all_of, whole
 from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
@@ -164,12 +164,14 @@ class LocalStore:
 
         return await self._run(path, job)
 
-    async def get(self, path: str) -> memoryview:
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """The whole file."""
 
         def job() -> memoryview:
             file = self._files.open("/" + path)
-            span = (0, os.fstat(file.fd).st_size)
+            about = os.fstat(file.fd)
+            check_tag(self.root + path, e_tag, publish.tag_of(about))
+            span = (0, about.st_size)
             check_whole(self.root + path, span[1])
             return files.read(file, self.root + path, [span])[0]
 
@@ -193,13 +195,13 @@ class LocalStore:
         """
         await self._change(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
 
-    async def put_together(self, files: Sequence[tuple[str, Body]]) -> None:
-        """Write files of which all or none will be used: as `put`, with few syncs of the folder."""
-        groups = [files[n : n + TOGETHER] for n in range(0, len(files), TOGETHER)]
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write files, with few syncs of their folder."""
+        groups = [objects[n : n + TOGETHER] for n in range(0, len(objects), TOGETHER)]
         try:
             await all_of(self._put_group(group) for group in groups)
         except OSError as error:
-            failure = translate(error, self.root + files[0][0])
+            failure = translate(error, self.root + objects[0][0])
             raise failure from failure.__cause__
 
     async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
@@ -229,6 +231,26 @@ class LocalStore:
     async def copy(self, source: str, target: str) -> None:
         """Copy a file over `target`, synced to the disk."""
         await self._change(source, lambda: publish.copy("/" + source, "/" + target))
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """Hidden files, of ours and of the Rust writers."""
+        folder = prefix.strip("/")
+        return await self._run(folder, lambda: list(publish.unfinished("/" + folder, folder + "/")))
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Remove empty folders, the innermost first."""
+        await self._change(prefix, lambda: publish.remove_folders("/" + prefix.strip("/")))
+
+    def uri_of(self, path: str) -> str:
+        """The absolute path."""
+        return "/" + path
+
+    def lasting_name(self) -> None:
+        """None: the files are at hand."""
+
+    def heeds_conditions(self) -> bool:
+        """The system does."""
+        return True
 
     async def list_dirs(self, prefix: str) -> Names:
         """Paths of the folders directly under `prefix`, sorted."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from alance.errors import AlreadyExistsError, NotFoundError
 from alance.io import lifecycle
 from alance.io.profile import MEMORY, StoreProfile
-from alance.io.store import ObjectMeta, check_spans, short_read
+from alance.io.store import ObjectMeta, check_spans, check_tag, short_read, without_number
 from alance.io.upload_memory import MemoryUpload
 
 if TYPE_CHECKING:
@@ -80,9 +80,14 @@ class MemoryStore:
         body = self._object(path).body
         return body[max(0, len(body) - num_bytes) :], len(body)
 
-    async def get(self, path: str) -> memoryview:
+    def open_file(self, path: str) -> None:
+        """None: there are no files."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """The whole object."""
-        return self._object(path).body
+        found = self._object(path)
+        check_tag(self.root + path, e_tag, found.meta.e_tag)
+        return found.body
 
     async def size(self, path: str) -> int:
         """Bytes of the object."""
@@ -96,6 +101,11 @@ class MemoryStore:
             if if_absent and path in self._objects:
                 raise AlreadyExistsError(f"{self.root}{path}: exists already")
             self._objects[path] = _Object(content, meta)
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Keep copies."""
+        for path, body in objects:
+            await self.put(path, body)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
@@ -111,6 +121,24 @@ class MemoryStore:
     async def copy(self, source: str, target: str) -> None:
         """Copy an object over `target`."""
         await self.put(target, self._object(source).body)
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """None: objects appear as a whole."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Nothing: there are no folders."""
+
+    def uri_of(self, path: str) -> str:
+        """Known in this process only."""
+        return without_number(self.root) + path
+
+    def lasting_name(self) -> None:
+        """None: it ends with the process."""
+
+    def heeds_conditions(self) -> bool:
+        """It does."""
+        return True
 
     def _under(self, prefix: str) -> Names:
         folder = prefix.strip("/") + "/" if prefix.strip("/") else ""

@@ -28,6 +28,11 @@ class StoreProfile:
         max_requests: requests in flight.
         group_size: small ranges that one call to the store may hold.
         group_range_bytes: a range up to this size is small.
+        is_remote: a request costs milliseconds, and one that has failed may still take effect.
+        answers_now: what memory or the page cache holds is had without waiting.
+        shares_calls: one call may hold any number of ranges, and is one request.
+        heeds_conditions: its protocol has had conditional puts since its beginning.
+        is_plain_server: takes no uploads in parts, and may list nothing.
         has_suffix_ranges: the last bytes of an object of unknown size cost one request.
         lists_in_order: listings are sorted by name and can start after one.
         part_bytes: of the parts of an upload; an object up to this size is one PUT.
@@ -44,6 +49,11 @@ class StoreProfile:
     max_requests: int
     group_size: int
     group_range_bytes: int
+    is_remote: bool = True
+    answers_now: bool = False
+    shares_calls: bool = False
+    heeds_conditions: bool = False
+    is_plain_server: bool = False
     has_suffix_ranges: bool = True
     lists_in_order: bool = True
     part_bytes: int = PART_BYTES
@@ -61,6 +71,9 @@ MEMORY: Final = StoreProfile(
     max_requests=1 << 16,  # done before the call returns
     group_size=1024,
     group_range_bytes=1 << 40,
+    is_remote=False,
+    answers_now=True,
+    heeds_conditions=True,
 )
 
 LOCAL: Final = StoreProfile(
@@ -71,6 +84,10 @@ LOCAL: Final = StoreProfile(
     max_requests=16,  # pool jobs; 32 were not faster
     group_size=256,  # a hop to the pool is 50 to 150 us, a read in it 3 us
     group_range_bytes=MIB,
+    is_remote=False,
+    answers_now=True,
+    shares_calls=True,  # among its threads
+    heeds_conditions=True,
 )
 
 _REMOTE_TAKE_GAP: Final = 128 * KIB  # a request costs the CPU of 80 to 180 KiB of body
@@ -97,13 +114,13 @@ S3: Final = StoreProfile(
 # Directory buckets: listings have neither order nor a place to start after.
 S3_EXPRESS: Final = replace(S3, lists_in_order=False)
 
-GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS)
+GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS, heeds_conditions=True)
 
 # Suffix ranges are not in Azure's protocol: the size must be known or asked for.
 AZURE: Final = replace(GCS, kind="azure", has_suffix_ranges=False)
 
 # One plain server is behind it, not a cloud; WebDAV, where it lists at all, has no order.
-HTTP: Final = replace(GCS, kind="http", max_requests=32, lists_in_order=False)
+HTTP: Final = replace(S3, kind="http", max_requests=32, is_plain_server=True, lists_in_order=False)
 
 OBSTORE_MEMORY: Final = StoreProfile(
     kind="memory",
@@ -113,4 +130,6 @@ OBSTORE_MEMORY: Final = StoreProfile(
     max_requests=64,
     group_size=_GROUP,
     group_range_bytes=1 << 40,
+    is_remote=False,
+    heeds_conditions=True,
 )

@@ -197,10 +197,21 @@ def folders(top: str) -> list[str]:
         return []
 
 
+def remove_folders(top: str) -> None:
+    """Remove a folder and those in it that are empty, the innermost first."""
+    for folder, _, _ in os.walk(top, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def tag_of(about: os.stat_result) -> str:
+    """What changes with a file's content, as the tags of object stores do."""
+    return f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+
+
 def _meta(key: str, about: os.stat_result) -> ObjectMeta:
     modified = datetime.fromtimestamp(about.st_mtime, UTC)
-    tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
-    return ObjectMeta(key, about.st_size, modified, tag)
+    return ObjectMeta(key, about.st_size, modified, tag_of(about))
 
 
 def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:

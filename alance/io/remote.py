@@ -15,11 +15,23 @@ import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io import lifecycle, trace
+from alance.io.disk_place import lasting_name
+from alance.io.endpoints import endpoint_of
 from alance.io.futures import Joined, Retried, done, failed
 from alance.io.limits import Limit, TimeLimits, outlasted
 from alance.io.remote_list import list_objects
 from alance.io.resilience import Retries
-from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, short_read, translate
+from alance.io.store import (
+    PUTS_AT_ONCE,
+    ObjectMeta,
+    check_spans,
+    check_tag,
+    check_whole,
+    short_read,
+    translate,
+    without_number,
+)
+from alance.io.tasks import all_of
 from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
@@ -200,8 +212,11 @@ class RemoteStore:
             raise short_read(self.root + path, (max(0, size - num_bytes), size), len(tail))
         return tail, size
 
+    def open_file(self, path: str) -> None:
+        """None: there are no files here."""
+
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole object; where a tag is given, only if it still has this one."""
+        """The whole object."""
         limit = Limit(self.limits.whole())
 
         async def attempt() -> memoryview:
@@ -253,6 +268,16 @@ class RemoteStore:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
 
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write objects, a PUT each."""
+        limit = asyncio.Semaphore(PUTS_AT_ONCE)
+
+        async def put(path: str, body: Body) -> None:
+            async with limit:
+                await self.put(path, body)
+
+        await all_of(put(path, body) for path, body in objects)
+
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> RemoteUpload:
@@ -278,6 +303,26 @@ class RemoteStore:
     async def copy(self, source: str, target: str) -> None:
         """Copy an object over `target`, without its bytes coming here."""
         await self._run(source, lambda: _watch(obstore.copy_async(self._objects, source, target)))
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """None: the parts of an upload are not listed."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Nothing: there are no folders."""
+
+    def uri_of(self, path: str) -> str | None:
+        """None where the store object has a prefix, which no URI tells."""
+        return None if getattr(self._objects, "prefix", None) else without_number(self.root) + path
+
+    def lasting_name(self) -> str | None:
+        """Its root and what names its server."""
+        return lasting_name(self.root, self.profile, self._objects)
+
+    def heeds_conditions(self) -> bool:
+        """Where a cloud that always had them answers itself."""
+        config = getattr(self._objects, "config", None) or {}
+        return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 
     async def list_dirs(self, prefix: str) -> Names:
         """Paths of the folders directly under `prefix`, sorted."""

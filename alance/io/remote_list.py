@@ -66,7 +66,7 @@ async def list_objects(
         try:
             chunk = await run(prefix, attempt)
         except StoreError as error:
-            if profile.kind == "http" and error.status in _NO_LISTING:
+            if profile.is_plain_server and error.status in _NO_LISTING:
                 raise UnsupportedError(
                     f"{root}{prefix}: this server does not list its files; name the version to open"
                 ) from error

@@ -20,7 +20,6 @@ from alance.io.flights import Lane
 from alance.io.inline import answer_now, from_blocks, sort_out, total
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
-from alance.io.remote import RemoteStore
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -111,15 +110,14 @@ class Scheduler:
             wanted: Sequence[Asked]
             for location, wanted in by_object.items():
                 store, path = self._registry.resolve(location)
-                if isinstance(store, RemoteStore):
-                    if not bulk and self._blocks.is_on:
-                        wanted = from_blocks(self._blocks, location, wanted, read)
-                else:
+                if store.profile.answers_now:
                     if inline is None:
                         few = not bulk and len(ranges) <= INLINE_RANGES
                         inline = few and total(by_object) <= INLINE_BYTES
                     if inline and answer_now(store, path, wanted, read):
                         continue
+                elif not bulk and self._blocks.is_on:
+                    wanted = from_blocks(self._blocks, location, wanted, read)
                 if wanted:
                     later.append((location, wanted))
         except Exception as error:
@@ -159,12 +157,10 @@ class Scheduler:
     async def read_all(
         self, location: str, *, e_tag: str | None = None, reason: str = ""
     ) -> memoryview:
-        """A whole object, in one request; of remote stores by its tag, as of `RemoteStore.get`."""
+        """A whole object, in one request; by its tag, if one is given, as of `Store.get`."""
         store, path = self._resolve(location)
-        if e_tag is not None and isinstance(store, RemoteStore):
-            tagged = partial(store.get, path, e_tag=e_tag)
-            return await self._traced(tagged, "get", location, reason, len)
-        return await self._traced(lambda: store.get(path), "get", location, reason, len)
+        get = partial(store.get, path, e_tag=e_tag)
+        return await self._traced(get, "get", location, reason, len)
 
     async def size(self, location: str, *, reason: str = "") -> int:
         """Bytes of an object. One request."""

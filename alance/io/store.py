@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
+    from alance.io.files import OpenFile
     from alance.io.profile import StoreProfile
     from alance.io.upload import Upload
 
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]  # `list` itself is a method of the stores
+PUTS_AT_ONCE: Final = 64  # of objects that are put together
 
 MAX_WHOLE_BYTES: Final = 2 << 30  # the limit of protobuf; manifests have some 100 bytes a fragment
 
@@ -77,8 +79,18 @@ class Store(Protocol):
             size: the object's size where it is known; saves a request on some stores.
         """
 
-    async def get(self, path: str) -> memoryview:
-        """The whole object."""
+    def open_file(self, path: str) -> OpenFile | None:
+        """The object's file, where it is one that is open and still there; else None."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """The whole object.
+
+        Args:
+            e_tag: as a listing told it.
+
+        Raises:
+            NotFoundError: there is no such object, or it has another tag.
+        """
 
     async def size(self, path: str) -> int:
         """Bytes of the object."""
@@ -92,6 +104,13 @@ class Store(Protocol):
 
         Raises:
             AlreadyExistsError: `if_absent`, and there is such an object.
+        """
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write objects of which all or none will be used.
+
+        As `put`, many at once. Where it fails or is cancelled some may be there: the caller
+        deletes them all.
         """
 
     def open_upload(
@@ -117,6 +136,30 @@ class Store(Protocol):
     async def copy(self, source: str, target: str) -> None:
         """Copy an object over `target`, whether there is one or not."""
 
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """What was begun under the folder `prefix` and has not got its name, at any depth.
+
+        None on stores that show objects as a whole or not at all.
+        """
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Remove the folder `prefix` and those in it, as far as they are empty.
+
+        Most stores have no folders, only names with `/` in them.
+        """
+
+    def uri_of(self, path: str) -> str | None:
+        """What another process opens an object or folder by; None: no URI tells."""
+
+    def lasting_name(self) -> str | None:
+        """A name without secrets that is the same in every process, and of no other store.
+
+        None: what is read from here is not worth a copy on disk.
+        """
+
+    def heeds_conditions(self) -> bool:
+        """Whether `if_absent` is heeded for sure; else it has to be tried."""
+
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`, at any depth.
 
@@ -126,6 +169,15 @@ class Store(Protocol):
         Args:
             start_after: leave out objects whose path is not greater than this one.
         """
+
+
+# A root has a number where a bucket was opened with several options.
+_NUMBER: Final = re.compile(r"#\d+/$")
+
+
+def without_number(root: str) -> str:
+    """A root as a URI has it."""
+    return _NUMBER.sub("/", root)
 
 
 def check_spans(where: str, ranges: Sequence[Span]) -> None:

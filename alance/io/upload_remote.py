@@ -89,7 +89,7 @@ class RemoteUpload(Upload):
                 await self._send(piece[start : start + self.part_bytes])
 
     def _begin(self) -> None:
-        if self._store.profile.kind == "http":
+        if self._store.profile.is_plain_server:
             raise UnsupportedError(
                 f"{self.where}: this server takes no more than {self.part_bytes} bytes an object"
             )

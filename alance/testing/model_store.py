@@ -155,8 +155,16 @@ class ModelClient:
         """Not in the model."""
         raise UnsupportedError(f"{ROOT}{path}: the model has no uploads")
 
-    async def get(self, path: str) -> memoryview:
-        """Read."""
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write, perhaps, one after the other."""
+        for path, body in objects:
+            await self.put(path, body)
+
+    def open_file(self, path: str) -> None:
+        """None: there are no files."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """Read, whatever its tag."""
         await self.travel()
         found = self.model.objects.get(path)
         await self.travel()
@@ -199,6 +207,24 @@ class ModelClient:
     async def copy(self, source: str, target: str) -> None:
         """Copy."""
         await self.put(target, await self.get(source))
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """None."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Nothing: there are no folders."""
+
+    def uri_of(self, path: str) -> str:
+        """Known in this model only."""
+        return ROOT + path
+
+    def lasting_name(self) -> None:
+        """None: it ends with the process."""
+
+    def heeds_conditions(self) -> bool:
+        """As its profile says."""
+        return self.profile.heeds_conditions
 
     async def list_dirs(self, prefix: str) -> Names:
         """Folders."""

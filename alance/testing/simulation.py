@@ -165,7 +165,7 @@ class Play:
         client = ModelClient(self.model, crash_after)
         registry = cast("StoreRegistry", _Registry(client))
         engine = Engine(registry, Scheduler(registry), SearchCache(0), self._pool)
-        access = Access.of(client.profile.kind, None, None)
+        access = Access.to(client, None, None)
         return engine, Table("model://table", client, FOLDER, None, registry, access), client
 
     async def _commit(

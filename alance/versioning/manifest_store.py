@@ -260,7 +260,7 @@ async def settle_manifest(
             whose,
             f"manifest {location}",
             patience,
-            at_once=store.profile.kind in ("local", "memory"),
+            at_once=not store.profile.is_remote,
         )
     finally:
         for one in early:

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, UnsupportedError
-from alance.io.endpoints import endpoint_of
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
     from alance.io.store import Store
 
-# Clouds whose protocol has the condition since its beginning.
-_TRUSTED: Final = frozenset({"gcs", "azure"})
 PROBE: Final = ".probe-"
 
 _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
@@ -42,7 +39,7 @@ async def check_conditional_puts(
         StoreError: the probe could not be written.
         CommitStateUnknownError: the store did not answer.
     """
-    if _is_trusted(store):
+    if store.heeds_conditions():
         return
     heeds = _answers.get(store)
     if heeds is None:
@@ -54,14 +51,6 @@ async def check_conditional_puts(
             f"it is absent, so that concurrent commits would be lost; give a commit_lock or an "
             f"external manifest store (alance.check_store tells what else is amiss)"
         )
-
-
-def _is_trusted(store: Store) -> bool:
-    kind = store.profile.kind
-    if kind in ("local", "memory"):
-        return True
-    config = getattr(getattr(store, "objects", None), "config", None) or {}
-    return kind in _TRUSTED and endpoint_of(kind, config) is None
 
 
 async def _probe(store: Store, folder: str, patience: Patience) -> bool:

@@ -67,7 +67,7 @@ class Table:
     @property
     def is_remote(self) -> bool:
         """Whether a request costs milliseconds rather than microseconds."""
-        return self.store.profile.latency_s > 0.001
+        return self.store.profile.is_remote
 
     @property
     def main_root(self) -> str:
@@ -152,10 +152,8 @@ class Table:
         place = place.rstrip("/")
         if place.endswith(folder):
             place = place.removesuffix(folder)
-        elif self.store.profile.kind == "local":  # such as "dev", below the folder one is in
-            place = "/" + path
-        else:
-            place = _NUMBER.sub("/", self.store.root) + path
+        else:  # such as "dev", below the folder one is in
+            place = self.store.uri_of(path) or path
         return replace(self, main_uri=f"{place}{mark}{query}", path=path, branch=branch)
 
     def data_file(self, manifest: Manifest, file: DataFile) -> str:
@@ -311,7 +309,7 @@ def open_table(
         place, keeper = open_dynamodb(uri, own)
     opened, path = registry.open(place, storage_options=options, store=store)
     home = None if store is not None else parse_uri(place)
-    access = Access.of(opened.profile.kind, home, storage_options)
+    access = Access.to(opened, home, storage_options)
     return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 
 

@@ -41,13 +41,13 @@ def expected(path: Path) -> pa.Table:
 def puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many files were put together, time by time."""
     found: list[int] = []
-    put = LocalStore.put_together
+    put = LocalStore.put_many
 
     async def noted(self: LocalStore, files: Any) -> None:
         found.append(len(files))
         await put(self, files)
 
-    monkeypatch.setattr(LocalStore, "put_together", noted)
+    monkeypatch.setattr(LocalStore, "put_many", noted)
     return found
 
 

@@ -21,6 +21,7 @@ PROFILE = StoreProfile(
     max_requests=4,
     group_size=3,
     group_range_bytes=64,
+    answers_now=True,
 )
 
 

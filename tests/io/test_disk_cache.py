@@ -20,7 +20,6 @@ import pytest
 from alance.errors import InvalidInputError
 from alance.io import disk_cache
 from alance.io.disk_cache import DiskCache
-from alance.io.disk_place import place_of
 from alance.io.disk_store import DiskStore
 from alance.io.registry import StoreRegistry
 from alance.session import Session
@@ -140,7 +139,7 @@ def test_places_know_the_server_and_no_secret(
     registry = StoreRegistry()
 
     def place(uri: str, **options: object) -> str | None:
-        return place_of(registry.open(uri, storage_options=options or None)[0])
+        return registry.open(uri, storage_options=options or None)[0].lasting_name()
 
     secret = {"access_key_id": "AKID", "secret_access_key": "hush", "session_token": "tok"}
     first = place("s3://b/x", endpoint="http://one", **secret)

@@ -9,8 +9,7 @@ Source: docs/format/table.md, "Clones".
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from alance.format.table.manifest import parse_manifest
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 # What the registry adds to the root of a second store at the same place.
-_NUMBER: Final = re.compile(r"#\d+/$")
 
 
 async def shallow_clone(
@@ -124,16 +122,13 @@ def base_uri(table: Table) -> str:
     Raises:
         UnsupportedError: a store object with a prefix, which no URI tells.
     """
-    objects = getattr(table.store, "objects", None)
-    if getattr(objects, "prefix", None):
+    uri = table.store.uri_of(table.root.removeprefix(table.store.root))
+    if uri is None:
         raise UnsupportedError(
             f"dataset {table.uri!r}: its store has a prefix, so that no URI names its files; open "
             f"it by a store without one"
         )
-    inside = table.root.removeprefix(table.store.root)
-    if table.store.profile.kind == "local":
-        return "/" + inside
-    return _NUMBER.sub("/", table.store.root) + inside
+    return uri
 
 
 def _exists(target: Table) -> AlreadyExistsError:

@@ -61,7 +61,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
         whose,
         what,
         Patience(quiet_s=2.0 if table.keeper is None else math.inf),
-        at_once=store.profile.kind in ("local", "memory"),
+        at_once=not store.profile.is_remote,
     )
     if settled is Settled.THEIRS:
         raise AlreadyExistsError(f"dataset {table.uri!r}: {what} is there already")

@@ -8,9 +8,8 @@ not make the version, nothing that was written for it stays.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
 from alance.format.table.transaction import Transaction
-from alance.io.local import LocalStore
 from alance.io.tasks import all_of
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_on
@@ -35,15 +33,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.io.store import Store
-    from alance.ops.version.handle import FragmentHandle
-    from alance.ops.version.snapshot import Snapshot
-    from alance.ops.write.files import DataFiles
+    from alance.ops.data_files import DataFiles
+    from alance.ops.handle import FragmentHandle
+    from alance.ops.snapshot import Snapshot
 
     Rows = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]
-
-PUTS_AT_ONCE: Final = 64  # deletion files
 
 
 async def commit_rows(
@@ -211,20 +206,10 @@ class _DeletionFiles:
             return
         resolve = self._snapshot.engine.registry.resolve
         places = [resolve(self._location(file)) for file in self.files]
-        local = places[0][0]
-        if isinstance(local, LocalStore):
-            self._begun += self.files
-            pairs = zip(places, self.files, strict=True)
-            await local.put_together([(path, file.content) for (_, path), file in pairs])
-            return
-        limit = asyncio.Semaphore(PUTS_AT_ONCE)
-
-        async def one(file: NewDeletionFile, store: Store, path: str) -> None:
-            async with limit:
-                self._begun.append(file)
-                await store.put(path, file.content)
-
-        await all_of(one(file, *place) for file, place in zip(self.files, places, strict=True))
+        store, _ = places[0]
+        self._begun += self.files
+        pairs = zip(places, self.files, strict=True)
+        await store.put_many([(path, file.content) for (_, path), file in pairs])
 
     async def discard(self) -> None:
         """Remove those that were written, as far as the store can be reached."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS, parse_manifest_name
-from alance.io import publish
 from alance.io.tasks import all_of
 from alance.ops.upkeep import cleanup_files as files
 from alance.ops.upkeep.cleanup_delete import Deleter
@@ -216,10 +215,9 @@ async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Liste
     except NotFoundError:
         return found
     store, path = engine.registry.resolve(location)
-    if store.profile.kind == "local":
-        top = path[: -len(folder)]
-        left = await engine.pool.run(lambda: list(publish.unfinished("/" + path, path + "/")))
-        found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
+    top = path[: -len(folder)]
+    left = await store.unfinished(path)
+    found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Mapping
 
     from alance.io.engine import Engine
@@ -83,8 +83,7 @@ async def drop(
         forget_commits(session, one)
         if one.keeper is not None:
             await one.keeper.forget(one.key)
-    if table.store.profile.kind == "local":
-        await engine.pool.run(lambda: _remove_folders("/" + table.path))
+    await table.store.remove_folders(table.path)
 
 
 def forget_commits(session: Session, table: Table) -> None:
@@ -135,10 +134,3 @@ def _parts(paths: list[str]) -> list[list[str]]:
     return [
         paths[start : start + DELETED_TOGETHER] for start in range(0, len(paths), DELETED_TOGETHER)
     ]
-
-
-def _remove_folders(folder: str) -> None:
-    """Remove the folders that are empty now, the innermost first."""
-    for one, _, _ in os.walk(folder, topdown=False):
-        with suppress(OSError):
-            os.rmdir(one)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from alance.file.at_once import encode_file
 from alance.format.table.naming import data_file_name
-from alance.io.local import LocalStore
-from alance.io.tasks import all_of
-from alance.ops.version.discards import discard_objects
-from alance.ops.write.files import data_file_of
+from alance.ops.data_files import data_file_of
+from alance.ops.discards import discard_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,15 +71,10 @@ async def write_at_once(
     made = await snapshot.engine.pool.run(encode)
     places = [file.place for file, _ in made]
     try:
-        if made and isinstance(places[0][0], LocalStore):
-            contents = [content for _, content in made]
-            pairs = zip((path for _, path in places), contents, strict=True)
-            await places[0][0].put_together(list(pairs))
-        else:
-            await all_of(
-                store.put(path, content)
-                for (store, path), (_, content) in zip(places, made, strict=True)
-            )
+        if made:
+            (store, _), contents = places[0], [content for _, content in made]
+            paths = [path for _, path in places]
+            await store.put_many(list(zip(paths, contents, strict=True)))
     except BaseException:
         await discard_objects(snapshot.engine, [file.location for file, _ in made])
         raise

@@ -56,7 +56,7 @@ async def test_each_file_is_synced_before_its_name(
     folder = tmp_path / "new" / "folder"
     bodies = {f"file{n}": os.urandom(n * 100) for n in range(count)}
     files = [(f"{folder}/{name}".removeprefix("/"), body) for name, body in bodies.items()]
-    await LocalStore().put_together(files)
+    await LocalStore().put_many(files)
     assert contents(folder) == bodies
     renames = [(place, call) for place, call in enumerate(calls) if call[0] != "sync"]
     assert {target for _, (_, target) in renames} == {f"{folder}/{name}" for name in bodies}
@@ -80,7 +80,7 @@ async def test_all_or_none(tmp_path: Path, broken: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, broken, fail)
     with pytest.raises(StoreError):
-        await LocalStore().put_together([(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)])
+        await LocalStore().put_many([(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)])
     assert names(tmp_path) == []
 
 
@@ -130,7 +130,7 @@ async def test_nothing_stays_of_a_cancelled_call(
 
     monkeypatch.setattr(publish, step, slow)
     files = [(f"{tmp_path}/{n}"[1:], b"content") for n in range(5)]
-    call = asyncio.ensure_future(LocalStore().put_together(files))
+    call = asyncio.ensure_future(LocalStore().put_many(files))
     await begun.wait()
     call.cancel()
     loop.call_later(0.02, call.cancel)
