@@ -9,6 +9,7 @@ async for batch in dataset.to_batches(filter="price > 10"):
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from alance._version import __version__
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AccessError,
@@ -87,7 +88,6 @@ _PLACES: Final = {
 }
 _MODULES: Final = ("indexing", "operations", "optimize")
 
-__version__ = "0.1.0"
 
 __all__ = [
     "AccessError",

@@ -1,6 +1,6 @@
 """The blocking face: the same names as `alance`, without `await`.
 
-Made by `python -m alance.testing.stubs`.
+Made by `python -m tools.stubs`.
 """
 
 import os

@@ -70,8 +70,10 @@ def test_kernels_of_other_sources_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert alance.__version__ == project["version"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    place = project["tool"]["scikit-build"]["metadata"]["version"]["input"]
+    assert f'__version__ = "{alance.__version__}"\n' in (ROOT / place).read_text()
 
 
 def test_all_public_names_are_there_and_documented() -> None:

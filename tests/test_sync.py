@@ -17,8 +17,8 @@ import pytest
 
 import alance
 import alance.sync
-from alance.testing import stubs
 from tests.reference.compare import assert_same
+from tools import stubs
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -130,4 +130,4 @@ def test_the_stub_is_up_to_date(tmp_path: Path) -> None:
             [sys.executable, "-m", "ruff", *command, "--config", str(config), str(target)],
             check=True,
         )
-    assert target.read_text() == stubs.TARGET.read_text(), "run python -m alance.testing.stubs"
+    assert target.read_text() == stubs.TARGET.read_text(), "run python -m tools.stubs"

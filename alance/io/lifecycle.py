@@ -110,11 +110,6 @@ def on_fork(holder: Forkable) -> None:
     _process.forkables.add(holder)
 
 
-def was_used() -> bool:
-    """Whether obstore was used in this process."""
-    return _process.used
-
-
 def _hook() -> None:
     with _process.lock:
         if not _process.hooked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from alance.errors import InvalidInputError, UnsupportedError
 
@@ -138,11 +138,6 @@ def _http(scheme: str, rest: str) -> Address:
             f"uri '{scheme}://{parts.netloc}{parts.path}…': expected a host and a path, no query"
         )
     return Address("http", f"{scheme}://{parts.netloc}/", clean_path(unquote(parts.path)))
-
-
-def file_uri(path: str) -> str:
-    """The `file://` URI of an absolute local path."""
-    return "file://" + quote(path)
 
 
 _SCHEMES: Final[Mapping[str, Callable[[str, str], Address]]] = {

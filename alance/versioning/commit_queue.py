@@ -72,7 +72,6 @@ class CommitQueue:
 
     Attributes:
         known: the versions that were made or seen.
-        num_versions: made by the queue.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class CommitQueue:
         self._last_group = 1
         self._last_s = 0.0
         self.known = KnownVersions()
-        self.num_versions = 0
 
     async def append(
         self,
@@ -279,7 +277,6 @@ class CommitQueue:
                     raise
                 self.known.forget()
                 continue
-            self.num_versions += 1
             self.known.add(made)
             for waiter in ready:
                 waiter.may_be_visible = True

@@ -13,8 +13,8 @@ import pytest
 
 import alance
 from alance.io.registry import StoreRegistry
-from alance.testing.append_rules import append
 from tests.reference.creators import check_one_wins
+from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
-from alance.testing.append_rules import AppendRules, append, paths_of
 from alance.versioning.commit import commit
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.settle import Patience
 from alance.versioning.table import Table, open_table
+from tests.simulation.append_rules import AppendRules, append, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import AlreadyExistsError, CommitConflictError, InvalidInputError
-from alance.testing.append_rules import append, paths_of
 from alance.versioning.manifest_store import transaction_uuid_of
+from tests.simulation.append_rules import append, paths_of
 
 if TYPE_CHECKING:
     from tests.versioning.conftest import Committer

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alance.errors import AccessError, CommitStateUnknownError, StoreError
-from alance.testing.append_rules import append
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.settle import Patience
+from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer, remote_uri
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 
 from alance.errors import AlreadyExistsError, RetryableConflictError, UnsupportedError
 from alance.io.memory import MemoryStore
-from alance.testing.append_rules import append
 from alance.versioning.lock import LockedManifests, hold
+from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from alance.errors import (
     StoreError,
 )
 from alance.format.table.transaction import Transaction
-from alance.testing.append_rules import AppendRules, append
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import notes_of
 from alance.versioning.tokens import Notes
+from tests.simulation.append_rules import AppendRules, append
 from tests.versioning.conftest import Committer, remote_uri
 
 if TYPE_CHECKING:

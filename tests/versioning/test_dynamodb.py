@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import AccessError, AlreadyExistsError, InvalidInputError, NotFoundError
-from alance.testing.append_rules import append, paths_of
 from alance.versioning.dynamodb_store import DynamoDbStore, parse_dynamodb_uri
 from alance.versioning.external_store import Entry
 from alance.versioning.load import load_latest
+from tests.simulation.append_rules import append, paths_of
 from tests.versioning import dynamodb
 from tests.versioning.dynamodb import CREDENTIALS, opened
 

@@ -23,9 +23,9 @@ import pytest
 
 import alance
 from alance.format.table.naming import NamingScheme, manifest_name
-from alance.testing.append_rules import append
 from alance.versioning.external_store import Entry, ExternalManifests
 from alance.versioning.load import load_latest
+from tests.simulation.append_rules import append
 from tests.versioning import dynamodb
 
 if TYPE_CHECKING:

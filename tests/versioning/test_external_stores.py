@@ -12,9 +12,9 @@ import pytest
 
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StoreError
 from alance.format.table.naming import NamingScheme, manifest_name
-from alance.testing.append_rules import append, paths_of
 from alance.versioning.external_store import Entry, ExternalManifests
 from alance.versioning.sqlite_store import SqliteStore
+from tests.simulation.append_rules import append, paths_of
 from tests.versioning.conftest import QUICK, Committer
 
 if TYPE_CHECKING:

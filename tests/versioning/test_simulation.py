@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import AlreadyExistsError
-from alance.testing.simulation import SimulationError, conditional, external, simulate
 from alance.versioning import manifest_store
 from alance.versioning.settle import Settled
+from tests.simulation.committers import SimulationError, conditional, external, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from alance.testing.simulation import Make
     from alance.versioning.settle import Patience
+    from tests.simulation.committers import Make
 
 RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "1000"))
 KINDS = ("told", "failed", "open", "crashes", "cancelled", "unknown")
@@ -72,6 +72,6 @@ def test_it_finds_a_store_that_overwrites(monkeypatch: pytest.MonkeyPatch) -> No
         self.objects[path] = body  # type: ignore[attr-defined]
         return True
 
-    monkeypatch.setattr("alance.testing.model_store.Model.put", put)
+    monkeypatch.setattr("tests.simulation.model_store.Model.put", put)
     with pytest.raises(SimulationError, match="seed"):
         _play(100)

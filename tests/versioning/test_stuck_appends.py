@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.testing.append_rules import append
 from alance.versioning import commit_queue
 from tests.lifecycle.test_cancelled_writes import FREE_S, stuck
+from tests.simulation.append_rules import append
 from tests.versioning.test_commit_queue import Queue
 
 if TYPE_CHECKING:

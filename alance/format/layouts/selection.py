@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     Selection: TypeAlias = slice | npt.NDArray[np.int64]
 
 
-def selection_size(wanted: Selection) -> int:
-    """How many values a selection takes."""
-    return wanted.stop - wanted.start if isinstance(wanted, slice) else len(wanted)
-
-
 def is_all(wanted: Selection, num_values: int) -> bool:
     """Whether a selection takes every value in its order."""
     return isinstance(wanted, slice) and wanted == slice(0, num_values)

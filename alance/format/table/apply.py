@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from alance._version import __version__
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
 from alance.format.table import apply_columns, apply_meta, apply_rows
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from alance.format.table.transaction import Transaction
 
 LIBRARY: Final = "alance"
-LIBRARY_VERSION: Final = "0.1.0"
 MAX_INLINE: Final = 20 << 20  # a larger transaction is in its file only
 
 STEPS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
@@ -153,7 +153,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     message.version = draft.version
     message.timestamp.FromDatetime(now)
     message.writer_version.library = LIBRARY
-    message.writer_version.version = LIBRARY_VERSION
+    message.writer_version.version = __version__
     settle_file_version(message)
     writes_file = draft.settings.writes_transaction_file
     if writes_file:

@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 
-# Items of so many bytes are read beside the offsets, whichever are wanted: a round costs more.
-MAX_MORE_BYTES: Final = 256 << 10
-
-
 class NoPages:
     """The pages that structs of 0.1 do not have."""
 
@@ -108,25 +104,6 @@ def pages_before(schema: Schema) -> dict[int, Field]:
     if order:
         found[order[0].id] = order[-1]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class SomeRows:
-    """Some of the rows that were read, in ascending order."""
-
-    rows: Rows
-    starts: Int64s  # shape (n,): of runs of rows
-    counts: Int64s  # shape (n,)
-
-    @property
-    def num_bytes(self) -> int:
-        return self.rows.num_bytes
-
-    def decode(self, arrow: pa.DataType) -> pa.Array:
-        found = self.rows.decode(arrow)
-        runs = zip(self.starts.tolist(), self.counts.tolist(), strict=True)
-        pieces = [found.slice(start, count) for start, count in runs if count]
-        return pa.concat_arrays(pieces) if pieces else found.slice(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,6 @@ def next_field_id(manifest: Manifest) -> int:
     return highest + 1
 
 
-def with_messages(schema: Schema, messages: Iterable[file_pb2.Field]) -> Schema:
-    """A schema of other fields, with the metadata of one that is there."""
-    return replace(Schema.from_protobuf(messages, {}), metadata=schema.metadata)
-
-
 def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]:
     """The schema with new fields at its end, and the new fields alone, with their parents.
 

@@ -29,11 +29,6 @@ from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.profile import GCS
 from alance.io.scheduler import Scheduler
-from alance.testing.append_rules import AppendRules, append, paths_of
-from alance.testing.model_rows import ModelRows
-from alance.testing.model_store import Faults, Model, ModelClient
-from alance.testing.simulation_settings import Settings
-from alance.testing.virtual_time import run
 from alance.versioning.backoff import Backoff
 from alance.versioning.commit import commit
 from alance.versioning.external_store import ExternalManifests
@@ -41,6 +36,11 @@ from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of
 from alance.versioning.settle import Patience
 from alance.versioning.table import Table
+from tests.simulation.append_rules import AppendRules, append, paths_of
+from tests.simulation.model_rows import ModelRows
+from tests.simulation.model_store import Faults, Model, ModelClient
+from tests.simulation.settings import Settings
+from tests.simulation.virtual_time import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

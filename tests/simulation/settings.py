@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.format.table.naming import NamingScheme
-from alance.testing.model_store import Faults
+from tests.simulation.model_store import Faults
 
 if TYPE_CHECKING:
     import random

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 from alance.errors import AlreadyExistsError, NotFoundError
 
 if TYPE_CHECKING:
-    from alance.testing.model_store import ModelClient
     from alance.versioning.external_store import Entry
+    from tests.simulation.model_store import ModelClient
 
 
 class ModelRows:

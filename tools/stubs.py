@@ -1,6 +1,6 @@
 """Writes `sync.pyi`: the types of the blocking face, derived from the async classes as it is.
 
-    python -m alance.testing.stubs
+    python -m tools.stubs
 
 A test compares the committed file with what this gives.
 """
@@ -19,7 +19,7 @@ TARGET: Final = Path(sync.__file__).with_suffix(".pyi")
 
 HEADER: Final = '''"""The blocking face: the same names as `alance`, without `await`.
 
-Made by `python -m alance.testing.stubs`.
+Made by `python -m tools.stubs`.
 """'''
 # Where the names in the signatures come from; a stub with another one would not check.
 STANDARD: Final[dict[str, str]] = {
