@@ -17,12 +17,16 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from aiofiles.os import wrap
+
 from alance.io import lifecycle
+from alance.io.disk_store import DiskStore
+from alance.io.threads import threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.io.disk_store import DiskStore, Ranges
+    from alance.io.disk_store import Ranges
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
@@ -92,7 +96,10 @@ class DiskCache:
         wanted = [*unknown.values()]
         jobs = [wanted[first : first + JOB_FILES] for first in range(0, len(wanted), JOB_FILES)]
         keys = [[held.key for held in job] for job in jobs]
-        loaded = await asyncio.gather(*(asyncio.to_thread(self._load_all, job) for job in keys))
+        executor = threads.executor()
+        loaded = await asyncio.gather(
+            *(_load_all(self._store, job, executor=executor) for job in keys)
+        )
         for job, found in zip(jobs, loaded, strict=True):
             for held, ranges in zip(job, found, strict=True):
                 held.found = ranges
@@ -156,7 +163,7 @@ class DiskCache:
             return None
         found = self._pending.get(key)
         if found is None:
-            found = await asyncio.to_thread(self._store.load, key)
+            (found,) = await _load_all(self._store, [key], executor=threads.executor())
         return next(iter(found.values()), None)
 
     def keep(self, location: str, entity: str, content: memoryview) -> None:
@@ -177,7 +184,7 @@ class DiskCache:
         self._held.clear()
         self._pending.clear()
         self._held_bytes = self._pending_bytes = 0
-        await asyncio.to_thread(self._store.clear)
+        await _clear(self._store, executor=threads.executor())
 
     async def flush(self) -> None:
         """Write what is still to be written."""
@@ -195,9 +202,6 @@ class DiskCache:
         if place is None:
             return None
         return hashlib.sha256(place + f"{path}\0{entity}".encode()).digest()
-
-    def _load_all(self, keys: Sequence[bytes]) -> list[Ranges]:
-        return [self._store.load(key) for key in keys]
 
     def _keep(self, key: bytes, span: tuple[int, int], content: memoryview) -> None:
         if not self._store.can_write or len(content) > self._store.max_object_bytes:
@@ -231,6 +235,15 @@ class DiskCache:
         self._saving, self._saved_at = None, loop.time()
         if self._pending and self._timer is None:
             self._timer = loop.call_later(LATER_S, self._save)
+
+
+# One hop for all that a job does with files: `aiofiles.open` takes one for each call of a file.
+@wrap
+def _load_all(store: DiskStore, keys: Sequence[bytes]) -> list[Ranges]:
+    return [store.load(key) for key in keys]
+
+
+_clear = wrap(DiskStore.clear)
 
 
 def _save_all(store: DiskStore, pending: Mapping[bytes, Ranges]) -> None:
