@@ -15,17 +15,17 @@ from alance.expr.logic import is_null, junction
 from alance.expr.prune import check_of
 from alance.expr.tree import Column, plain_type
 from alance.format.numbers import as_numbers
-from alance.ops.options import ScanOptions
-from alance.ops.projection import ROW_ADDRESS, project
-from alance.ops.pruning import Pruner
-from alance.ops.rows import ScanPlan
-from alance.ops.scan import scan
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.pruning import Pruner
+from alance.ops.read.rows import ScanPlan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import ROW_ADDRESS, project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.format.schema import Schema
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.snapshot import Snapshot
 
 
 async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.ops.data_files import DataFiles
-    from alance.ops.handle import FragmentHandle
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.files import DataFiles
 
     Rows = npt.NDArray[np.int64]
     U64 = npt.NDArray[np.uint64]

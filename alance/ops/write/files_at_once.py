@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from alance.file.at_once import encode_file
 from alance.format.table.naming import data_file_name
-from alance.ops.data_files import data_file_of
-from alance.ops.discards import discard_objects
+from alance.ops.version.discards import discard_objects
+from alance.ops.write.files import data_file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
