@@ -121,7 +121,8 @@ class BlobFile:
     async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts, each by offset and length; near ones share a request.
 
-        Errors as of `read_range`.
+        Raises:
+            InvalidInputError: bytes that the blob has not.
         """
         self._check_open()
         for offset, length in ranges:

@@ -103,7 +103,7 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     that reads is kept, and is not in the sums.
 
     Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
-    Processor time as of the scan's planning.
+    Processor time is that of planning the scan.
 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
@@ -177,7 +177,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
 
     Raises:
-        InvalidInputError: as of `take`.
+        InvalidInputError: a position that is not there, or an unknown column.
     """
     wanted = as_positions(indices, "indices")
     await load_readers(snapshot, columns)

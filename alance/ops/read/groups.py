@@ -104,7 +104,11 @@ class FragmentGroup:
         return np.concatenate(masks)
 
     def meta(self, name: str, rows: Int64s) -> pa.Array:
-        """A meta column of some rows; errors as of `FragmentHandle.meta`."""
+        """A meta column of some rows.
+
+        Raises:
+            CorruptFileError: a sequence in the manifest that contradicts the format.
+        """
         arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -149,7 +153,11 @@ class Split:
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def reading(self, schema: Schema, *, guess: bool) -> Plan[FragmentTask | WholeFragments]:
-        """Plan the rows, with the fields of a schema; `guess` as of `OpenFragment.take`."""
+        """Plan the rows, with the fields of a schema.
+
+        Args:
+            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
+        """
         group = self.group
         if not group.opened:
             return read_whole(
@@ -169,7 +177,7 @@ class Split:
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:
-    """Whether calls cost more than bytes in a fragment; `row_bytes` as of `fixed_row_bytes`."""
+    """Whether calls cost more than bytes in a fragment, whose rows have `row_bytes` decoded."""
     rows = handle.num_physical_rows
     return (
         file_bytes(handle) <= SMALL_BYTES

@@ -195,7 +195,7 @@ class SplitReader:
     async def _filter(
         self, split: Split, task: Task
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
-        """The rows of a split that the filter keeps, and their offsets; as of `RowFilter.run`."""
+        """The rows of a split that the filter keeps, and their offsets in the group (None: all)."""
         row_filter = RowFilter(self.plan, split)
         kept = await self._run(lambda: row_filter.run(task))
         if kept is None:

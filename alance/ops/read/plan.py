@@ -58,7 +58,8 @@ async def parsed_predicate(
 ) -> Predicate | None:
     """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character.
 
-    Raises: as of `parse_predicate`.
+    Raises:
+        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
     """
     if isinstance(condition, str) and len(condition) > PARSED_AT_ONCE:
         return await snapshot.engine.pool.run(lambda: parse_predicate(snapshot.schema, condition))
@@ -168,7 +169,7 @@ async def narrow(
 async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
     """The plan with the rows that indices give for its filter, where there are some.
 
-    Cost: as of `look_up`.
+    Cost: for each index asked a round for its page table, once, and one for its pages.
     """
     if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan

@@ -182,7 +182,7 @@ class LateRows:
         rows: offsets in the fragment; in several they are numbered one behind the other.
         start, stop: rows of which these were kept; of several fragments all.
         states: where plans leave what they learn.
-        files: as of `OpenFragment.take`.
+        files: open local files by location: rows are read from them when they are decoded.
     """
 
     opened: Sequence[OpenFragment]
@@ -218,7 +218,11 @@ class LateRows:
         return self._taken_bytes <= self._all_bytes or (bool(self.files) and few)
 
     def reading(self, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan the late columns; `guess` as of `OpenFragment.take`."""
+        """Plan the late columns.
+
+        Args:
+            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
+        """
         if len(self.opened) > 1:
             return read_together(self.opened)
         (fragment,) = self.opened
