@@ -34,7 +34,7 @@ VAGUE: Final = re.compile(
     r"(?:table|file) format spec|encoding spec|format notes|file format 0\.1, \"", re.IGNORECASE
 )
 # What follows the name of a heading: the mark of what was verified, or more words in brackets.
-MARK: Final = re.compile(r"\s*(?:\*\*\([VR]\)\*\*.*|\[[^\]]*\]?)$")
+MARK: Final = re.compile(r"\s*\[[VRIWO][^\]]*\].*$")
 BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
 # `alance/io`, `ops/read/take.py`, `layouts/repdef.py`
 FILE: Final = re.compile(
