@@ -38,7 +38,7 @@ MARK: Final = re.compile(r"\s*\[[VRIWO][^\]]*\].*$")
 BRACKETS: Final = re.compile(r"\s*\([^()]*\)$")
 # `alance/io`, `ops/read/take.py`, `layouts/repdef.py`
 FILE: Final = re.compile(
-    r"`((?:alance|benchmarks|docs|examples|tests)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
+    r"`((?:alance|benchmarks|docs|examples|tests|tools)/[\w./*-]+|[\w/*]+/[\w*]+\.[ch]?p[py])`"
 )
 PLACES: Final = [ROOT, *(ROOT / "alance" / place for place in ("", "format", "ops"))]
 COMMITS: Final = ROOT / "docs" / "commits.md"
@@ -115,6 +115,13 @@ def test_the_index_has_every_page() -> None:
     listed = [path for path in links(index) if path.parent != ROOT]
     assert len(listed) == len(set(listed))
     assert set(listed) == {path for path in PAGES if path.parent != ROOT} - {index}
+
+
+def test_the_guide_says_what_lies_in_each_folder_of_tests() -> None:
+    rows = table(ROOT / "CONTRIBUTING.md", "folder of `tests/`")
+    told = [name for folders, _ in rows for name in re.findall(r"`(\w+)`", folders)]
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert sorted(told) == sorted(folders)
 
 
 def test_the_matrix_of_the_page_is_that_of_the_code() -> None:
