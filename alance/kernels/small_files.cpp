@@ -6,16 +6,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "column_wire.hpp"
 #include "owned.hpp"
-#include "proto_wire.hpp"
 #include "spans.hpp"
 
 namespace alance {
 namespace {
 
 constexpr int64_t kFooter = 40;
-constexpr uint64_t kMaxRows = UINT64_C(1) << 62;
-constexpr uint64_t kAlign = 64;  // of buffers in files of 2.1 and later
+constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
 
 // Byte strings that are the same have one number.
 struct Interned {
@@ -45,79 +44,25 @@ struct File {
 };
 
 struct Pages {
+  PageTable table;
   std::vector<int64_t> counts;  // pages of each (column, file)
-  std::vector<int64_t> rows, kinds, ends, starts, sizes;
+  std::vector<int64_t> kinds;   // the number of each page's description
   Interned encodings, column_encodings;
   uint32_t version = 0;  // major << 16 | minor
 
-  Pages() { ends.push_back(0); }
-
-  // The bytes of `Encoding.direct.encoding`, and nothing else.
-  static bool direct(std::string_view content, std::string_view& found) {
-    ProtoWire outer(content);
-    if (!outer.next() || outer.field != 2 || outer.wire != 2) return false;
-    ProtoWire inner(outer.bytes());
-    if (!outer.ok || !outer.done() || !inner.next() || inner.field != 1 || inner.wire != 2)
-      return false;
-    found = inner.bytes();
-    return inner.ok && inner.done();
-  }
-
-  bool page(std::string_view content, const File& file, uint64_t& total) {
-    ProtoWire wire(content);
-    const size_t first = starts.size();
-    uint64_t rows_here = 0;
-    std::string_view encoding;
-    bool has_encoding = false;
-    while (wire.next()) {
-      if (wire.field <= 2) {
-        auto& into = wire.field == 1 ? starts : sizes;
-        wire.numbers([&](uint64_t value) { into.push_back(static_cast<int64_t>(value)); });
-      } else if (wire.field == 4 && wire.wire == 2 && !has_encoding) {
-        has_encoding = true;
-        if (!direct(wire.bytes(), encoding)) return false;
-      } else if ((wire.field == 3 || wire.field == 5) && wire.wire == 0) {
-        const uint64_t value = wire.varint();
-        if (wire.field == 3) rows_here = value;
-      } else {
-        return false;
-      }
-    }
-    if (!wire.ok || !has_encoding || starts.size() != sizes.size()) return false;
-    for (size_t i = first; i < starts.size(); ++i) {
-      const uint64_t start = static_cast<uint64_t>(starts[i]);
-      const uint64_t size = static_cast<uint64_t>(sizes[i]);
-      if (start % kAlign || start > file.size || size > file.size - start) return false;
-    }
-    if (rows_here >= kMaxRows || (total += rows_here) >= kMaxRows) return false;
-    rows.push_back(static_cast<int64_t>(rows_here));
-    kinds.push_back(encodings.number(encoding));
-    ends.push_back(static_cast<int64_t>(starts.size()));
-    return true;
-  }
-
   bool column(std::string_view content, const File& file) {
-    ProtoWire wire(content);
-    const size_t before = rows.size();
-    uint64_t total = 0;
-    bool has_encoding = false;
-    while (wire.next()) {
-      if (wire.wire != 2) return false;
-      const std::string_view part = wire.bytes();
-      if (!wire.ok) return false;
-      if (wire.field == 1) {
-        std::string_view encoding;
-        if (has_encoding || !direct(part, encoding)) return false;
-        has_encoding = true;
-        column_encodings.number(encoding);
-      } else if (wire.field == 2) {
-        if (!page(part, file, total)) return false;
-      } else if (wire.field > 4) {
-        return false;
-      }
-    }
-    counts.push_back(static_cast<int64_t>(rows.size() - before));
-    return wire.ok && has_encoding;
+    const size_t before = table.rows.size();
+    bool usual = true;
+    auto describe = [&](std::string_view encoding) {
+      usual = usual && !encoding.empty();
+      kinds.push_back(encodings.number(encoding));
+    };
+    if (!ColumnWire(table, static_cast<int64_t>(file.size), kAlign, describe).read(content))
+      return false;
+    if (!usual || !table.column_encoding) return false;
+    column_encodings.number(*table.column_encoding);
+    counts.push_back(static_cast<int64_t>(table.rows.size() - before));
+    return true;
   }
 };
 
@@ -126,12 +71,13 @@ struct Footer {
   uint64_t columns_at = 0;
   uint32_t num_columns = 0, version = 0;
 
-  static bool table(const File& file, uint64_t at, uint64_t count, uint64_t limit, uint64_t align) {
+  static bool table(const File& file, uint64_t at, uint64_t count, uint64_t limit, int64_t align) {
     if (at > limit || count > (limit - at) / 16) return false;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t start = load<uint64_t>(file.data + at + 16 * i);
       const uint64_t size = load<uint64_t>(file.data + at + 16 * i + 8);
-      if (start > limit || size > limit - start || start % align) return false;
+      if (start > limit || size > limit - start || start % static_cast<uint64_t>(align))
+        return false;
     }
     return true;
   }
@@ -193,9 +139,9 @@ nb::object file_pages(const nb::list& contents, const In<int64_t>& columns) {
     if (usual) pages.version = footers[0].version;
   }
   if (!usual) return nb::none();
-  return nb::make_tuple(pages.version, numpy_of(pages.counts), numpy_of(pages.rows),
-                        numpy_of(pages.kinds), numpy_of(pages.ends), numpy_of(pages.starts),
-                        numpy_of(pages.sizes), pages.encodings.list(),
+  return nb::make_tuple(pages.version, numpy_of(pages.counts), numpy_of(pages.table.rows),
+                        numpy_of(pages.kinds), numpy_of(pages.table.ends),
+                        numpy_of(pages.table.starts), numpy_of(pages.table.sizes), pages.encodings.list(),
                         pages.column_encodings.list());
 }
 
