@@ -73,15 +73,66 @@ def batch() -> pa.RecordBatch:
 def test_a_long_list_is_as_many_comparisons(name: str, inverted: bool) -> None:
     items = TEXTS if name in ("t", "l") else WHOLES
     within = f"{'not ' if inverted else ''}{name} in ({items})"
-    one_by_one = " or ".join(f"{name} = {item}" for item in split(items))
-    one_by_one = f"not ({one_by_one})" if inverted else one_by_one
-    long, short = parse_filter(within, TABLE.schema), parse_filter(one_by_one, TABLE.schema)
-    assert long.mask(batch()) == short.mask(batch())
-    sets = check_of(long.condition), check_of(short.condition)
-    assert isinstance(sets[0], Within)
-    assert isinstance(sets[1], Within)
-    if name[0] != "u":  # whose values are cut at zero, which is the same for all that there are
-        assert told(sets[0].ranges) == told(sets[1].ranges)
+    chain = " or ".join(f"{name} = {item}" for item in split(items))
+    one_by_one = " or ".join(f"({name} = {item})" for item in split(items))
+    assert lists_of(chain) == 1
+    assert lists_of(one_by_one) == 0
+    short = parse_filter(f"not ({one_by_one})" if inverted else one_by_one, TABLE.schema)
+    expected = check_of(short.condition)
+    assert isinstance(expected, Within)
+    for text in (within, f"not ({chain})" if inverted else chain):
+        long = parse_filter(text, TABLE.schema)
+        assert long.mask(batch()) == short.mask(batch())
+        check = check_of(long.condition)
+        assert isinstance(check, Within)
+        if name[0] != "u":  # whose values are cut at zero, which is the same for all that there are
+            assert told(check.ranges) == told(expected.ranges)
+
+
+CHAIN = " or ".join(f"i64 = {number}" for number in range(90))
+TEXT_CHAIN = "OR\n".join(f"t= 't{number}'" for number in range(90))
+
+
+@pytest.mark.parametrize(
+    ("text", "lists"),
+    [
+        (f"{CHAIN} or i8 = 5", 1),
+        (f"i8 = 5 or {CHAIN}", 1),
+        (f"i8 = 5 and {CHAIN} and i8 = 1", 1),
+        (f"not {CHAIN}", 1),
+        (f"not ({CHAIN})", 1),
+        (f"({CHAIN}) is null", 1),
+        (f"{CHAIN} is null", 1),
+        (f"{CHAIN} or i64 = 7 + 1", 1),
+        (f"{CHAIN} or i64 = 7.5 or {CHAIN}", 2),
+        (f"i64 = 0.5 or {CHAIN}", 1),
+        (f"{TEXT_CHAIN} or {CHAIN}", 2),
+        (f"{TEXT_CHAIN} or t = 'it''s' or t = 'in (''a'', ''b'')' and {CHAIN}", 2),
+        (f"case when {CHAIN} then i8 = 1 else {TEXT_CHAIN} end", 2),
+        (f"coalesce({CHAIN}, true)", 1),
+        (f"`i64` = 7 or {CHAIN.replace('i64', '`i64`')}", 1),
+        (f"t = '{TEXT_CHAIN.replace(chr(39), chr(39) * 2)}' or i8 = 1", 0),
+        (f"i8 = 1 -- or {CHAIN}", 0),
+        (f"i8 = 1 /* or {CHAIN} */ or i8 = 5", 0),
+        (CHAIN.replace("i64 =", "i64 !="), 0),
+        (CHAIN.replace("i64", "i64 + 0"), 0),
+        (CHAIN.replace(" or ", " and i8 = 1 or "), 0),
+    ],
+)
+def test_a_long_chain_of_one_column_is_read_apart(
+    text: str, lists: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lists_of(text) == lists
+    found = parse_filter(text, TABLE.schema).mask(batch())
+    monkeypatch.setattr(Source, "_without_lists", lambda source: source.text)
+    assert found == parse_filter(text, TABLE.schema).mask(batch())
+
+
+def lists_of(text: str) -> int:
+    """How many lists of a text are read apart."""
+    source = Source(text, "filter")
+    source.parse()
+    return len(source._lists)
 
 
 def told(ranges: Ranges) -> tuple[bool, list[object]]:

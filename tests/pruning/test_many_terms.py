@@ -9,6 +9,7 @@ import pytest
 
 import alance
 from alance.expr import prune_checks
+from alance.ops import pruning
 from alance.testing.stalls import Stalls
 
 if TYPE_CHECKING:
@@ -73,3 +74,20 @@ async def test_fragments_are_looked_up_together(
     await dataset.to_table(["a"], filter=SHAPES[shape])
     # Once for 64 fragments, whose only zone is the whole of each.
     assert looks == (8 if shape == "and of ors" else 1)
+
+
+async def test_small_fragments_are_read_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "LEAST_WORK", 64 << 10)
+    dataset = await write(tmp_path)
+    told = await dataset.scanner(filter="a = 7").explain()
+    assert told.skipped is None
+    many = " or ".join(f"(a = {n} and t = 'text{n:04}')" for n in range(100))
+    assert (await dataset.scanner(filter=many).explain()).skipped is None
+    large = await alance.write_dataset(
+        pa.table({"a": range(100_000)}), tmp_path / "large", max_rows_per_file=25_000
+    )
+    asked = (await large.scanner(filter="a = 30000").explain()).skipped
+    assert asked is not None
+    assert asked.num_fragments == 4

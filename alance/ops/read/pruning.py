@@ -15,7 +15,8 @@ from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
-from alance.ops.read.pruning_maps import zone_maps
+from alance.ops.pruning_maps import zone_maps
+from alance.ops.scan_small import file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Spans = Sequence[tuple[int, int]]
 
-BUILT_AT_ONCE: Final = 500  # characters of a filter: about 1 ms
+CHARACTER_BYTES: Final = 128  # the work of a character of a filter, as bytes to decode
 NO_FIELD: Final = -1
+# Asking takes 100 us a fragment, 300 at first: as long as decoding so many bytes, or checking so
+# many rows. Files up to here came whole when they were opened: there is no request to be saved.
+LEAST_WORK: Final = 64 << 10
 
 
 async def pruner_of(
@@ -64,8 +68,7 @@ async def pruner_of(
         check = check_of(condition)
         return None if check is None else Pruner.of(check, snapshot.schema)
 
-    is_short = len(predicate.text) <= BUILT_AT_ONCE
-    pruner = build() if is_short else await snapshot.engine.pool.run(build)
+    pruner = await snapshot.engine.decode(build, CHARACTER_BYTES * len(predicate.text))
     if pruner is not None and not options.include_deleted_rows:
         pruner.maps.update(await zone_maps(snapshot, set(pruner.columns.values())))
     return pruner
@@ -76,7 +79,7 @@ class Skipped:
     """What a scan did not read, counted while it runs.
 
     Attributes:
-        fragments: of which no row was read, of `num_fragments` that have statistics.
+        fragments: of which no row was read, of `num_fragments` whose statistics were asked.
         zones: of which no row was read, of `num_zones` in these fragments.
         rows: physical rows that were not read.
     """
@@ -155,9 +158,13 @@ class Pruner:
     ) -> Plan[FragmentZones | None]:
         """Plan the statistics of an open fragment: at most a round, two of wide tables.
 
+        None where there are none, or where reading the fragment costs less than asking.
+
         Raises:
             CorruptFileError: statistics that are not those of the file.
         """
+        if file_bytes(handle) + fragment.num_rows * self.num_checks <= LEAST_WORK:
+            return None
         containers = {leaf.column.container.path: leaf.column.container for leaf in fragment.leaves}
         by_file: dict[str, dict[int, int]] = {}
         for key in set(self.columns.values()):
