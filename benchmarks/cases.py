@@ -105,6 +105,17 @@ def scans(
     )
 
 
+def long_filters(name: str, table: str, text: str, columns: list[str]) -> Case:
+    """A scan with a filter of many values."""
+    return Case(
+        name,
+        table,
+        lambda opened: scan(opened, filter=text, columns=columns),
+        lambda opened: their_scan(opened, filter=text, columns=columns),
+        None,
+    )
+
+
 def vortex_take(opened: Opened, count: int, columns: list[str] | None) -> pa.Table:
     """Rows in the order asked for: Vortex wants ascending ones, each once."""
     found, back = np.unique(np.array(rows(opened, count), np.uint64), return_inverse=True)
@@ -212,6 +223,13 @@ THREE: Final = ["l_orderkey", "l_extendedprice", "l_shipdate"]
 BOTS: Final = ve.eq(ve.column("bot"), ve.literal(vortex.bool_(), True))
 LABEL: Final = ve.eq(ve.column("label"), ve.literal(vortex.int_(32), 7))
 
+IDS: Final = " OR ".join(f"id = {37 * number}" for number in range(50))
+PAIRS: Final = " OR ".join(
+    f"(id = {37 * number} AND name = 'name {37 * number:06}')" for number in range(50)
+)
+KEYS: Final = " OR ".join(f"l_orderkey = {1500 * number}" for number in range(4000))
+LIST: Final = f"l_orderkey IN ({', '.join(str(15 * number) for number in range(400_000))})"
+
 CASES: Final = [
     scans("scan all", "lineitem", 0.5),
     scans("scan 2 columns", "lineitem", 0.5, columns=["l_orderkey", "l_extendedprice"]),
@@ -231,6 +249,10 @@ CASES: Final = [
             ("filter 1 %, 3 columns", 0.3, VORTEX_PERCENT, PERCENT, THREE),
         )
     ],
+    long_filters("filter of 50 ORs, 300 fragments", "pieces", IDS, ["id"]),
+    long_filters("filter of 50 ORs of 2 columns, 300 fragments", "pieces", PAIRS, ["id"]),
+    long_filters("filter of 4 000 ORs", "ours", KEYS, THREE),
+    long_filters("filter of 400 000 values after IN", "ours", LIST, THREE),
     takes("take 10 000, all columns", "lineitem", 10_000, 0.2),
     takes("take 10 000, one column", "lineitem", 10_000, 0.2, ["l_extendedprice"]),
     takes("take 100, all columns", "lineitem", 100, 0.4),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parents[1] / "build" / "bench"
 ROWS_PER_FILE: Final = 1 << 20
+PIECE_ROWS: Final = 100
 
 
 def table(name: str, scale: float) -> Path:
@@ -30,7 +31,8 @@ def table(name: str, scale: float) -> Path:
         FOLDER.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         write = write_dataset if name in OURS else lance.write_dataset
-        write(MAKERS[name](scale), str(partial), max_rows_per_file=ROWS_PER_FILE, mode="overwrite")
+        rows_per_file = PIECE_ROWS if name == "pieces" else ROWS_PER_FILE
+        write(MAKERS[name](scale), str(partial), max_rows_per_file=rows_per_file, mode="overwrite")
         partial.rename(path)
     return path
 
@@ -136,11 +138,19 @@ def by_date(scale: float) -> pa.RecordBatchReader:
     return rows.cast(pa.schema(texts)).sort_by("l_shipdate").to_reader(1 << 16)
 
 
-OURS: Final = ("ours", "shipped")  # written by alance: with statistics
+def pieces(scale: float) -> pa.RecordBatchReader:
+    """A key and a text in 300 fragments of 100 rows; 30 thousand rows at any scale."""
+    numbers = range(300 * PIECE_ROWS)
+    rows = pa.table({"id": numbers, "name": [f"name {number:06}" for number in numbers]})
+    return rows.to_reader()
+
+
+OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
     "ours": lineitem,
     "shipped": by_date,
     "events": events,
     "embeddings": embeddings,
+    "pieces": pieces,
 }
