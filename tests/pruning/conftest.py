@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alance.ops import pruning
+from alance.ops.read import pruning
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 import alance
 from alance.expr import prune_checks
-from alance.ops import pruning
+from alance.ops.read import pruning
 from alance.testing.stalls import Stalls
 
 if TYPE_CHECKING:

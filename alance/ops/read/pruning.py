@@ -15,8 +15,8 @@ from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
-from alance.ops.pruning_maps import zone_maps
-from alance.ops.scan_small import file_bytes
+from alance.ops.read.groups import file_bytes
+from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
