@@ -226,6 +226,9 @@ def width_of(kind: str) -> int:
     return int(kind[1:])
 
 
+WIDTHS: Final = np.array([width_of(kind) for kind in KINDS])
+
+
 def head_bytes(where: str, content: memoryview) -> int | None:
     """The bytes of the head of a buffer, from its beginning; None: other content.
 
@@ -268,7 +271,7 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     kinds = entries["kind"]
     places = np.zeros(columns + 1, np.int64)
     np.cumsum(entries["low"].astype(np.int64) + entries["high"], out=places[1:])
-    widths = np.array([width_of(kind) for kind in KINDS])[np.minimum(kinds, len(KINDS) - 1)]
+    widths = WIDTHS[np.minimum(kinds, len(KINDS) - 1)]
     odd = (widths > 0) & ((entries["low"] != widths) | (entries["high"] != widths))
     stops = entries["offset"].astype(np.int64) + entries["num_bytes"]
     bad = odd | (kinds >= len(KINDS)) | (entries["nulls"] > num_rows) | (stops > num_bytes)

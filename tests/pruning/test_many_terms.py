@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.expr import prune_checks
+from alance.expr import pruning_checks
 from alance.ops.read import pruning
 from alance.testing.stalls import Stalls
 
@@ -63,14 +63,14 @@ async def test_fragments_are_looked_up_together(
 ) -> None:
     dataset = await write(tmp_path)
     looks = 0
-    plain = prune_checks.Within.may
+    plain = pruning_checks.Within.may
 
-    def counted(self: prune_checks.Within, zones: prune_checks.Zones) -> prune_checks.May:
+    def counted(self: pruning_checks.Within, zones: pruning_checks.Zones) -> pruning_checks.May:
         nonlocal looks
         looks += 1
         return plain(self, zones)
 
-    monkeypatch.setattr(prune_checks.Within, "may", counted)
+    monkeypatch.setattr(pruning_checks.Within, "may", counted)
     await dataset.to_table(["a"], filter=SHAPES[shape])
     # Once for 64 fragments, whose only zone is the whole of each.
     assert looks == (8 if shape == "and of ors" else 1)

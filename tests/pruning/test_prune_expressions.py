@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import alance
-from alance.expr.prune_arrow import node_of
+from alance.expr.arrow_nodes import node_of
 
 if TYPE_CHECKING:
     from pathlib import Path

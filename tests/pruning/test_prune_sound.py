@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from alance.errors import AlanceError
 from alance.expr import parse_filter
-from alance.expr.prune import MAX_CHECKS, check_of, num_checks
+from alance.expr.pruning import MAX_CHECKS, check_of, num_checks
 from alance.file.zones import FileStatistics as Read
 from alance.file.zones import StoredZones
 from alance.format.encode import statistics

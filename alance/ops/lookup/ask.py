@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
-from alance.expr.prune import Zones, check_of, may_match
+from alance.expr.pruning import Zones, check_of, may_match
 from alance.expr.tree import plain, plain_type
 from alance.format.index.addresses import all_of as merged
 from alance.format.numbers import as_mask, as_scalar

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # The work of parsing a character, as bytes to decode: 500 characters
 # are parsed on the loop, in about 2 ms, on a busy machine 5.
 CHARACTER_BYTES: Final = 128
+FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
+AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
@@ -92,7 +94,7 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
         await snapshot.load_meta(handles, meta)
     pruner = None
     if predicate is not None:
-        from alance.ops.read.filtering import pruner_of
+        from alance.ops.read.pruning import pruner_of
 
         visible = with_meta_fields(snapshot.schema)
         pruner = await pruner_of(snapshot, predicate, visible, options)
@@ -172,7 +174,7 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
     """
     if plan.predicate is None or not may_ask(snapshot, plan.options):
         return plan
-    from alance.ops.read.filtering import look_up
+    from alance.ops.lookup.look_up import look_up
 
     use = await look_up(snapshot, plan.predicate, plan.handles)
     return plan if use is None else picking(plan, use)

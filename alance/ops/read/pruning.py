@@ -9,10 +9,11 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
-from alance.expr.prune import Zones, check_of, may_match, num_checks
-from alance.expr.prune_arrow import node_of
+from alance.expr.arrow_nodes import node_of
+from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
+from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.read.groups import file_bytes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.expr import Predicate
-    from alance.expr.prune import Check
+    from alance.expr.pruning import Check
     from alance.expr.tree import Column
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
@@ -113,7 +114,7 @@ class FragmentZones:
     def of(cls, columns: Mapping[tuple[str, ...], ColumnZones]) -> FragmentZones:
         """The zones of columns, by path."""
         edges = [zones.edges for zones in columns.values()]
-        return cls(edges[0] if len(edges) == 1 else np.unique(np.concatenate(edges)), columns)
+        return cls(edges[0] if len(edges) == 1 else distinct(np.concatenate(edges))[0], columns)
 
     @property
     def num_zones(self) -> int:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, distinct, to_arrow
 from alance.format.statistics import Bounds
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index
@@ -80,7 +80,7 @@ class ZoneMap:
                 f"zone map of fragment {fragment_id}: zones overlap, or leave its {num_rows} rows; "
                 "use_stats=False reads it without them"
             )
-        edges = np.unique(np.concatenate([[0, num_rows], starts, stops]))
+        edges = distinct(np.concatenate([[0, num_rows], starts, stops]))[0]
         places = np.searchsorted(starts, edges[:-1], "right") - 1
         inside = (places >= 0) & (edges[:-1] < np.append(stops, 0)[places])
         return MappedZones(self, edges, np.where(inside, mine[places] if len(mine) else 0, -1))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 SQL: Final = ("alance.expr.lexical", "alance.expr.build")
-FILTER: Final = "alance.ops.read.filtering"
+FILTER: Final = ("alance.ops.read.pruning", "alance.ops.lookup.look_up")
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
 OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
 NEWER_FILES: Final = "alance.format.layouts.planar"
@@ -40,7 +40,7 @@ async def load_readers(
     texts = [condition, *(columns.values() if isinstance(columns, Mapping) else ())]
     texts = [one for one in texts if one is not None]
     if texts:
-        needed.append(FILTER)
+        needed += FILTER
         if any(isinstance(one, str) for one in texts):
             needed += SQL
         if not all(isinstance(one, str) for one in texts):

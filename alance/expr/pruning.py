@@ -1,7 +1,7 @@
 """Which zones of rows a condition may hold in, from the bounds of columns: never wrongly none.
 
 What is not understood of a condition may be anything. All terms of AND and OR on one column become
-one check (`prune_sets`). Terms beyond a limit are not asked, and are left to the rows.
+one check (`pruning_sets`). Terms beyond a limit are not asked, and are left to the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from alance.expr.compare import FLIPPED
 from alance.expr.logic import TRUE, Junction
 from alance.expr.meaning import Comparison, Membership, Prefix
 from alance.expr.problem import Problem
-from alance.expr.prune_checks import (
+from alance.expr.pruning_checks import (
     All,
     Anything,
     BeginsWith,
@@ -28,7 +28,7 @@ from alance.expr.prune_checks import (
     Within,
     Zones,
 )
-from alance.expr.prune_sets import compared, listed, union
+from alance.expr.pruning_sets import compared, listed, union
 from alance.expr.tree import FAILURES, Call, Column, Literal
 
 if TYPE_CHECKING:

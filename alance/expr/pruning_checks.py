@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import compare
-from alance.expr.prune_sets import StoredBounds, as_bytes
+from alance.expr.pruning_sets import StoredBounds, as_bytes
 from alance.expr.tree import Column, Literal, Node, broadcast
 from alance.format.numbers import as_mask, as_scalar, to_arrow
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.expr.meaning import Prefix
-    from alance.expr.prune_sets import Ranges
+    from alance.expr.pruning_sets import Ranges
     from alance.format.statistics import Bounds
 
     Mask = npt.NDArray[np.bool_]
