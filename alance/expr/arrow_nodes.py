@@ -69,7 +69,7 @@ class _Word:
 
 
 class _Reader:
-    """Reads one text.
+    """Reads a text.
 
     Args:
         is_typed: literals have the type of their column; else that of a Python value.
@@ -81,19 +81,19 @@ class _Reader:
         self._tokens: list[str] = []
         at = 0
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            token = _TOKEN.match(text, at)
+            if token is None:
                 raise _Unclear
-            self._tokens.append(found[1])
-            at = found.end()
+            self._tokens.append(token[1])
+            at = token.end()
         self._at = 0
         self._depth = 0
 
     def read(self) -> Pair:
-        found = self._condition()
+        condition = self._condition()
         if self._at != len(self._tokens):
             raise _Unclear
-        return found
+        return condition
 
     def _next(self) -> str:
         if self._at >= len(self._tokens):
@@ -106,13 +106,13 @@ class _Reader:
             raise _Unclear
 
     def _condition(self) -> Pair:
-        found = self._operand()
-        if isinstance(found, _Word):
-            column, field = self._column(found)
+        operand = self._operand()
+        if isinstance(operand, _Word):
+            column, field = self._column(operand)
             if not pa.types.is_boolean(column.type):
                 raise _Unclear
             return column, field
-        return found
+        return operand
 
     def _operand(self) -> Pair | _Word:
         self._depth += 1
@@ -120,14 +120,14 @@ class _Reader:
             raise _Unclear
         token = self._next()
         if token == "(":
-            found: Pair | _Word = self._both()
+            operand: Pair | _Word = self._both()
         elif token in ("invert", "is_null", "is_valid"):
             self._expect("(")
-            found = self._function(token)
+            operand = self._function(token)
         else:
-            found = _Word(token)
+            operand = _Word(token)
         self._depth -= 1
-        return found
+        return operand
 
     def _function(self, name: str) -> Pair:
         if name == "invert":
@@ -154,9 +154,9 @@ class _Reader:
         right = self._operand()
         self._expect(")")
         if op in ("and", "or"):
-            (one, first), (other, second) = (self._as_condition(side) for side in (left, right))
+            (node, first), (other, second) = (self._as_condition(side) for side in (left, right))
             joined = first & second if op == "and" else first | second
-            return logic.junction(op == "and", [one, other]), joined
+            return logic.junction(op == "and", [node, other]), joined
         if op not in _OPERATORS or not isinstance(left, _Word) or not isinstance(right, _Word):
             raise _Unclear
         symbol = "=" if op == "==" else op

@@ -76,16 +76,16 @@ def _check(node: object) -> Check:
         return _all(parts) if node.is_and else _negated(_all([_negated(part) for part in parts]))
     if not isinstance(node, Call):
         return Anything()
-    said = node.meaning
-    if isinstance(said, Comparison):
-        if isinstance(said.left, Column) and isinstance(said.right, Literal):
-            return _guarded(lambda: _compared(said.op, said.left, said.right))
-        if isinstance(said.right, Column) and isinstance(said.left, Literal):
-            return _guarded(lambda: _compared(FLIPPED[said.op], said.right, said.left))
-    elif isinstance(said, Membership) and isinstance(said.node, Column):
-        return _guarded(lambda: _listed(said))
-    elif isinstance(said, Prefix) and isinstance(said.node, Column):
-        return _guarded(lambda: _begun(said))
+    meaning = node.meaning
+    if isinstance(meaning, Comparison):
+        if isinstance(meaning.left, Column) and isinstance(meaning.right, Literal):
+            return _guarded(lambda: _compared(meaning.op, meaning.left, meaning.right))
+        if isinstance(meaning.right, Column) and isinstance(meaning.left, Literal):
+            return _guarded(lambda: _compared(FLIPPED[meaning.op], meaning.right, meaning.left))
+    elif isinstance(meaning, Membership) and isinstance(meaning.node, Column):
+        return _guarded(lambda: _listed(meaning))
+    elif isinstance(meaning, Prefix) and isinstance(meaning.node, Column):
+        return _guarded(lambda: _begun(meaning))
     elif node.name in _NAMED:
         return _NAMED[node.name](node)
     return Anything()

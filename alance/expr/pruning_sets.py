@@ -200,25 +200,25 @@ def _concatenated(arrays: Sequence[Values]) -> Values:
 
 def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     """Which bounds are known, and these as whole numbers of their unit, bytes, or floats."""
-    known, type_ = as_mask(bounds.is_valid()), bounds.type
-    if not known.any():
-        return known, _array([])
+    is_set, type_ = as_mask(bounds.is_valid()), bounds.type
+    if not is_set.any():
+        return is_set, _array([])
     if pa.types.is_floating(type_):
         floats = float_values(bounds).astype(np.float64)
-        known &= ~np.isnan(floats)
-        return known, floats[known]
+        is_set &= ~np.isnan(floats)
+        return is_set, floats[is_set]
     scale = scale_of(type_)
     if scale is None:
-        return known, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
+        return is_set, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
     width, is_signed = type_.bit_width // 8, scale.low < 0
     if width <= 8:
         wholes = np.frombuffer(bounds.buffers()[1], f"<{'i' if is_signed else 'u'}{width}")
-        wholes = wholes[bounds.offset : bounds.offset + len(bounds)][known]
+        wholes = wholes[bounds.offset : bounds.offset + len(bounds)][is_set]
         is_large = width == 8 and not is_signed and (wholes > INT64.max).any()
-        return known, wholes.astype(np.object_ if is_large else np.int64)
+        return is_set, wholes.astype(np.object_ if is_large else np.int64)
     content = bytes(bounds.buffers()[1])
-    places = (np.flatnonzero(known) + bounds.offset) * width
-    return known, _array(
+    places = (np.flatnonzero(is_set) + bounds.offset) * width
+    return is_set, _array(
         [
             int.from_bytes(content[place : place + width], "little", signed=is_signed)
             for place in places.tolist()

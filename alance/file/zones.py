@@ -72,8 +72,8 @@ class FileStatistics:
     @property
     def num_bytes(self) -> int:
         """Memory, for a cache's budget."""
-        known = 0 if self.head is None else self.head.num_bytes
-        return 100 + known + sum(100 + 8 * len(one) for one in self.blocks.values())
+        head = 0 if self.head is None else self.head.num_bytes
+        return 100 + head + sum(100 + 8 * len(block) for block in self.blocks.values())
 
     def zones(self, column: int, arrow: pa.DataType) -> Bounds:
         """The zones of a column whose block was read and is of a type's kind. CPU, at first.
@@ -191,23 +191,25 @@ def read_statistics(
         CorruptFileError: other bytes than were written.
     """
     key = ("statistics", container.path)
-    known: FileStatistics | None = states.peek(key)
-    if known is None:
-        known = yield from _opened(container, columns)
-        states.put(key, known, known.num_bytes)
-    head = known.head
+    statistics: FileStatistics | None = states.peek(key)
+    if statistics is None:
+        statistics = yield from _opened(container, columns)
+        states.put(key, statistics, statistics.num_bytes)
+    head = statistics.head
     if head is None:
-        return known
-    missing = [one for one in columns if one in head.rows and one not in known.blocks]
+        return statistics
+    blocks = statistics.blocks
+    missing = [column for column in columns if column in head.rows and column not in blocks]
     if missing:
-        spans = [head.block(one) for one in missing]
+        spans = [head.block(column) for column in missing]
         contents = yield from _read(
-            container, [(known.start + at, known.start + at + size) for at, size in spans]
+            container,
+            [(statistics.start + at, statistics.start + at + size) for at, size in spans],
         )
         for column, content in zip(missing, contents, strict=True):
-            known.blocks[column] = bytes(content)
-        states.put(key, known, known.num_bytes)
-    return known
+            blocks[column] = bytes(content)
+        states.put(key, statistics, statistics.num_bytes)
+    return statistics
 
 
 def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics]:
@@ -216,7 +218,7 @@ def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics
     where = container.path
     if number < 1 or container.version <= FileVersion.V2_0:
         return FileStatistics(where, None)
-    start, stop = (int(one) for one in container.buffers[number])
+    start, stop = (int(edge) for edge in container.buffers[number])
     first = stop if stop - start <= WHOLE_BYTES else start + HEAD_BYTES
     (content,) = yield from _read(container, [(start, first)])
     size = head_bytes(where, content)
@@ -227,18 +229,18 @@ def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics
     if size > len(content):
         (content,) = yield from _read(container, [(start, start + size)])
     head = parse_head(where, content[:size], stop - start)
-    found = FileStatistics(where, head, start)
+    statistics = FileStatistics(where, head, start)
     for column in columns:
         if column in head.rows:
             offset, num_bytes = head.block(column)
             if offset + num_bytes <= len(content):
-                found.blocks[column] = bytes(content[offset : offset + num_bytes])
-    return found
+                statistics.blocks[column] = bytes(content[offset : offset + num_bytes])
+    return statistics
 
 
 def _read(container: Container, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
-    wanted = [ByteRange(container.path, *span) for span in spans]
-    held = [container.held(one) for one in wanted]
-    missing = [one for one, known in zip(wanted, held, strict=True) if known is None]
+    ranges = [ByteRange(container.path, *span) for span in spans]
+    held = [container.held(bytes_range) for bytes_range in ranges]
+    missing = [ranges[place] for place, content in enumerate(held) if content is None]
     fetched = iter((yield missing) if missing else ())
-    return [next(fetched) if known is None else known for known in held]
+    return [next(fetched) if content is None else content for content in held]

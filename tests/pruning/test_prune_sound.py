@@ -22,7 +22,8 @@ from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head
-from alance.ops.read.pruning import FragmentZones, Pruner, cut_zones, whole_zones
+from alance.ops import pruning
+from alance.ops.pruning import FragmentZones, Pruner, cut_zones, whole_zones
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, chains, tables
 
 if TYPE_CHECKING:
@@ -207,3 +208,13 @@ def test_a_condition_of_too_many_checks_is_left_to_the_rows(table: pa.Table) -> 
     pruner = Pruner.of(alone, FIELDS)
     grid = cut_zones([fragment_zones(read(content), pruner, table.num_rows)], pruner.columns)
     assert narrowed.may(grid).true.tolist() == alone.may(grid).true.tolist()
+
+
+@settings(max_examples=20)
+@given(tables(), CUTS, st.lists(FILTERS, min_size=1, max_size=4), st.integers(1, 9))
+def test_zones_are_asked_in_groups_of_any_size(
+    table: pa.Table, fragments: list[int], filters: list[str], at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "ZONES_AT_ONCE", at_once)
+        check_soundness(table, [], filters, fragments)

@@ -20,7 +20,7 @@ from alance.ops.read.groups import file_bytes
 from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -47,6 +47,8 @@ NO_FIELD: Final = -1
 # Asking takes 100 us a fragment, 300 at first: as long as decoding so many bytes, or checking so
 # many rows. Files up to here came whole when they were opened: there is no request to be saved.
 LEAST_WORK: Final = 64 << 10
+# Texts are compared with the GIL held: 5 ms for so many zones and a term.
+ZONES_AT_ONCE: Final = 1 << 14
 
 
 async def pruner_of(
@@ -227,13 +229,25 @@ class Pruner:
         pairs = zip(fragments, may, strict=True)
         masks = [np.full(fragment.num_zones, flag) for fragment, flag in pairs]
         left = [place for place in np.flatnonzero(may).tolist() if len(masks[place]) > 1]
-        if left:
-            kept = [fragments[place] for place in left]
-            may = may_match(self.check, cut_zones(kept, self.columns))
-            ends = np.cumsum([fragment.num_zones for fragment in kept])
-            for place, mask in zip(left, np.split(may, ends[:-1]), strict=True):
+        for places in _in_groups(left, [len(masks[place]) for place in left]):
+            group = [fragments[place] for place in places]
+            may = may_match(self.check, cut_zones(group, self.columns))
+            ends = np.cumsum([fragment.num_zones for fragment in group])
+            for place, mask in zip(places, np.split(may, ends[:-1]), strict=True):
                 masks[place] = mask
         return masks
+
+
+def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Places in groups of about `ZONES_AT_ONCE`; `sizes` are the zones of each."""
+    total, first = 0, 0
+    for number, size in enumerate(sizes):
+        if total and total + size > ZONES_AT_ONCE:
+            yield places[first:number]
+            total, first = 0, number
+        total += size
+    if total:
+        yield places[first:]
 
 
 def whole_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> Zones:
@@ -266,12 +280,12 @@ def _spans_of(mask: Mask, edges: npt.NDArray[np.int64], span: tuple[int, int]) -
 def _field_id(schema: Schema, column: Column) -> int:
     """The field of a path; NO_FIELD where it is none, or of another type than its bounds."""
     fields: Sequence[Field] = schema.fields
-    found = None
+    leaf = None
     for name in column.path:
-        found = next((one for one in fields if one.name == name), None)
-        if found is None:
+        leaf = next((child for child in fields if child.name == name), None)
+        if leaf is None:
             return NO_FIELD
-        fields = found.children
-    if found is None or not found.is_leaf or found.is_json or found.is_blob_v1:
+        fields = leaf.children
+    if leaf is None or not leaf.is_leaf or leaf.is_json or leaf.is_blob_v1:
         return NO_FIELD
-    return found.id if plain_type(found.arrow_type) == column.type else NO_FIELD
+    return leaf.id if plain_type(leaf.arrow_type) == column.type else NO_FIELD

@@ -65,12 +65,12 @@ class ZoneMap:
         """
         if fragment_id not in self.covered:
             return None
-        mine = np.flatnonzero(self.numbers["fragment_id"] == fragment_id)
-        starts = self.numbers["zone_start"][mine]
+        rows = np.flatnonzero(self.numbers["fragment_id"] == fragment_id)
+        starts = self.numbers["zone_start"][rows]
         order = np.argsort(starts, kind="stable")
-        mine, starts = mine[order], starts[order]
-        stops = starts + self.numbers["zone_length"][mine]
-        if len(mine) and (
+        rows, starts = rows[order], starts[order]
+        stops = starts + self.numbers["zone_length"][rows]
+        if len(rows) and (
             starts[0] < 0
             or stops[-1] > num_rows
             or (stops <= starts).any()
@@ -83,7 +83,7 @@ class ZoneMap:
         edges = distinct(np.concatenate([[0, num_rows], starts, stops]))[0]
         places = np.searchsorted(starts, edges[:-1], "right") - 1
         inside = (places >= 0) & (edges[:-1] < np.append(stops, 0)[places])
-        return MappedZones(self, edges, np.where(inside, mine[places] if len(mine) else 0, -1))
+        return MappedZones(self, edges, np.where(inside, rows[places] if len(rows) else 0, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,21 @@ async def zone_maps(snapshot: Snapshot, field_ids: Collection[int]) -> dict[int,
         CorruptFileError: a file that is no zone map.
     """
     messages = snapshot.manifest.indices
-    if not messages or any(one.name == FRAGMENT_REUSE for one in messages):
+    if not messages or any(message.name == FRAGMENT_REUSE for message in messages):
         return {}
-    wanted = [
-        Index.from_protobuf(one)
-        for one in messages
-        if len(one.fields) == 1 and one.fields[0] in field_ids
+    indices = [
+        Index.from_protobuf(message)
+        for message in messages
+        if len(message.fields) == 1 and message.fields[0] in field_ids
     ]
-    chosen = [one for one in wanted if one.kind == KIND and one.message.index_version == VERSION]
-    found: dict[int, list[ZoneMap]] = {}
+    chosen = [
+        index for index in indices if index.kind == KIND and index.message.index_version == VERSION
+    ]
+    by_field: dict[int, list[ZoneMap]] = {}
     maps = await all_of(_load(snapshot, index) for index in chosen)
-    for index, one in zip(chosen, maps, strict=True):
-        found.setdefault(index.fields[0], []).append(one)
-    return found
+    for index, zone_map in zip(chosen, maps, strict=True):
+        by_field.setdefault(index.fields[0], []).append(zone_map)
+    return by_field
 
 
 async def _load(snapshot: Snapshot, index: Index) -> ZoneMap:
@@ -145,7 +147,7 @@ async def _load(snapshot: Snapshot, index: Index) -> ZoneMap:
     async def load() -> ZoneMap:
         batch = await IndexFiles(snapshot, index).whole(FILE)
         names = batch.schema.names
-        if "min" not in names or "max" not in names or any(one not in names for one in NUMBERS):
+        if "min" not in names or "max" not in names or any(name not in names for name in NUMBERS):
             raise CorruptFileError(f"{where}: columns {names}, expected those of a zone map")
         numbers = {name: batch.column(name) for name in NUMBERS}
         for name, column in numbers.items():
@@ -158,7 +160,9 @@ async def _load(snapshot: Snapshot, index: Index) -> ZoneMap:
             {name: as_numbers(column).astype(np.int64) for name, column in numbers.items()},
         )
 
-    return await snapshot.engine.cache.get(("zone map", where), load, lambda one: one.num_bytes)
+    return await snapshot.engine.cache.get(
+        ("zone map", where), load, lambda zone_map: zone_map.num_bytes
+    )
 
 
 def _without_nans(bounds: pa.Array) -> pa.Array:
