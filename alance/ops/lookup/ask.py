@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
+from alance.expr.compare import float_values
 from alance.expr.pruning import Zones, check_of, may_match
 from alance.expr.tree import plain, plain_type
 from alance.format.index.addresses import all_of as merged
-from alance.format.numbers import as_mask, as_scalar
+from alance.format.numbers import as_mask, to_arrow
 from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
 from alance.ops.lookup.files import IndexFiles
@@ -150,10 +151,9 @@ def _page_bounds(table: PageTable) -> Bounds:
 
 def _bound(values: pa.Array, zero: float) -> pa.Array:
     """Bounds of floats: NaN is none, and a zero is that which is at the end."""
-    type_ = values.type
-    is_nan, is_zero = pc.is_nan(values), pc.equal(values, as_scalar(0.0, type_))
-    bounded = pc.if_else(is_nan, as_scalar(None, type_), values)
-    return pc.if_else(is_zero, as_scalar(zero, type_), bounded)
+    floats = float_values(values)
+    valid = as_mask(values.is_valid()) & ~np.isnan(floats)
+    return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
 
 
 def _pages_of(ask: Ask, table: PageTable) -> Rows:
