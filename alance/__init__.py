@@ -6,11 +6,11 @@ async for batch in dataset.to_batches(filter="price > 10"):
     ...
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from alance._version import __version__
 from alance.datasets import Dataset, dataset
+from alance.deferred import lazy
 from alance.errors import (
     AccessError,
     AlanceError,
@@ -33,8 +33,8 @@ from alance.session import Session
 
 if TYPE_CHECKING:
     from alance import indexing, operations, optimize
-    from alance.file_writing import FileWriter
-    from alance.files import FileReader
+    from alance import types as types
+    from alance.files import FileReader, FileWriter
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
     from alance.io.store_report import StoreReport
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from alance.writing import commit, write_dataset, write_fragments
 
 # Above is what opens and reads tables. These names are imported when first asked for, and what
-# their functions need when they are first called: see `alance.io.pool`.
+# their functions need when they are first called: see `alance.deferred`.
 _PLACES: Final = {
     "BatchUdf": "alance.udf",
     "BlobFile": "alance.ops.read.blobs",
@@ -66,7 +66,7 @@ _PLACES: Final = {
     "DatasetDelta": "alance.ops.read.delta",
     "DynamoDbStore": "alance.versioning.dynamodb_store",
     "FileReader": "alance.files",
-    "FileWriter": "alance.file_writing",
+    "FileWriter": "alance.files",
     "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.write.ingest_options",
     "MergeInsert": "alance.verbs.merging",
@@ -81,12 +81,15 @@ _PLACES: Final = {
     "check_store": "alance.ops.upkeep.check_store",
     "commit": "alance.writing",
     "drop": "alance.ops.upkeep.drop",
+    "indexing": "alance.indexing",
     "ingest": "alance.ingesting",
+    "operations": "alance.operations",
+    "optimize": "alance.optimize",
     "trace": "alance.viz.recorder",
+    "types": "alance.types",
     "write_dataset": "alance.writing",
     "write_fragments": "alance.writing",
 }
-_MODULES: Final = ("indexing", "operations", "optimize")
 
 
 __all__ = [
@@ -142,16 +145,4 @@ __all__ = [
     "write_fragments",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """A public name that is imported when first asked for."""
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _PLACES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
 from alance.ops.read.options import ScanOptions
@@ -17,18 +18,25 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import datetime
+    from typing import Unpack
 
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from alance.file_version import FileVersion
     from alance.format.field import Field
+    from alance.ops.read import blobs, explain, sample
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
+    from alance.ops.read.options import ScanArguments
     from alance.ops.version.projection import Columns
     from alance.session import Session
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
+else:
+    blobs = Deferred("alance.ops.read.blobs")
+    explain = Deferred("alance.ops.read.explain")
+    sample = Deferred("alance.ops.read.sample")
 
 
 async def dataset(
@@ -187,9 +195,7 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: as of `take`.
         """
-        await self._load("alance.ops.read.explain")
-        from alance.ops.read import explain
-
+        await self._load(explain)
         return await explain.explain_take(self._snapshot, indices, columns)
 
     async def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table:
@@ -225,9 +231,7 @@ class Dataset(Verbs):
             column: name, or dotted path of a blob inside of structs.
             buffer_size: bytes that a read of fewer fetches, for those that follow.
         """
-        await self._load("alance.ops.read.blobs")
-        from alance.ops.read import blobs
-
+        await self._load(blobs)
         return await blobs.take_blobs(
             self._snapshot,
             column,
@@ -249,26 +253,24 @@ class Dataset(Verbs):
 
         Cost: as `take` of the column, and one round for the bytes; near ones share a request.
         """
-        await self._load("alance.ops.read.blobs")
-        from alance.ops.read import blobs
-
+        await self._load(blobs)
         return await blobs.read_blobs(
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
         )
 
-    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:
+    def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
-        return Scanner(self._snapshot, columns, ScanOptions.of(options))
+        return Scanner(self._snapshot, columns, ScanOptions(**options))
 
     def to_batches(
         self,
         columns: Columns = None,
-        **options: Any,
+        **options: Unpack[ScanArguments],
     ) -> AsyncIterator[pa.RecordBatch]:
         """Scan as a stream of batches; options are the fields of `ScanOptions`."""
         return self.scanner(columns, **options).to_batches()
 
-    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:
+    async def to_table(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> pa.Table:
         """Scan into memory; options are the fields of `ScanOptions`."""
         return await self.scanner(columns, **options).to_table()
 
@@ -291,7 +293,5 @@ class Dataset(Verbs):
         Raises:
             InvalidInputError: more rows than there are.
         """
-        await self._load("alance.ops.read.sample", "numpy.random")
-        from alance.ops.read import sample
-
+        await self._load(sample, "numpy.random")
         return await sample.sample(self._snapshot, num_rows, columns, seed=seed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
@@ -14,18 +15,27 @@ from alance.scanner import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from typing import Unpack
 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from alance.format.proto import file_pb2
+    from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
     from alance.operations import DataReplacementGroup
+    from alance.ops.columns import fragment as columns_fragment
+    from alance.ops.columns import replace as columns_replace
+    from alance.ops.columns import update as columns_update
     from alance.ops.columns.sources import Transforms
+    from alance.ops.read.options import FragmentScanArguments
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.ops.write.sources import Data
+else:
+    columns_fragment = Deferred("alance.ops.columns.fragment")
+    columns_replace = Deferred("alance.ops.columns.replace")
+    columns_update = Deferred("alance.ops.columns.update")
 
 
 class DatasetFragment:
@@ -74,20 +84,22 @@ class DatasetFragment:
         fragments = np.full(len(offsets), self._snapshot.position(self._handle), np.int64)
         return await take_located(self._snapshot, fragments, offsets, columns, live=True)
 
-    def scanner(self, columns: Columns = None, **options: Any) -> Scanner:
+    def scanner(self, columns: Columns = None, **options: Unpack[FragmentScanArguments]) -> Scanner:
         """A scan of this fragment; options are the fields of `ScanOptions`."""
-        chosen = ScanOptions.of({**options, "fragments": [self.fragment_id]})
+        chosen = ScanOptions(**options, fragments=[self.fragment_id])
         return Scanner(self._snapshot, columns, chosen)
 
     def to_batches(
         self,
         columns: Columns = None,
-        **options: Any,
+        **options: Unpack[FragmentScanArguments],
     ) -> AsyncIterator[pa.RecordBatch]:
         """Scan as a stream of batches."""
         return self.scanner(columns, **options).to_batches()
 
-    async def to_table(self, columns: Columns = None, **options: Any) -> pa.Table:
+    async def to_table(
+        self, columns: Columns = None, **options: Unpack[FragmentScanArguments]
+    ) -> pa.Table:
         """Scan into memory."""
         return await self.scanner(columns, **options).to_table()
 
@@ -101,7 +113,7 @@ class DatasetFragment:
         *,
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write new columns of this fragment, without a commit.
 
         For backfills that many processes share: each gives the fragments that it did, and one
@@ -119,9 +131,7 @@ class DatasetFragment:
         Raises:
             InvalidInputError: as of `Dataset.add_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns.fragment")
-        from alance.ops.columns import fragment as columns_fragment
-
+        await self._snapshot.engine.pool.load(columns_fragment)
         return await columns_fragment.add_to_fragment(
             self._snapshot,
             self._handle,
@@ -136,20 +146,18 @@ class DatasetFragment:
         columns: Sequence[str] | None = None,
         *,
         batch_size: int | None = None,
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """`add_columns` by the name that it has elsewhere."""
         return await self.add_columns(value_func, read_columns=columns, batch_size=batch_size)
 
     async def merge(
         self, data: Data, left_on: str, right_on: str | None = None
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]:
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write the columns of other data, joined by a key, without a commit.
 
         Args and errors: as of `Dataset.merge`; result: as of `add_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns.fragment")
-        from alance.ops.columns import fragment as columns_fragment
-
+        await self._snapshot.engine.pool.load(columns_fragment)
         return await columns_fragment.merge_into_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )
@@ -168,9 +176,7 @@ class DatasetFragment:
 
         Args and errors: as of `Dataset.replace_columns`.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns.replace")
-        from alance.ops.columns import replace as columns_replace
-
+        await self._snapshot.engine.pool.load(columns_replace)
         return await columns_replace.replace_in_fragment(
             self._snapshot,
             self._handle,
@@ -200,9 +206,7 @@ class DatasetFragment:
         Raises:
             InvalidInputError: a column that does not exist, or values that its type cannot hold.
         """
-        await self._snapshot.engine.pool.load("alance.ops.columns.update")
-        from alance.ops.columns import update as columns_update
-
+        await self._snapshot.engine.pool.load(columns_update)
         return await columns_update.update_in_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from alance.deferred import Deferred, lazy
 from alance.ops.version.commit_options import CommitOptions
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Unpack
 
     from alance.datasets import Dataset
+    from alance.ops.index import new as index_new
+    from alance.ops.index import parts as index_parts
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.runs import IndexPart
+    from alance.ops.version.commit_options import CommitArguments
+else:
+    index_new = Deferred("alance.ops.index.new")
+    index_parts = Deferred("alance.ops.index.parts")
 
 __all__ = ["IndexBuild", "IndexPart", "IndexPlan", "IndexSegment", "IndexTask"]
 
@@ -28,13 +34,7 @@ _PLACES: Final = {
     "IndexTask": "alance.ops.index.parts",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The other names, imported when first asked for."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return found
+__getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
 class IndexBuild:
@@ -86,13 +86,10 @@ class IndexBuild:
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
         """
-        await dataset._load("alance.ops.index.parts")
-        from alance.ops.index import parts as index_parts
-        from alance.ops.index.new import NewIndex
-
+        await dataset._load(index_parts)
         return await index_parts.plan(
             dataset._snapshot,
-            NewIndex(column, index_type, name, replace),
+            index_new.NewIndex(column, index_type, name, replace),
             task_bytes=task_bytes,
             max_tasks=max_tasks,
             memory_bytes=memory_bytes,
@@ -126,9 +123,7 @@ class IndexBuild:
             CorruptFileError: a part whose bytes are not those that were written.
             StoreError: the store failed; no file of the index stays, the parts do.
         """
-        await dataset._load("alance.ops.index.parts")
-        from alance.ops.index import parts as index_parts
-
+        await dataset._load(index_parts)
         return await index_parts.merge(
             dataset._snapshot, plan, parts, memory_bytes=memory_bytes, on_rows=on_rows
         )
@@ -139,10 +134,7 @@ class IndexBuild:
         dataset: Dataset,
         plan: IndexPlan,
         segment: IndexSegment,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Make the index part of the next version, and remove its parts.
 
@@ -159,10 +151,8 @@ class IndexBuild:
                 The index's files are gone, the parts stay: plan again with them as `done`.
             CommitConflictError: a newer version rules the index out.
         """
-        await dataset._load("alance.ops.index.parts")
-        from alance.ops.index import parts as index_parts
-
-        options = CommitOptions(properties, message, max_retries)
+        await dataset._load(index_parts)
+        options = CommitOptions(**commit)
         made = await index_parts.commit(dataset._snapshot, plan, segment, options)
         return type(dataset)(made)
 
@@ -172,7 +162,5 @@ class IndexBuild:
 
         Cost: one request to delete.
         """
-        await dataset._load("alance.ops.index.parts")
-        from alance.ops.index import parts as index_parts
-
+        await dataset._load(index_parts)
         await index_parts.discard(dataset._snapshot, parts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alance.datasets import Dataset
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from alance.ops.write import ingest_open, sources
     from alance.ops.write.ingest import Ingest
     from alance.ops.write.sources import Data
     from alance.versioning.table import Table
+else:
+    ingest_open = Deferred("alance.ops.write.ingest_open")
+    sources = Deferred("alance.ops.write.sources")
 
 
 def ingest(
@@ -177,19 +182,17 @@ class Sink:
             AlanceError: what has failed before.
         """
         self._check()
-        from alance.ops.write.sources import conform, open_source
-
         pool = self._session.engine.pool
         if isinstance(data, pa.RecordBatch) and self._ingest is not None:
             schema = self._ingest.schema
             if not data.schema.equals(schema):
                 batch = data
-                data = await pool.run(lambda: conform(batch, schema))
+                data = await pool.run(lambda: sources.conform(batch, schema))
             return await self._ingest.write((data,), token, sequence)
-        source = await open_source(data, self.schema, pool)
+        source = await sources.open_source(data, self.schema, pool)
         inner = self._ingest or await self._open(source.schema)
         if self.schema is not None and not source.schema.equals(self.schema):
-            source = await open_source(source.batches, self.schema, pool)
+            source = await sources.open_source(source.batches, self.schema, pool)
         if token is not None or self._options.producer is not None:
             batches = tuple([batch async for batch in source.batches])
             return await inner.write(batches, token, sequence)
@@ -224,10 +227,10 @@ class Sink:
     async def __aenter__(self) -> Self:
         if self._is_open or self._ingest is not None:
             raise InvalidInputError(f"dataset {self._table.uri!r}: a sink has one block")
-        await self._session.engine.pool.load("alance.ops.write.ingest_open")
-        from alance.ops.write.ingest_open import open_ingest
-
-        self._ingest = await open_ingest(self._session, self._table, self._schema, self._options)
+        await self._session.engine.pool.load(ingest_open)
+        self._ingest = await ingest_open.open_ingest(
+            self._session, self._table, self._schema, self._options
+        )
         self._is_open = True
         return self
 
@@ -246,9 +249,9 @@ class Sink:
         """Create the table with the columns of the first batch."""
         async with self._opening:
             if self._ingest is None:
-                from alance.ops.write.ingest_open import open_ingest
-
-                self._ingest = await open_ingest(self._session, self._table, schema, self._options)
+                self._ingest = await ingest_open.open_ingest(
+                    self._session, self._table, schema, self._options
+                )
             assert self._ingest is not None
             return self._ingest
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from alance.deferred import Deferred, lazy
 from alance.ops.version.commit_options import CommitOptions
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from typing import Unpack
 
     from alance.datasets import Dataset
+    from alance.ops.index import manage as index_manage
+    from alance.ops.upkeep import compact, compact_plan
     from alance.ops.upkeep.compact import CompactionPlan, CompactionTask
-    from alance.ops.upkeep.compact_plan import CompactionMode, CompactionOptions
+    from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
     from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult
+    from alance.ops.version.commit_options import CommitArguments
+else:
+    compact = Deferred("alance.ops.upkeep.compact")
+    compact_plan = Deferred("alance.ops.upkeep.compact_plan")
+    index_manage = Deferred("alance.ops.index.manage")
 
 __all__ = [
     "Compaction",
@@ -34,13 +42,7 @@ _PLACES: Final = {
     "RewriteResult": "alance.ops.upkeep.compact_results",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The other names, imported when first asked for: what they need is what writes files."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return found
+__getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
 class Optimize:
@@ -54,24 +56,10 @@ class Optimize:
     async def compact_files(
         self,
         *,
-        target_rows_per_fragment: int | None = None,
-        max_rows_per_group: int | None = None,
-        max_bytes_per_file: int | None = None,
-        materialize_deletions: bool | None = None,
-        materialize_deletions_threshold: float | None = None,
-        num_threads: int | None = None,
-        batch_size: int | None = None,
-        io_buffer_bytes: int | None = None,
-        max_source_fragments: int | None = None,
-        max_source_rows: int | None = None,
-        max_source_bytes: int | None = None,
-        excluded_fragment_ids: Collection[int] = (),
-        data_storage_version: str | None = None,
-        compaction_mode: CompactionMode | None = None,
-        defer_index_remap: bool | None = None,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
+        **options: Unpack[CompactionArguments],
     ) -> Dataset:
         """Rewrite small fragments, and those of which many rows are deleted, to larger ones.
 
@@ -85,7 +73,7 @@ class Optimize:
         Memory: what is read ahead and what fills the next pages, of each task done at once;
         24 bytes a row with stable row ids.
 
-        Args: see `CompactionOptions`. Appends go on meanwhile.
+        Args: see `CompactionOptions` and `CommitArguments`. Appends go on meanwhile.
 
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
@@ -94,29 +82,11 @@ class Optimize:
                 addresses late.
             InvalidInputError: an option out of its range.
         """
-        await self._dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
-        from alance.ops.upkeep import compact
-        from alance.ops.upkeep.compact_plan import CompactionOptions
-
-        options = CompactionOptions(
-            target_rows_per_fragment=target_rows_per_fragment,
-            max_rows_per_group=max_rows_per_group,
-            max_bytes_per_file=max_bytes_per_file,
-            materialize_deletions=materialize_deletions,
-            materialize_deletions_threshold=materialize_deletions_threshold,
-            num_threads=num_threads,
-            batch_size=batch_size,
-            io_buffer_bytes=io_buffer_bytes,
-            max_source_fragments=max_source_fragments,
-            max_source_rows=max_source_rows,
-            max_source_bytes=max_source_bytes,
-            excluded_fragment_ids=excluded_fragment_ids,
-            data_storage_version=data_storage_version,
-            compaction_mode=compaction_mode,
-            defer_index_remap=defer_index_remap,
-        )
+        await self._dataset._load(compact, compact_plan)
         made = await compact.compact_files(
-            self._dataset._snapshot, options, CommitOptions(properties, message, max_retries)
+            self._dataset._snapshot,
+            compact_plan.CompactionOptions(**options),
+            CommitOptions(properties, message, max_retries),
         )
         return type(self._dataset)(made)
 
@@ -126,9 +96,7 @@ class Optimize:
         num_indices_to_merge: int | None = None,
         index_names: Collection[str] | None = None,
         retrain: bool = False,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Bring B-tree and bitmap indices to all fragments; others stay as they are.
 
@@ -148,15 +116,13 @@ class Optimize:
             NotFoundError: no such index.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
-        await self._dataset._load("alance.ops.index.manage")
-        from alance.ops.index import manage as index_manage
-
+        await self._dataset._load(index_manage)
         made = await index_manage.optimize_indices(
             self._dataset._snapshot,
             num_indices_to_merge=num_indices_to_merge,
             index_names=index_names,
             retrain=retrain,
-            options=CommitOptions(properties, message, max_retries),
+            options=CommitOptions(**commit),
         )
         return type(self._dataset)(made)
 
@@ -175,7 +141,7 @@ class Compaction:
     __slots__ = ()
 
     @classmethod
-    async def plan(cls, dataset: Dataset, **options: Any) -> CompactionPlan:
+    async def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan:
         """What is to be rewritten; options are the fields of `CompactionOptions`.
 
         Cost: nothing, where the manifest tells how many rows are deleted.
@@ -184,21 +150,15 @@ class Compaction:
             InvalidInputError: an unknown option, or one out of its range.
             UnsupportedError: as of `Optimize.compact_files`.
         """
-        await dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
-        from alance.ops.upkeep import compact
-        from alance.ops.upkeep.compact_plan import CompactionOptions
-
-        return await compact.plan(dataset._snapshot, CompactionOptions.of(options))
+        await dataset._load(compact, compact_plan)
+        return await compact.plan(dataset._snapshot, compact_plan.CompactionOptions(**options))
 
     @classmethod
-    async def execute(cls, dataset: Dataset, **options: Any) -> Dataset:
+    async def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset:
         """All three at once: `Optimize.compact_files`."""
-        await dataset._load("alance.ops.upkeep.compact", "alance.ops.upkeep.compact_plan")
-        from alance.ops.upkeep import compact
-        from alance.ops.upkeep.compact_plan import CompactionOptions
-
+        await dataset._load(compact, compact_plan)
         made = await compact.compact_files(
-            dataset._snapshot, CompactionOptions.of(options), CommitOptions()
+            dataset._snapshot, compact_plan.CompactionOptions(**options), CommitOptions()
         )
         return type(dataset)(made)
 
@@ -207,10 +167,7 @@ class Compaction:
         cls,
         dataset: Dataset,
         results: Sequence[RewriteResult],
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Put what was rewritten in the place of the fragments before; some results, or all.
 
@@ -222,8 +179,6 @@ class Compaction:
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.
         """
-        await dataset._load("alance.ops.upkeep.compact")
-        from alance.ops.upkeep import compact
-
-        options = CommitOptions(properties, message, max_retries)
+        await dataset._load(compact)
+        options = CommitOptions(**commit)
         return type(dataset)(await compact.commit(dataset._snapshot, results, options))

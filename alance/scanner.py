@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.deferred import Deferred
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.plan import plan_scan
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from alance.format.field import Field
+    from alance.ops.read import blob_bytes, explain
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
+else:
+    blob_bytes = Deferred("alance.ops.read.blob_bytes")
+    explain = Deferred("alance.ops.read.explain")
 
 
 class Scanner:
@@ -46,9 +51,7 @@ class Scanner:
         fields = self._blobs_as_bytes
         if not fields:
             return schema
-        from alance.ops.read.blob_bytes import bytes_schema
-
-        return bytes_schema(schema, fields)
+        return blob_bytes.bytes_schema(schema, fields)
 
     async def _load(self) -> None:
         """Import what `projected_schema` parses with, so that it does not keep the loop."""
@@ -58,9 +61,7 @@ class Scanner:
     def _blobs_as_bytes(self) -> dict[str, Field]:
         if self._options.blob_handling != "all_binary":
             return {}
-        from alance.ops.read.blob_bytes import blob_columns
-
-        return blob_columns(self._snapshot, self._columns)
+        return blob_bytes.blob_columns(self._snapshot, self._columns)
 
     @outermost
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
@@ -74,9 +75,7 @@ class Scanner:
         else:
             addressed = self._scan(replace(options, with_row_address=True))
             asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
-            from alance.ops.read.blob_bytes import with_bytes
-
-            batches = with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
+            batches = blob_bytes.with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
         async with aclosing(batches):
             async for batch in batches:
                 yield batch
@@ -107,7 +106,5 @@ class Scanner:
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
-        await self._snapshot.engine.pool.load("alance.ops.read.explain")
-        from alance.ops.read import explain
-
+        await self._snapshot.engine.pool.load(explain)
         return await explain.explain_scan(self._snapshot, self._columns, self._options)

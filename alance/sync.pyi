@@ -6,44 +6,47 @@ Made by `python -m tools.stubs`.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance import ScanOptions as ScanOptions
 from alance import batch_udf as batch_udf
 from alance import operations as operations
 from alance import trace as trace
-from alance.file_version import FileVersion
-from alance.format.field import Field
-from alance.format.proto import file_pb2
-from alance.format.proto.table_pb2 import DataFragment
-from alance.format.table.fragment import Fragment
-from alance.format.table.refs import BranchContents, TagContents
-from alance.format.table.transaction import Transaction
-from alance.io.store_report import StoreReport
+from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
-from alance.ops.blobs.files import BlobOptions
-from alance.ops.columns.alter import Alteration
-from alance.ops.columns.sources import Transforms
-from alance.ops.index.new import NewIndex
-from alance.ops.index.parts import IndexSegment
-from alance.ops.index.runs import IndexPart
-from alance.ops.read.explain import Explanation
-from alance.ops.rows.assign import Updates
-from alance.ops.upkeep.cleanup_policy import CleanupExplanation, CleanupStats
-from alance.ops.upkeep.compact_plan import CompactionMode, Resolved
-from alance.ops.upkeep.compact_results import RewriteResult
-from alance.ops.version.opening import Reference
-from alance.ops.version.projection import Columns
-from alance.ops.write.ingest_options import IngestMetrics
-from alance.ops.write.options import Mode, Progress
-from alance.ops.write.sources import Data
-from alance.session import Session
-from alance.versioning.external_store import ExternalStore
-from alance.versioning.load import VersionInfo
-from alance.versioning.lock import CommitLock
+from alance.optimize import RewriteResult
+from alance.types import (
+    Alteration,
+    BranchContents,
+    CleanupExplanation,
+    CleanupStats,
+    Columns,
+    CommitArguments,
+    CommitLock,
+    CompactionArguments,
+    Data,
+    DataFragment,
+    Explanation,
+    ExternalStore,
+    Field,
+    FieldMessage,
+    Fragment,
+    FragmentScanArguments,
+    Mode,
+    NewIndex,
+    Reference,
+    ResolvedCompactionOptions,
+    ScanArguments,
+    TagContents,
+    Transaction,
+    Transforms,
+    Updates,
+    VersionInfo,
+)
 
 class Dataset:
     def create_scalar_index(
@@ -54,18 +57,9 @@ class Dataset:
         *,
         replace: bool = ...,
         train: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
-    def drop_index(
-        self,
-        name: str,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-    ) -> Self: ...
+    def drop_index(self, name: str, **commit: Unpack[CommitArguments]) -> Self: ...
     def list_indices(self) -> list[dict[str, Any]]: ...
     def index_statistics(self, name: str) -> dict[str, Any]: ...
     @property
@@ -118,10 +112,7 @@ class Dataset:
     def restore(
         self,
         version: Reference | None = ...,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def create_branch(
         self,
@@ -145,9 +136,7 @@ class Dataset:
         values: Mapping[str, str | None],
         *,
         replace: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def delete_config_keys(self, keys: Sequence[str]) -> Self: ...
     def update_metadata(
@@ -155,27 +144,21 @@ class Dataset:
         values: Mapping[str, str | None],
         *,
         replace: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def update_schema_metadata(
         self,
         values: Mapping[str, str | None],
         *,
         replace: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def update_field_metadata(
         self,
         fields: Mapping[str, Mapping[str, str | None]],
         *,
         replace: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def add_columns(
         self,
@@ -183,34 +166,20 @@ class Dataset:
         *,
         read_columns: Sequence[str] | None = ...,
         batch_size: int | None = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def alter_columns(
         self,
         *alterations: Alteration,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
-    def drop_columns(
-        self,
-        columns: Sequence[str],
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-    ) -> Self: ...
+    def drop_columns(self, columns: Sequence[str], **commit: Unpack[CommitArguments]) -> Self: ...
     def merge(
         self,
         data: Data,
         left_on: str,
         right_on: str | None = ...,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def replace_columns(
         self,
@@ -218,9 +187,7 @@ class Dataset:
         *,
         read_columns: Sequence[str] | None = ...,
         batch_size: int | None = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def merge_insert(self, on: str | Iterable[str] | None = ...) -> MergeInsert: ...
     def upsert(
@@ -229,9 +196,8 @@ class Dataset:
         on: str | Iterable[str] | None = ...,
         *,
         schema: pa.Schema | None = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
         memory_bytes: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def insert(
         self,
@@ -240,28 +206,16 @@ class Dataset:
         mode: Literal["append", "overwrite"] = ...,
         max_rows_per_file: int = ...,
         max_bytes_per_file: int = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
         progress: Callable[[Progress], object] | None = ...,
-        max_retries: int = ...,
         blobs: BlobOptions | None = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
-    def delete(
-        self,
-        predicate: str | pc.Expression,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-    ) -> Self: ...
+    def delete(self, predicate: str | pc.Expression, **commit: Unpack[CommitArguments]) -> Self: ...
     def update(
         self,
         updates: Updates,
         where: str | pc.Expression | None = ...,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Self: ...
     @property
     def uri(self) -> str: ...
@@ -311,9 +265,13 @@ class Dataset:
         row_ids: Sequence[int] | None = ...,
         addresses: Sequence[int] | None = ...,
     ) -> list[tuple[int, bytes | None]]: ...
-    def scanner(self, columns: Columns = ..., **options: Any) -> Scanner: ...
-    def to_batches(self, columns: Columns = ..., **options: Any) -> Iterator[pa.RecordBatch]: ...
-    def to_table(self, columns: Columns = ..., **options: Any) -> pa.Table: ...
+    def scanner(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> Scanner: ...
+    def to_batches(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[ScanArguments],
+    ) -> Iterator[pa.RecordBatch]: ...
+    def to_table(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> pa.Table: ...
     def count_rows(self, filter: str | pc.Expression | None = ...) -> int: ...
     def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
     def sample(
@@ -323,7 +281,9 @@ class Dataset:
         *,
         seed: int | None = ...,
     ) -> pa.Table: ...
-    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[ScanArguments]
+    ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
 class DatasetDelta:
@@ -335,12 +295,20 @@ class DatasetDelta:
     def get_inserted_rows(
         self,
         columns: Sequence[str] | None = ...,
-        **options: Any,
+        *,
+        batch_size: int | None = ...,
+        scan_in_order: bool = ...,
+        batch_readahead: int | None = ...,
+        io_buffer_bytes: int | None = ...,
     ) -> Iterator[pa.RecordBatch]: ...
     def get_updated_rows(
         self,
         columns: Sequence[str] | None = ...,
-        **options: Any,
+        *,
+        batch_size: int | None = ...,
+        scan_in_order: bool = ...,
+        batch_readahead: int | None = ...,
+        io_buffer_bytes: int | None = ...,
     ) -> Iterator[pa.RecordBatch]: ...
     def get_deleted_row_ids(self) -> Iterator[pa.RecordBatch]: ...
 
@@ -353,9 +321,21 @@ class DatasetFragment:
     def physical_rows(self) -> int: ...
     def count_rows(self, filter: str | pc.Expression | None = ...) -> int: ...
     def take(self, indices: object, columns: Columns = ...) -> pa.Table: ...
-    def scanner(self, columns: Columns = ..., **options: Any) -> Scanner: ...
-    def to_batches(self, columns: Columns = ..., **options: Any) -> Iterator[pa.RecordBatch]: ...
-    def to_table(self, columns: Columns = ..., **options: Any) -> pa.Table: ...
+    def scanner(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[FragmentScanArguments],
+    ) -> Scanner: ...
+    def to_batches(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[FragmentScanArguments],
+    ) -> Iterator[pa.RecordBatch]: ...
+    def to_table(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[FragmentScanArguments],
+    ) -> pa.Table: ...
     def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
     def add_columns(
         self,
@@ -363,20 +343,20 @@ class DatasetFragment:
         *,
         read_columns: Sequence[str] | None = ...,
         batch_size: int | None = ...,
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def merge_columns(
         self,
         value_func: Transforms,
         columns: Sequence[str] | None = ...,
         *,
         batch_size: int | None = ...,
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def merge(
         self,
         data: Data,
         left_on: str,
         right_on: str | None = ...,
-    ) -> tuple[DataFragment, tuple[file_pb2.Field, ...]]: ...
+    ) -> tuple[DataFragment, tuple[FieldMessage, ...]]: ...
     def replace_columns(
         self,
         transforms: Transforms,
@@ -390,7 +370,9 @@ class DatasetFragment:
         left_on: str = ...,
         right_on: str | None = ...,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
-    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+    ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
 class Scanner:
@@ -400,7 +382,7 @@ class Scanner:
     def to_table(self) -> pa.Table: ...
     def count_rows(self) -> int: ...
     def explain(self) -> Explanation: ...
-    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...
+    def to_reader(self) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
 class FileReader:
@@ -550,37 +532,17 @@ class MergeInsert:
         mode: Literal["auto", "rewrite_rows", "rewrite_columns"],
     ) -> MergeInsert: ...
     def memory_budget(self, num_bytes: int) -> MergeInsert: ...
-    def commit_options(
-        self,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
-    ) -> MergeInsert: ...
+    def commit_options(self, **commit: Unpack[CommitArguments]) -> MergeInsert: ...
     def execute(self, data: Data, *, schema: pa.Schema | None = ...) -> Dataset: ...
 
 class Optimize:
     def compact_files(
         self,
         *,
-        target_rows_per_fragment: int | None = ...,
-        max_rows_per_group: int | None = ...,
-        max_bytes_per_file: int | None = ...,
-        materialize_deletions: bool | None = ...,
-        materialize_deletions_threshold: float | None = ...,
-        num_threads: int | None = ...,
-        batch_size: int | None = ...,
-        io_buffer_bytes: int | None = ...,
-        max_source_fragments: int | None = ...,
-        max_source_rows: int | None = ...,
-        max_source_bytes: int | None = ...,
-        excluded_fragment_ids: Collection[int] = ...,
-        data_storage_version: str | None = ...,
-        compaction_mode: CompactionMode | None = ...,
-        defer_index_remap: bool | None = ...,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
+        **options: Unpack[CompactionArguments],
     ) -> Dataset: ...
     def optimize_indices(
         self,
@@ -588,25 +550,20 @@ class Optimize:
         num_indices_to_merge: int | None = ...,
         index_names: Collection[str] | None = ...,
         retrain: bool = ...,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
 
 class Compaction:
     @classmethod
-    def plan(cls, dataset: Dataset, **options: Any) -> CompactionPlan: ...
+    def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan: ...
     @classmethod
-    def execute(cls, dataset: Dataset, **options: Any) -> Dataset: ...
+    def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset: ...
     @classmethod
     def commit(
         cls,
         dataset: Dataset,
         results: Sequence[RewriteResult],
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
 
 class CompactionPlan:
@@ -621,7 +578,7 @@ class CompactionTask:
     @property
     def fragments(self) -> tuple[DataFragment, ...]: ...
     @property
-    def options(self) -> Resolved: ...
+    def options(self) -> ResolvedCompactionOptions: ...
     @property
     def read_version(self) -> int: ...
 
@@ -656,10 +613,7 @@ class IndexBuild:
         dataset: Dataset,
         plan: IndexPlan,
         segment: IndexSegment,
-        *,
-        properties: Mapping[str, str] | None = ...,
-        message: str | None = ...,
-        max_retries: int = ...,
+        **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
     @classmethod
     def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None: ...
@@ -702,10 +656,7 @@ def commit(
     operation: Operation,
     *,
     read_version: int | None = ...,
-    max_retries: int = ...,
     detached: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    message: str | None = ...,
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     store: object | None = ...,
@@ -713,6 +664,7 @@ def commit(
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
+    **arguments: Unpack[CommitArguments],
 ) -> Dataset: ...
 def dataset(
     uri: str | os.PathLike[str],
@@ -766,10 +718,7 @@ def write_dataset(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     v2_manifest_paths: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    message: str | None = ...,
     progress: Callable[[Progress], object] | None = ...,
-    max_retries: int = ...,
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     store: object | None = ...,
@@ -777,6 +726,7 @@ def write_dataset(
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
+    **commit: Unpack[CommitArguments],
 ) -> Dataset: ...
 def write_fragments(
     data: Data,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from alance.datasets import Dataset
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
@@ -12,26 +13,27 @@ from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.ops.write.options import Limits, WriteOptions
 from alance.session import Session
-from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from typing import Unpack
 
     import pyarrow as pa
 
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.manifest import Manifest
     from alance.operations import Operation
-    from alance.ops.write.options import Progress
+    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.write import write as writer
+    from alance.ops.write.options import Mode, Progress
     from alance.ops.write.sources import Data
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
-
-Mode: TypeAlias = Literal["create", "append", "overwrite"]
-WRITER: Final = "alance.ops.write.write"
+else:
+    writer = Deferred("alance.ops.write.write")
 
 
 async def write_dataset(
@@ -45,10 +47,7 @@ async def write_dataset(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     v2_manifest_paths: bool = True,
-    properties: Mapping[str, str] | None = None,
-    message: str | None = None,
     progress: Callable[[Progress], object] | None = None,
-    max_retries: int = MAX_RETRIES,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     store: object | None = None,
@@ -56,6 +55,7 @@ async def write_dataset(
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
+    **commit: Unpack[CommitArguments],
 ) -> Dataset:
     """Write rows as a new table, behind those of a table, or in their place.
 
@@ -81,14 +81,13 @@ async def write_dataset(
             is unstable: it is written with a warning, and later releases may not read it.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
-        properties: noted in the transaction.
-        message: a commit message.
         progress: called with a `Progress` after each batch.
-        max_retries: attempts of the commit after the first, where others were first.
         blobs: how blobs of version 2 are written; see `BlobOptions`.
         statistics: files of 2.1 and 2.2 say what their zones of rows hold, by which filters skip
             them (docs/statistics.md); about 5 % of the time of writing.
         manifest_store, commit_lock: what keeps the versions, as of `dataset`.
+        properties, message: noted in the transaction; a message of the commit.
+        max_retries: attempts of the commit after the first, where others were first.
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
@@ -104,19 +103,15 @@ async def write_dataset(
         data_storage_version,
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
-        properties=properties,
-        message=message,
+        commit=CommitOptions(**commit),
         progress=progress,
-        max_retries=max_retries,
         blobs=blobs,
         statistics=statistics,
     )
     session = session or Session.of_loop()
-    await session.engine.pool.load(WRITER)
-    from alance.ops.write import write
-
+    await session.engine.pool.load(writer)
     return Dataset(
-        await write.write(
+        await writer.write(
             uri,
             data,
             mode,
@@ -166,10 +161,8 @@ async def write_fragments(
         statistics=statistics,
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
-    await session.engine.pool.load(WRITER)
-    from alance.ops.write import write
-
-    return await write.write_fragments(session, table, base, data, schema=schema, options=options)
+    await session.engine.pool.load(writer)
+    return await writer.write_fragments(session, table, base, data, schema=schema, options=options)
 
 
 async def commit(
@@ -177,10 +170,7 @@ async def commit(
     operation: Operation,
     *,
     read_version: int | None = None,
-    max_retries: int = MAX_RETRIES,
     detached: bool = False,
-    properties: Mapping[str, str] | None = None,
-    message: str | None = None,
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     store: object | None = None,
@@ -188,6 +178,7 @@ async def commit(
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
+    **arguments: Unpack[CommitArguments],
 ) -> Dataset:
     """Make an operation (see `alance.operations`) the next version of a table.
 
@@ -209,20 +200,16 @@ async def commit(
         MAX_BYTES_PER_FILE,
         data_storage_version,
         stable_row_ids=stable_row_ids,
-        properties=properties,
-        message=message,
-        max_retries=max_retries,
+        commit=CommitOptions(**arguments),
     )
     session, table, base = _place(
         dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
     )
     if read_version is None and base is not None:
         read_version = base.version
-    await session.engine.pool.load(WRITER)
-    from alance.ops.write import write
-
+    await session.engine.pool.load(writer)
     return Dataset(
-        await write.commit_operation(
+        await writer.commit_operation(
             session,
             table,
             operation,
@@ -270,10 +257,8 @@ def _options(
     *,
     stable_row_ids: bool = False,
     v2_manifest_paths: bool = True,
-    properties: Mapping[str, str] | None = None,
-    message: str | None = None,
+    commit: CommitOptions | None = None,
     progress: Callable[[Progress], object] | None = None,
-    max_retries: int = MAX_RETRIES,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
 ) -> WriteOptions:
@@ -288,5 +273,5 @@ def _options(
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
         on_progress=progress,
-        commit=CommitOptions(properties, message, max_retries),
+        commit=commit or CommitOptions(),
     )

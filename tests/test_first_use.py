@@ -137,7 +137,6 @@ exec("from alance import *")
 
 # Names, modules of a few lines, the faces of rooms: they take a millisecond.
 FEW = (
-    "alance.file_writing",
     "alance.files",
     "alance.ingesting",
     "alance.operations",

@@ -7,6 +7,8 @@ A test compares the committed file with what this gives.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
 import re
 from pathlib import Path
@@ -34,43 +36,11 @@ STANDARD: Final[dict[str, str]] = {
     "Any": "typing",
     "Literal": "typing",
     "Self": "typing",
+    "Unpack": "typing",
 }
-OURS: Final[dict[str, str]] = {
-    "Alteration": "alance.ops.columns.alter",
-    "BlobOptions": "alance.ops.blobs.files",
-    "BranchContents": "alance.format.table.refs",
-    "CleanupExplanation": "alance.ops.upkeep.cleanup_policy",
-    "CleanupStats": "alance.ops.upkeep.cleanup_policy",
-    "Columns": "alance.ops.version.projection",
-    "CompactionMode": "alance.ops.upkeep.compact_plan",
-    "CommitLock": "alance.versioning.lock",
-    "Data": "alance.ops.write.sources",
-    "DataFragment": "alance.format.proto.table_pb2",
-    "DataReplacementGroup": "alance.operations",
-    "Explanation": "alance.ops.read.explain",
-    "ExternalStore": "alance.versioning.external_store",
-    "Field": "alance.format.field",
-    "FileVersion": "alance.file_version",
-    "Fragment": "alance.format.table.fragment",
-    "IndexPart": "alance.ops.index.runs",
-    "IndexSegment": "alance.ops.index.parts",
-    "IngestMetrics": "alance.ops.write.ingest_options",
-    "NewIndex": "alance.ops.index.new",
-    "Mode": "alance.ops.write.options",
-    "Operation": "alance.operations",
-    "Progress": "alance.ops.write.options",
-    "Reference": "alance.ops.version.opening",
-    "Resolved": "alance.ops.upkeep.compact_plan",
-    "RewriteResult": "alance.ops.upkeep.compact_results",
-    "Session": "alance.session",
-    "StoreReport": "alance.io.store_report",
-    "TagContents": "alance.format.table.refs",
-    "Transforms": "alance.ops.columns.sources",
-    "Transaction": "alance.format.table.transaction",
-    "Updates": "alance.ops.rows.assign",
-    "file_pb2": "alance.format.proto",
-    "VersionInfo": "alance.versioning.load",
-}
+# The public modules, in the order in which a name is looked for.
+OURS: Final = (alance, alance.types, alance.operations, alance.optimize, alance.indexing)
+MODULES: Final = {"os", "pa", "pc", "types"}
 SHOWN_AGAIN: Final = ("ScanOptions", "batch_udf", "operations", "trace")
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
 FUNCTIONS: Final = (
@@ -86,10 +56,15 @@ CONTEXT: Final = (
     "    def __enter__(self) -> Self: ...",
     "    def __exit__(self, kind: object, error: object, trace: object) -> None: ...",
 )
-READERS: Final = (
-    "    def to_reader(self, columns: Columns = ..., **options: Any) -> pa.RecordBatchReader: ...",
-    "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...",
+CAPSULE: Final = (
+    "    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ..."
 )
+# What a class that scans can be told by `to_reader`.
+SCANS: Final[dict[str, str]] = {
+    "Dataset": "ScanArguments",
+    "DatasetFragment": "FragmentScanArguments",
+    "Scanner": "",
+}
 
 
 def stub() -> str:
@@ -123,10 +98,10 @@ def stub() -> str:
     ]
     functions = [_function(name, getattr(alance, name), "") for name in FUNCTIONS]
     text = "\n\n".join([*bodies, "\n".join(functions)])
-    imports = [*_modules(text), *_imports(text, STANDARD), ""]
+    imports = [*_modules(text), ""]
     imports += [f"import {name}" for name in ARROW if re.search(rf"\b{name.split()[-1]}\.", text)]
     ours = [f"from alance import {name} as {name}" for name in SHOWN_AGAIN]
-    imports += ["", *ours, *_imports(text, OURS)]
+    imports += ["", *ours, *_imports(text)]
     return "\n".join([HEADER, "", *imports, "", f"{text}\n"])
 
 
@@ -134,12 +109,32 @@ def _modules(text: str) -> list[str]:
     return [f"import {name}" for name in ("os", "types") if re.search(rf"\b{name}\.", text)]
 
 
-def _imports(text: str, places: dict[str, str]) -> list[str]:
-    names: dict[str, list[str]] = {}
-    for name, module in places.items():
-        if re.search(rf"\b{name}\b", text):
-            names.setdefault(module, []).append(name)
-    return [f"from {module} import {', '.join(names[module])}" for module in sorted(names)]
+def _imports(text: str) -> list[str]:
+    """The imports of the names in annotations; a stub without one of them would not check."""
+    tree = ast.parse(text)
+    known = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | set(dir(builtins))
+    places: dict[str, list[str]] = {}
+    for name in sorted(_names(tree) - known - MODULES):
+        place = STANDARD.get(name) or next(
+            (module.__name__ for module in OURS if name in module.__all__), None
+        )
+        assert place is not None, f"{name}: in a public signature, and no public module has it"
+        places.setdefault(place, []).append(name)
+    return [f"from {place} import {', '.join(places[place])}" for place in sorted(places)]
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """The names in the annotations of functions."""
+    found: set[str] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            arguments = function.args
+            every = [*arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+            annotations = [one.annotation for one in every if one is not None]
+            for annotation in [*annotations, function.returns]:
+                if annotation is not None:
+                    found |= {one.id for one in ast.walk(annotation) if isinstance(one, ast.Name)}
+    return found
 
 
 def _class(async_class: type) -> str:
@@ -161,8 +156,9 @@ def _class(async_class: type) -> str:
             lines.append(_function(name, member, "    "))
     if hasattr(async_class, "__aenter__"):
         lines += CONTEXT
-    if hasattr(async_class, "to_batches") and async_class.__name__ != "FileReader":
-        lines += READERS
+    if (asked := SCANS.get(async_class.__name__)) is not None:
+        given = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
+        lines += [f"    def to_reader(self{given}) -> pa.RecordBatchReader: ...", CAPSULE]
     return "\n".join(lines)
 
 

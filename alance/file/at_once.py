@@ -1,7 +1,7 @@
 """Small data files encoded in memory, by one thread from the first row to the last byte.
 
-A `FileWriter` gives its work to threads and its bytes to an upload, page by page; of a small file
-these hops cost more than the work. Here the same writer runs where it is called.
+A `DataFileWriter` gives its work to threads and its bytes to an upload, page by page; of a small
+file these hops cost more than the work. Here the same writer runs where it is called.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def encode_file(
         schema: without blobs of version 2, which have objects beside the file.
 
     Raises:
-        InvalidInputError, UnsupportedError: as of `FileWriter`.
+        InvalidInputError, UnsupportedError: as of `DataFileWriter`.
     """
     upload = _Pieces()
     writer = writer_of(version)(upload, schema, version, _Here(), threads=1, statistics=statistics)

@@ -1,4 +1,4 @@
-"""FileWriter of 2.1 and later: pages of single columns, which leave as they fill.
+"""DataFileWriter of 2.1 and later: pages of single columns, which leave as they fill.
 
 Rows are kept as views of the batches until a column has a page full; then its rows are joined and
 encoded.
@@ -15,7 +15,7 @@ from alance.file.blob_placer import BlobPlacer
 from alance.file.parts import owned
 from alance.file.version_rules import check_version
 from alance.file.waiting import WaitingColumn, largest
-from alance.file.writer import FileWriter, WrittenFile
+from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blob import encode_blob_page
@@ -46,8 +46,8 @@ class _Flushed:
     rows: PageValues | None = None  # of version 2 blobs, which wait for a page when they are placed
 
 
-class PageFileWriter(FileWriter):
-    """Writes one data file of version 2.1 or later; as of `FileWriter`."""
+class PageWriter(DataFileWriter):
+    """Writes one data file of version 2.1 or later; as of `DataFileWriter`."""
 
     _blobs: BlobPlacer | None = None
 

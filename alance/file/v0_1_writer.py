@@ -1,4 +1,4 @@
-"""FileWriter of 0.1: rows wait until a batch of the file is full, and leave batch by batch.
+"""DataFileWriter of 0.1: rows wait until a batch of the file is full, and leave batch by batch.
 
 What is common to all versions is in `alance.file.writer`.
 """
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.file.page_writer import PageFileWriter
+from alance.file.page_writer import PageWriter
 from alance.file.parts import joined
-from alance.file.v2_0_writer import ArrayFileWriter
-from alance.file.writer import FileWriter, WrittenFile
+from alance.file.v2_0_writer import ArrayWriter
+from alance.file.writer import DataFileWriter, WrittenFile
 from alance.file_version import FileVersion
 from alance.format.v0_1.encode_file import BatchFileBuilder
 
@@ -26,15 +26,15 @@ BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
 
 
-def writer_of(version: FileVersion) -> type[FileWriter]:
+def writer_of(version: FileVersion) -> type[DataFileWriter]:
     """The writer of files of a version."""
     if version is FileVersion.V0_1:
-        return BatchFileWriter
-    return ArrayFileWriter if version is FileVersion.V2_0 else PageFileWriter
+        return BatchWriter
+    return ArrayWriter if version is FileVersion.V2_0 else PageWriter
 
 
-class BatchFileWriter(FileWriter):
-    """Writes one data file of version 0.1; as of `FileWriter`.
+class BatchWriter(DataFileWriter):
+    """Writes one data file of version 0.1; as of `DataFileWriter`.
 
     Values that are null become zeros, empty lists, valid structs: files of 0.1 hold no others.
     It warns of that once a file. Strings alone can be null, and empty ones are.

@@ -1,4 +1,4 @@
-"""FileWriter of 2.0: rows wait as Arrow arrays, and become pages of a whole field at a time.
+"""DataFileWriter of 2.0: rows wait as Arrow arrays, and become pages of a whole field at a time.
 
 A list and its items leave together, as readers of 2.0 expect; children of structs leave by
 themselves. What is common to all versions is in `alance.file.writer`.
@@ -15,7 +15,7 @@ from alance.errors import AlanceError
 from alance.file.parts import joined
 from alance.file.version_rules import check_version
 from alance.file.waiting import largest
-from alance.file.writer import FileWriter, WrittenFile
+from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
 from alance.format.v2_0.encode_fields import (
@@ -60,8 +60,8 @@ class _Waiting:
         return [whole.slice(start, step) for start in range(0, len(whole), step)]
 
 
-class ArrayFileWriter(FileWriter):
-    """Writes one data file of version 2.0; as of `FileWriter`.
+class ArrayWriter(DataFileWriter):
+    """Writes one data file of version 2.0; as of `DataFileWriter`.
 
     Raises:
         UnsupportedError: a schema with types that files of 2.0 do not hold.

@@ -1,4 +1,4 @@
-"""FileWriter: batches in, one object on a store; what is common to all versions.
+"""DataFileWriter: batches in, one object on a store; what is common to all versions.
 
 Rows are kept as they come until there are enough of them; then they are encoded by threads, and
 the bytes go to the upload. Memory is what the rows that wait hold, up to a budget, and what the
@@ -46,7 +46,7 @@ class WrittenFile:
     columns: dict[int, int]
 
 
-class FileWriter(ABC):
+class DataFileWriter(ABC):
     """Writes one data file. For one task at a time; after an error it can only be aborted.
 
     Args:

@@ -24,6 +24,7 @@ from alance.io.futures import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
 T = TypeVar("T")
 
@@ -80,18 +81,19 @@ class DecodePool:
             work = trace.timed(work, recorder)
         return await in_thread(self._started(), work, asyncio.get_running_loop())
 
-    async def load(self, *modules: str) -> None:
+    async def load(self, *modules: str | ModuleType) -> None:
         """Import modules in a thread, so that an `import` of them does not keep the loop.
 
         Costs nothing where they are imported. Any number of threads may do so at once.
 
         Args:
-            modules: full names.
+            modules: full names, or what stands for them; see `Deferred`.
 
         Raises:
             InvalidInputError: the pool is closed.
         """
-        missing = [name for name in modules if not is_imported(name)]
+        names = [one if isinstance(one, str) else one.__name__ for one in modules]
+        missing = [name for name in names if not is_imported(name)]
         if missing:
             loop = asyncio.get_running_loop()
             await in_thread(self._started(), partial(_import_all, missing), loop)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from alance.ops.version.snapshot import Snapshot
 
 
@@ -16,6 +18,6 @@ class Handle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    async def _load(self, *modules: str) -> None:
+    async def _load(self, *modules: str | ModuleType) -> None:
         """Import what a verb needs beyond reading, in the pool; see `DecodePool.load`."""
         await self._snapshot.engine.pool.load(*modules)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Self
+    from collections.abc import Sequence
+    from typing import Self, Unpack
 
+    from alance.ops.columns import add as columns
+    from alance.ops.columns import alter as columns_alter
+    from alance.ops.columns import drop as columns_drop
+    from alance.ops.columns import join as columns_join
+    from alance.ops.columns import replace as columns_replace
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
+    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write.sources import Data
+else:
+    columns = Deferred("alance.ops.columns.add")
+    columns_alter = Deferred("alance.ops.columns.alter")
+    columns_drop = Deferred("alance.ops.columns.drop")
+    columns_join = Deferred("alance.ops.columns.join")
+    columns_replace = Deferred("alance.ops.columns.replace")
 
 
 class ColumnVerbs(Handle):
@@ -28,9 +40,7 @@ class ColumnVerbs(Handle):
         *,
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add columns.
 
@@ -57,10 +67,8 @@ class ColumnVerbs(Handle):
                 that do not fit. The table is as it was, the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns.add")
-        from alance.ops.columns import add as columns
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(columns)
+        options = CommitOptions(**commit)
         made = await columns.add_columns(
             self._snapshot,
             transforms,
@@ -73,9 +81,7 @@ class ColumnVerbs(Handle):
     async def alter_columns(
         self,
         *alterations: Alteration,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change names, nullability and types of columns.
 
@@ -93,19 +99,14 @@ class ColumnVerbs(Handle):
                 that forbids nulls in one call. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns.alter")
-        from alance.ops.columns import alter as columns_alter
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(columns_alter)
+        options = CommitOptions(**commit)
         return type(self)(await columns_alter.alter_columns(self._snapshot, alterations, options))
 
     async def drop_columns(
         self,
         columns: Sequence[str],
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Drop columns, or fields of structs (`a.b`).
 
@@ -116,10 +117,8 @@ class ColumnVerbs(Handle):
             InvalidInputError: no such column, or none would be left.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns.drop")
-        from alance.ops.columns import drop as columns_drop
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(columns_drop)
+        options = CommitOptions(**commit)
         return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
 
     async def merge(
@@ -127,10 +126,7 @@ class ColumnVerbs(Handle):
         data: Data,
         left_on: str,
         right_on: str | None = None,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add the columns of other data, joined by a key: a left join.
 
@@ -148,10 +144,8 @@ class ColumnVerbs(Handle):
                 rows without a match for a column that is not nullable. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns.join")
-        from alance.ops.columns import join as columns_join
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(columns_join)
+        options = CommitOptions(**commit)
         made = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
         return type(self)(made)
 
@@ -161,9 +155,7 @@ class ColumnVerbs(Handle):
         *,
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Give columns that exist other values, in all rows.
 
@@ -177,10 +169,8 @@ class ColumnVerbs(Handle):
                 too many or too few. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load("alance.ops.columns.replace")
-        from alance.ops.columns import replace as columns_replace
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(columns_replace)
+        options = CommitOptions(**commit)
         made = await columns_replace.replace_columns(
             self._snapshot,
             transforms,

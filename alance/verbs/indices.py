@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
+    from typing import Self, Unpack
+
+    from alance.ops.index import listing as index_list
+    from alance.ops.index import manage as index_manage
+    from alance.ops.index import new as index_new
+    from alance.ops.version.commit_options import CommitArguments
+else:
+    index_list = Deferred("alance.ops.index.listing")
+    index_manage = Deferred("alance.ops.index.manage")
+    index_new = Deferred("alance.ops.index.new")
 
 
 class IndexVerbs(Handle):
@@ -26,9 +34,7 @@ class IndexVerbs(Handle):
         *,
         replace: bool = True,
         train: bool = True,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Make an index of a column, over all rows of this version.
 
@@ -55,24 +61,18 @@ class IndexVerbs(Handle):
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
-        await self._load("alance.ops.index.manage")
-        from alance.ops.index import manage as index_manage
-        from alance.ops.index.new import NewIndex
-
+        await self._load(index_manage)
         made = await index_manage.create_index(
             self._snapshot,
-            NewIndex(column, index_type, name, replace, train),
-            CommitOptions(properties, message, max_retries),
+            index_new.NewIndex(column, index_type, name, replace, train),
+            CommitOptions(**commit),
         )
         return type(self)(made)
 
     async def drop_index(
         self,
         name: str,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Drop an index of any type. Its files stay until no version needs them any more.
 
@@ -81,12 +81,8 @@ class IndexVerbs(Handle):
         Raises:
             NotFoundError: no such index.
         """
-        await self._load("alance.ops.index.manage")
-        from alance.ops.index import manage as index_manage
-
-        made = await index_manage.drop_index(
-            self._snapshot, name, CommitOptions(properties, message, max_retries)
-        )
+        await self._load(index_manage)
+        made = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
         return type(self)(made)
 
     def list_indices(self) -> list[dict[str, Any]]:
@@ -96,9 +92,7 @@ class IndexVerbs(Handle):
         from), `fragment_ids` (a set: the fragments that it covers, some may be gone) and
         `base_id`.
         """
-        from alance.ops.index.listing import list_indices
-
-        return list_indices(self._snapshot)
+        return index_list.list_indices(self._snapshot)
 
     async def index_statistics(self, name: str) -> dict[str, Any]:
         """What an index covers, with pylance's keys: rows and fragments indexed and not.
@@ -112,7 +106,5 @@ class IndexVerbs(Handle):
             NotFoundError: no such index.
             CorruptFileError: its files contradict the format.
         """
-        await self._load("alance.ops.index.manage")
-        from alance.ops.index import manage as index_manage
-
+        await self._load(index_manage)
         return await index_manage.index_statistics(self._snapshot, name)

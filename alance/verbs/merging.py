@@ -6,22 +6,28 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MERGE_BYTES
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Self
+    from collections.abc import Iterable
+    from typing import Self, Unpack
 
     import pyarrow as pa
 
     from alance.datasets import Dataset
+    from alance.ops.merge import insert as merge_insert
+    from alance.ops.merge import options as merge_options
     from alance.ops.merge.options import MergePlan
+    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write.sources import Data
+else:
+    merge_insert = Deferred("alance.ops.merge.insert")
+    merge_options = Deferred("alance.ops.merge.options")
 
 
 class MergeInsert:
@@ -128,10 +134,7 @@ class MergeInsert:
 
     def commit_options(
         self,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> MergeInsert:
         """What the version is noted with.
 
@@ -139,7 +142,7 @@ class MergeInsert:
             properties: of the transaction.
             max_retries: attempts to commit where others were first, but changed other rows.
         """
-        return self._with(commit=CommitOptions(properties, message, max_retries))
+        return self._with(commit=CommitOptions(**commit))
 
     async def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset:
         """Merge data into the table; `summary` of the dataset of the new version has
@@ -165,11 +168,10 @@ class MergeInsert:
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._dataset._load("alance.ops.merge.insert")
-        from alance.ops.merge.insert import merge_insert
-
-        made: Any = type(self._dataset)
-        return made(await merge_insert(self._dataset._snapshot, self._plan, data, schema))  # type: ignore[no-any-return]
+        await self._dataset._load(merge_insert)
+        base: Any = self._dataset
+        snapshot = await merge_insert.merge_insert(base._snapshot, self._plan, data, schema)
+        return type(base)(snapshot)  # type: ignore[no-any-return]
 
     def _with(self, **changes: Any) -> MergeInsert:
         return MergeInsert(self._dataset, replace(self._plan, **changes))
@@ -189,10 +191,8 @@ class MergeVerbs(Handle):
         Args:
             on: key columns; None: the table's primary key.
         """
-        from alance.ops.merge.options import MergePlan
-
         keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
-        return MergeInsert(self, MergePlan(keys))
+        return MergeInsert(self, merge_options.MergePlan(keys))
 
     async def upsert(
         self,
@@ -200,15 +200,14 @@ class MergeVerbs(Handle):
         on: str | Iterable[str] | None = None,
         *,
         schema: pa.Schema | None = None,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
         memory_bytes: int = MERGE_BYTES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Update the rows that have the same key, and insert the others.
 
         Args, cost, errors: as of `merge_insert` and `MergeInsert.execute`.
         """
         merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
-        merge = merge.commit_options(properties=properties, message=message)
+        merge = merge.commit_options(**commit)
         made: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
         return made  # type: ignore[no-any-return]

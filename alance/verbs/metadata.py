@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Self
+    from typing import Self, Unpack
+
+    from alance.ops.upkeep import config
+    from alance.ops.version.commit_options import CommitArguments
+else:
+    config = Deferred("alance.ops.upkeep.config")
 
 
 class MetadataVerbs(Handle):
@@ -29,9 +34,7 @@ class MetadataVerbs(Handle):
         values: Mapping[str, str | None],
         *,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change the table's configuration.
 
@@ -39,18 +42,14 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed one of the keys.
         """
-        await self._load("alance.ops.upkeep.config")
-        from alance.ops.upkeep import config
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(config)
+        options = CommitOptions(**commit)
         made = await config.update_config(self._snapshot, values, options, replace=replace)
         return type(self)(made)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
         """Delete keys of the table's configuration; those that are not there are no error."""
-        await self._load("alance.ops.upkeep.config")
-        from alance.ops.upkeep import config
-
+        await self._load(config)
         return await self.update_config(config.deleted(keys))
 
     async def update_metadata(
@@ -58,18 +57,14 @@ class MetadataVerbs(Handle):
         values: Mapping[str, str | None],
         *,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change the table's own metadata, which is free for users.
 
         Raises: as of `update_config`.
         """
-        await self._load("alance.ops.upkeep.config")
-        from alance.ops.upkeep import config
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(config)
+        options = CommitOptions(**commit)
         made = await config.update_metadata(self._snapshot, values, options, replace=replace)
         return type(self)(made)
 
@@ -78,9 +73,7 @@ class MetadataVerbs(Handle):
         values: Mapping[str, str | None],
         *,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change the metadata of the schema.
 
@@ -88,10 +81,8 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
-        await self._load("alance.ops.upkeep.config")
-        from alance.ops.upkeep import config
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(config)
+        options = CommitOptions(**commit)
         made = await config.update_schema_metadata(self._snapshot, values, options, replace=replace)
         return type(self)(made)
 
@@ -100,9 +91,7 @@ class MetadataVerbs(Handle):
         fields: Mapping[str, Mapping[str, str | None]],
         *,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Change the metadata of fields.
 
@@ -115,9 +104,7 @@ class MetadataVerbs(Handle):
                 primary or clustering key would change its role.
             CommitConflictError: another commit has changed one of the fields' metadata.
         """
-        await self._load("alance.ops.upkeep.config")
-        from alance.ops.upkeep import config
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(config)
+        options = CommitOptions(**commit)
         made = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)
         return type(self)(made)

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Self
+    from collections.abc import Callable
+    from typing import Self, Unpack
 
     import pyarrow.compute as pc
 
+    from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
+    from alance.ops.rows import delete, update
     from alance.ops.rows.assign import Updates
+    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.write import options as write_options
+    from alance.ops.write import write
     from alance.ops.write.options import Progress
     from alance.ops.write.sources import Data
+else:
+    blob_files = Deferred("alance.ops.blobs.files")
+    delete = Deferred("alance.ops.rows.delete")
+    update = Deferred("alance.ops.rows.update")
+    write = Deferred("alance.ops.write.write")
+    write_options = Deferred("alance.ops.write.options")
 
 
 class RowVerbs(Handle):
@@ -33,11 +44,9 @@ class RowVerbs(Handle):
         mode: Literal["append", "overwrite"] = "append",
         max_rows_per_file: int = MAX_ROWS_PER_FILE,
         max_bytes_per_file: int = MAX_BYTES_PER_FILE,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
         progress: Callable[[Progress], object] | None = None,
-        max_retries: int = MAX_RETRIES,
         blobs: BlobOptions | None = None,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add rows behind those of the table, or in their place.
 
@@ -46,15 +55,12 @@ class RowVerbs(Handle):
 
         Args and errors: as of `write_dataset`.
         """
-        await self._load("alance.ops.write.write")
-        from alance.ops.blobs.files import BlobOptions
-        from alance.ops.write import write
-        from alance.ops.write.options import Limits, WriteOptions, checked_mode
-
-        options = WriteOptions(
-            limits=Limits(max_rows_per_file, max_bytes_per_file, blobs=blobs or BlobOptions()),
+        await self._load(write)
+        chosen = blobs or blob_files.BlobOptions()
+        options = write_options.WriteOptions(
+            limits=write_options.Limits(max_rows_per_file, max_bytes_per_file, blobs=chosen),
             on_progress=progress,
-            commit=CommitOptions(properties, message, max_retries),
+            commit=CommitOptions(**commit),
         )
         snapshot = self._snapshot
         made = await write.write_on(
@@ -62,7 +68,7 @@ class RowVerbs(Handle):
             snapshot.table,
             snapshot.manifest,
             data,
-            checked_mode(mode, "append", "overwrite"),
+            write_options.checked_mode(mode, "append", "overwrite"),
             options=options,
         )
         return type(self)(made)
@@ -70,10 +76,7 @@ class RowVerbs(Handle):
     async def delete(
         self,
         predicate: str | pc.Expression,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Delete the rows for which a predicate is true; null counts as not true.
 
@@ -95,20 +98,15 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._load("alance.ops.rows.delete")
-        from alance.ops.rows import delete
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(delete)
+        options = CommitOptions(**commit)
         return type(self)(await delete.delete(self._snapshot, predicate, options))
 
     async def update(
         self,
         updates: Updates,
         where: str | pc.Expression | None = None,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Give rows new values, each computed from the row as it was.
 
@@ -132,8 +130,6 @@ class RowVerbs(Handle):
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
-        await self._load("alance.ops.rows.update")
-        from alance.ops.rows import update
-
-        options = CommitOptions(properties, message, max_retries)
+        await self._load(update)
+        options = CommitOptions(**commit)
         return type(self)(await update.update(self._snapshot, updates, where, options))

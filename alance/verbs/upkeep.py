@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from alance.deferred import Deferred
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
@@ -12,7 +13,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from alance.datasets import Dataset
+    from alance.ops.upkeep import cleanup, cleanup_policy, migrate, validate
     from alance.ops.upkeep.cleanup_policy import CleanupExplanation, CleanupStats
+else:
+    cleanup = Deferred("alance.ops.upkeep.cleanup")
+    cleanup_policy = Deferred("alance.ops.upkeep.cleanup_policy")
+    migrate = Deferred("alance.ops.upkeep.migrate")
+    validate = Deferred("alance.ops.upkeep.validate")
 
 SHOWN_FILES: Final = 1000
 
@@ -70,11 +77,8 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. No version is without its files.
         """
-        await self._load("alance.ops.upkeep.cleanup", "alance.ops.upkeep.cleanup_policy")
-        from alance.ops.upkeep import cleanup
-        from alance.ops.upkeep.cleanup_policy import CleanupPolicy
-
-        policy = CleanupPolicy(
+        await self._load(cleanup, cleanup_policy)
+        policy = cleanup_policy.CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
             older_than_version=older_than_version,
@@ -121,11 +125,8 @@ class UpkeepVerbs(Handle):
 
         Raises: as of it.
         """
-        await self._load("alance.ops.upkeep.cleanup", "alance.ops.upkeep.cleanup_policy")
-        from alance.ops.upkeep import cleanup
-        from alance.ops.upkeep.cleanup_policy import CleanupPolicy
-
-        policy = CleanupPolicy(
+        await self._load(cleanup, cleanup_policy)
+        policy = cleanup_policy.CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
             older_than_version=older_than_version,
@@ -156,9 +157,7 @@ class UpkeepVerbs(Handle):
             CorruptFileError: with all findings, one a line.
             StoreError: the store failed.
         """
-        await self._load("alance.ops.upkeep.validate")
-        from alance.ops.upkeep import validate
-
+        await self._load(validate)
         await validate.validate(self._snapshot)
 
     async def migrate_manifest_paths_v2(self) -> None:
@@ -174,7 +173,5 @@ class UpkeepVerbs(Handle):
             UnsupportedError: a table whose versions an external store keeps.
             StoreError: the store failed; call again.
         """
-        await self._load("alance.ops.upkeep.migrate")
-        from alance.ops.upkeep import migrate
-
+        await self._load(migrate)
         await migrate.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.deferred import Deferred
 from alance.ops.version import opening
 from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
-    from typing import Self
+    from typing import Self, Unpack
 
     from alance.format.table.transaction import Transaction
+    from alance.ops.read import delta
     from alance.ops.read.delta import DatasetDelta
+    from alance.ops.refs import clone, refs
+    from alance.ops.refs import write as refs_write
     from alance.ops.refs.refs import Branches, Tags
+    from alance.ops.version import restore
+    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.opening import Reference
     from alance.versioning.load import VersionInfo
+else:
+    clone = Deferred("alance.ops.refs.clone")
+    delta = Deferred("alance.ops.read.delta")
+    refs = Deferred("alance.ops.refs.refs")
+    refs_write = Deferred("alance.ops.refs.write")
+    restore = Deferred("alance.ops.version.restore")
 
 
 class VersionVerbs(Handle):
@@ -29,16 +40,12 @@ class VersionVerbs(Handle):
     @property
     def tags(self) -> Tags:
         """The tags of the dataset."""
-        from alance.ops.refs.refs import Tags
-
-        return Tags(self._snapshot)
+        return refs.Tags(self._snapshot)
 
     @property
     def branches(self) -> Branches:
         """The branches of the dataset; `checkout_branch` opens one."""
-        from alance.ops.refs.refs import Branches
-
-        return Branches(self._snapshot)
+        return refs.Branches(self._snapshot)
 
     async def versions(self) -> list[VersionInfo]:
         """All versions, oldest first. Cost: one LIST and all manifests at once."""
@@ -86,10 +93,8 @@ class VersionVerbs(Handle):
 
         Cost: one LIST, and all manifests at once; None where a version kept none.
         """
-        await self._load("alance.ops.read.delta")
-        from alance.ops.read.delta import recent_transactions
-
-        return await recent_transactions(self._snapshot, recent)
+        await self._load(delta)
+        return await delta.recent_transactions(self._snapshot, recent)
 
     def delta(
         self,
@@ -108,17 +113,12 @@ class VersionVerbs(Handle):
             InvalidInputError: neither or both of these; versions that do not ascend, or later
                 ones than this dataset is.
         """
-        from alance.ops.read.delta import delta
-
-        return delta(self._snapshot, compared_against, begin_version, end_version)
+        return delta.delta(self._snapshot, compared_against, begin_version, end_version)
 
     async def restore(
         self,
         version: Reference | None = None,
-        *,
-        properties: Mapping[str, str] | None = None,
-        message: str | None = None,
-        max_retries: int = MAX_RETRIES,
+        **commit: Unpack[CommitArguments],
     ) -> Self:
         """Make a version the newest one: its rows, schema and configuration under a new number.
 
@@ -136,11 +136,9 @@ class VersionVerbs(Handle):
                 be changed, such as stable row ids.
             CommitConflictError: the schema was changed meanwhile.
         """
-        await self._load("alance.ops.version.restore")
-        from alance.ops.version.restore import restore
-
-        options = CommitOptions(properties, message, max_retries)
-        return type(self)(await restore(self._snapshot, version, options))
+        await self._load(restore)
+        options = CommitOptions(**commit)
+        return type(self)(await restore.restore(self._snapshot, version, options))
 
     async def create_branch(
         self,
@@ -153,9 +151,7 @@ class VersionVerbs(Handle):
 
         Args, errors and cost: as of `Branches.create`.
         """
-        await self._load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._load(refs_write)
         options = CommitOptions()
         made = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
         return type(self)(made)
@@ -189,10 +185,8 @@ class VersionVerbs(Handle):
             NotFoundError: no such version, tag or branch.
             UnsupportedError: no URI names the files of this dataset.
         """
-        await self._load("alance.ops.refs.clone")
-        from alance.ops.refs.clone import shallow_clone
-
-        made = await shallow_clone(
+        await self._load(clone)
+        made = await clone.shallow_clone(
             self._snapshot,
             target_uri,
             reference,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table
 
-    Held: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[object]
-    CommitLock: TypeAlias = Callable[[int], Held]
+Held: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[object]
+CommitLock: TypeAlias = "Callable[[int], Held]"
 
 
 class LockedManifests:

@@ -11,7 +11,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
 from alance.file_version import FileVersion
-from alance.file_writing import FileWriter
+from alance.files import FileWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.file_writing import FileWriter
+from alance.files import FileWriter
 from alance.format.keys import CLUSTERING_POSITION, PRIMARY_KEY, PRIMARY_POSITION
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lance.file import LanceFileReader
 import alance
 from alance import operations
 from alance.errors import InvalidInputError
-from alance.file_writing import FileWriter
+from alance.files import FileWriter
 from alance.format.schema import RESERVED, Schema
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
-from alance.file_writing import FileWriter
+from alance.files import FileWriter
 from tests.golden.v2_1_narrow_lengths import make_narrow_lengths
 from tests.reference.widths import COMPRESSIONS, metadata_of, wide_table
 

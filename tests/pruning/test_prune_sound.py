@@ -22,8 +22,8 @@ from alance.format.encode.arrays import leaf_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.statistics import head_bytes, parse_head
-from alance.ops import pruning
-from alance.ops.pruning import FragmentZones, Pruner, cut_zones, whole_zones
+from alance.ops.read import pruning
+from alance.ops.read.pruning import FragmentZones, Pruner, cut_zones, whole_zones
 from tests.pruning.pruning_cases import FILTERS, SCHEMA, chains, tables
 
 if TYPE_CHECKING:

@@ -104,7 +104,7 @@ async def test_wrong_use(history: str, table: str) -> None:
             dataset.delta(begin_version=begin, end_version=end)
     with pytest.raises(InvalidInputError, match="begin version -1"):
         dataset.delta(-1)
-    with pytest.raises(InvalidInputError, match="option 'limit'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'limit'"):
         await anext(dataset.delta(1).get_inserted_rows(limit=3))
     plain = (await alance.dataset(table)).delta(1)
     for rows in (plain.get_inserted_rows(), plain.get_updated_rows(), plain.get_deleted_row_ids()):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 64  # manifests read at once
 BATCH_ROWS: Final = 1 << 16
-OPTIONS: Final = ("batch_size", "batch_readahead", "io_buffer_bytes", "scan_in_order")
 
 
 class DatasetDelta:
@@ -77,23 +77,40 @@ class DatasetDelta:
         )
 
     def get_inserted_rows(
-        self, columns: Sequence[str] | None = None, **options: Any
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_size: int | None = None,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows that were inserted in the range and are in the dataset in hand, as it has them.
 
         Args:
             columns: names; None: all. `_rowid`, `_row_created_at_version` and
                 `_row_last_updated_at_version` come behind them.
-            options: `batch_size`, `batch_readahead`, `io_buffer_bytes`, `scan_in_order`, as of
-                `ScanOptions`.
+            others: as of `ScanOptions`.
 
         Raises:
             UnsupportedError: the table has no stable row ids, and so no row lineage.
         """
+        options = ScanOptions(
+            batch_size=batch_size,
+            scan_in_order=scan_in_order,
+            batch_readahead=batch_readahead,
+            io_buffer_bytes=io_buffer_bytes,
+        )
         return self._rows(columns, options, {CREATED_AT: (self._begin, self._end)})
 
     def get_updated_rows(
-        self, columns: Sequence[str] | None = None, **options: Any
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_size: int | None = None,
+        scan_in_order: bool = True,
+        batch_readahead: int | None = None,
+        io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows of before the range whose last change lies in it, as the dataset in hand has them.
 
@@ -101,6 +118,12 @@ class DatasetDelta:
 
         Args and errors: as of `get_inserted_rows`.
         """
+        options = ScanOptions(
+            batch_size=batch_size,
+            scan_in_order=scan_in_order,
+            batch_readahead=batch_readahead,
+            io_buffer_bytes=io_buffer_bytes,
+        )
         limits = {CREATED_AT: (-1, self._begin), UPDATED_AT: (self._begin, self._end)}
         return self._rows(columns, options, limits)
 
@@ -137,13 +160,10 @@ class DatasetDelta:
     async def _rows(
         self,
         columns: Sequence[str] | None,
-        options: dict[str, Any],
+        options: ScanOptions,
         limits: dict[str, tuple[int, int]],
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         snapshot = self._snapshot
-        for name in options:
-            if name not in OPTIONS:
-                raise InvalidInputError(f"option {name!r}: expected one of {', '.join(OPTIONS)}")
         check_lineage(snapshot)
         chosen = await _touched(snapshot, limits)
         names = [one.name for one in snapshot.schema.fields] if columns is None else list(columns)
@@ -151,14 +171,12 @@ class DatasetDelta:
         filters = [
             f"{name} > {after}" if after >= 0 else "" for name, (after, _) in limits.items()
         ] + [f"{name} <= {last}" for name, (_, last) in limits.items()]
-        made = ScanOptions.of(
-            {
-                **options,
-                "filter": " AND ".join(one for one in filters if one),
-                "fragments": [one.id for one in chosen],
-            }
+        options = replace(
+            options,
+            filter=" AND ".join(one for one in filters if one),
+            fragments=[one.id for one in chosen],
         )
-        plan = await plan_scan(snapshot, names, made)
+        plan = await plan_scan(snapshot, names, options)
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
                 yield batch

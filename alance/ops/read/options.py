@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
 
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow.compute as pc
 
-BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
+
+BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
+
+
+class FragmentScanArguments(TypedDict, total=False):
+    """The fields of `ScanOptions` as keyword arguments of a scan of one fragment."""
+
+    filter: str | pc.Expression | None
+    limit: int | None
+    offset: int | None
+    batch_size: int | None
+    with_row_id: bool
+    with_row_address: bool
+    scan_in_order: bool
+    batch_readahead: int | None
+    io_buffer_bytes: int | None
+    late_materialization: bool | None
+    include_deleted_rows: bool
+    order_by: Sequence[str] | None
+    use_scalar_index: bool
+    use_stats: bool
+    blob_handling: BlobHandling
+
+
+class ScanArguments(FragmentScanArguments, total=False):
+    """The fields of `ScanOptions` as keyword arguments."""
+
+    fragments: Collection[int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """How to scan; each is an argument of `to_table`, `to_batches`, `scanner`, `head`.
+    """How to scan; each is an argument of `to_table`, `to_batches` and `scanner`.
 
     Attributes:
         filter: SQL text or a pyarrow expression; rows for which it is true are kept.
@@ -56,9 +83,7 @@ class ScanOptions:
     order_by: Sequence[str] | None = None
     use_scalar_index: bool = True
     use_stats: bool = True
-    blob_handling: Literal["all_binary", "blobs_descriptions", "all_descriptions"] = (
-        "blobs_descriptions"
-    )
+    blob_handling: BlobHandling = "blobs_descriptions"
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -75,20 +100,10 @@ class ScanOptions:
                 raise InvalidInputError(
                     f"{name}={value!r}: expected an integer of at least {least}"
                 )
-        if self.blob_handling not in BLOB_HANDLING:
+        if self.blob_handling not in get_args(BlobHandling):
             raise InvalidInputError(
-                f"blob_handling={self.blob_handling!r}: expected one of {', '.join(BLOB_HANDLING)}"
+                f"blob_handling={self.blob_handling!r}: expected one of "
+                f"{', '.join(get_args(BlobHandling))}"
             )
         if self.include_deleted_rows and not self.with_row_id:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> ScanOptions:
-        """From keyword arguments; an unknown one is named in the error."""
-        known = [field.name for field in fields(cls)]
-        for name in options:
-            if name not in known:
-                raise InvalidInputError(
-                    f"scan option {name!r}: not known, expected one of {', '.join(known)}"
-                )
-        return cls(**options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops.version.commit_options import CommitOptions
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from alance.format.table.refs import BranchContents, TagContents
+    from alance.ops.refs import write as refs_write
     from alance.ops.version.opening import Reference
     from alance.ops.version.snapshot import Snapshot
+else:
+    refs_write = Deferred("alance.ops.refs.write")
 
 
 class Tags:
@@ -87,9 +91,7 @@ class Tags:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no tag can have this name.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
 
     async def update(self, name: str, reference: Reference | None = None) -> None:
@@ -100,9 +102,7 @@ class Tags:
         Raises:
             NotFoundError: no such tag, or no such version.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         await refs_write.update_tag(self._snapshot, name, reference)
 
     async def delete(self, name: str) -> None:
@@ -111,9 +111,7 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         await refs_write.delete_tag(self._snapshot, name)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -122,9 +120,7 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         location = self._snapshot.table.tag(check_tag_name(name))
         await refs_write.replace_metadata(self._snapshot, location, f"tag {name!r}", metadata)
 
@@ -194,9 +190,7 @@ class Branches:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no branch can have this name; a detached version.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -211,9 +205,7 @@ class Branches:
             NotFoundError: no such branch.
             InvalidInputError: other branches were made from it, or tags name it.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         await refs_write.delete_branch(self._snapshot, name, force=force)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -222,9 +214,7 @@ class Branches:
         Raises:
             NotFoundError: no such branch.
         """
-        await self._snapshot.engine.pool.load("alance.ops.refs.write")
-        from alance.ops.refs import write as refs_write
-
+        await self._snapshot.engine.pool.load(refs_write)
         location = self._snapshot.table.branch_record(check_branch_name(name))
         await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)
 

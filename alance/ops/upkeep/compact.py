@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.upkeep.compact_plan import CompactionOptions, Resolved
+    from alance.ops.upkeep.compact_plan import CompactionOptions
+    from alance.ops.upkeep.compact_plan import Resolved as ResolvedCompactionOptions
     from alance.ops.version.commit_options import CommitOptions
 
 __all__ = [
@@ -57,7 +58,7 @@ class CompactionTask:
 
     read_version: int
     fragments: tuple[table_pb2.DataFragment, ...]
-    options: Resolved
+    options: ResolvedCompactionOptions
 
     async def execute(self, dataset: Dataset) -> RewriteResult:
         """Write the rows of the fragments to new files.

@@ -7,8 +7,8 @@ into groups of about the wanted number of rows, so that rows keep their order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
@@ -24,6 +24,26 @@ CONFIG: Final = "lance.compaction."
 TARGET_ROWS: Final = 1 << 20
 CompactionMode: TypeAlias = Literal["reencode", "try_binary_copy", "force_binary_copy"]
 WRITTEN: Final = tuple(FileVersion)
+
+
+class CompactionArguments(TypedDict, total=False):
+    """The fields of `CompactionOptions` as keyword arguments."""
+
+    target_rows_per_fragment: int | None
+    max_rows_per_group: int | None
+    max_bytes_per_file: int | None
+    materialize_deletions: bool | None
+    materialize_deletions_threshold: float | None
+    num_threads: int | None
+    batch_size: int | None
+    io_buffer_bytes: int | None
+    max_source_fragments: int | None
+    max_source_rows: int | None
+    max_source_bytes: int | None
+    excluded_fragment_ids: Collection[int]
+    data_storage_version: str | None
+    compaction_mode: CompactionMode | None
+    defer_index_remap: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +116,6 @@ class CompactionOptions:
                 "compaction that copies pages as they are, or translates indices later: not done "
                 "by this alance"
             )
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> CompactionOptions:
-        """From keyword arguments; an unknown one is named in the error."""
-        known = [one.name for one in fields(cls)]
-        for name in options:
-            if name not in known:
-                raise InvalidInputError(
-                    f"compaction option {name!r}: not known, expected one of {', '.join(known)}"
-                )
-        return cls(**options)
 
     def resolved(self, config: Mapping[str, str], default_version: FileVersion) -> Resolved:
         """With the table's configuration and the defaults.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
@@ -11,6 +11,14 @@ from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class CommitArguments(TypedDict, total=False):
+    """The fields of `CommitOptions` as keyword arguments of verbs that make a version."""
+
+    properties: Mapping[str, str] | None
+    message: str | None
+    max_retries: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.writer import FileWriter, WrittenFile
+    from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.schema import Schema
     from alance.format.table.fragment import BasePath
     from alance.io.engine import Engine
@@ -38,7 +38,7 @@ FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is 
 class _File:
     """One data file and where it is."""
 
-    writer: FileWriter
+    writer: DataFileWriter
     name: str
     location: str
     blobs: BlobFiles | None = None

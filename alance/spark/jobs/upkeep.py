@@ -50,7 +50,7 @@ def compact(
         RetryableConflictError: in every round others changed all the fragments.
     """
     where = place(spark, uri, storage_options)
-    chosen = CompactionOptions.of(options)
+    chosen = CompactionOptions(**options)
     removed = added = tasks = dropped = 0
     with Watch(spark, "compact", on_progress) as watch:
         for number in range(max_rounds):

@@ -1,0 +1,57 @@
+"""Modules and names that are imported when they are first asked for.
+
+`import alance` loads what opens, takes and scans, and nothing else: see docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Deferred(ModuleType):
+    """A module that is imported when something of it is first asked for.
+
+        if TYPE_CHECKING:
+            from alance.ops.rows import delete
+        else:
+            delete = Deferred("alance.ops.rows.delete")
+
+    A verb has a thread import what it needs before it asks, so that this does not keep the loop:
+    `await self._load(delete)`.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def lazy(
+    module: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a module that has names of others.
+
+    Args:
+        module: its own name.
+        places: by public name the module that has it, with `:name` where it is another one there;
+            a submodule names itself.
+    """
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, _, attribute = places[name].partition(":")
+        value: Any = import_module(place)
+        if place != f"{module}.{name}":
+            value = getattr(value, attribute or name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *places})
+
+    return find, names
