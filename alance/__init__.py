@@ -32,7 +32,7 @@ from alance.scanner import Scanner
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from alance import indexing, operations, optimize
+    from alance import distributed, indexing, operations, optimize
     from alance import types as types
     from alance.files import FileReader, FileWriter
     from alance.indexing import IndexBuild
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 # Above is what opens and reads tables. These names are imported when first asked for, and what
 # their functions need when they are first called: see `alance.deferred`.
 _PLACES: Final = {
+    "distributed": "alance.distributed",
     "BatchUdf": "alance.udf",
     "BlobFile": "alance.ops.read.blobs",
     "BlobOptions": "alance.ops.blobs.files",
@@ -135,6 +136,7 @@ __all__ = [
     "check_store",
     "commit",
     "dataset",
+    "distributed",
     "drop",
     "indexing",
     "ingest",
@@ -145,4 +147,5 @@ __all__ = [
     "write_fragments",
 ]
 
-__getattr__, __dir__ = lazy(__name__, _PLACES)
+if not TYPE_CHECKING:  # else any name would check
+    __getattr__, __dir__ = lazy(__name__, _PLACES)

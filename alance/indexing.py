@@ -34,7 +34,8 @@ _PLACES: Final = {
     "IndexTask": "alance.ops.index.parts",
 }
 
-__getattr__, __dir__ = lazy(__name__, _PLACES)
+if not TYPE_CHECKING:  # else any name would check
+    __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
 class IndexBuild:

@@ -42,7 +42,8 @@ _PLACES: Final = {
     "RewriteResult": "alance.ops.upkeep.compact_results",
 }
 
-__getattr__, __dir__ = lazy(__name__, _PLACES)
+if not TYPE_CHECKING:  # else any name would check
+    __getattr__, __dir__ = lazy(__name__, _PLACES)
 
 
 class Optimize:

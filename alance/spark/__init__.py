@@ -15,10 +15,15 @@ from alance.spark.registration import register, register_once, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Literal, TypeAlias, Unpack
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from alance.spark.arguments import ReadArguments, WriteArguments
+
+    Mode: TypeAlias = Literal["create", "error", "ignore", "append", "overwrite"]
 
 __all__ = ["map_batches", "read", "register", "write"]
 
@@ -31,7 +36,8 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     filter: str | None = None,
-    **options: Any,
+    storage_options: Mapping[str, str] | None = None,
+    **options: Unpack[ReadArguments],
 ) -> DataFrame:
     """A table as a DataFrame, reading only the columns and rows named here.
 
@@ -41,6 +47,7 @@ def read(
     Args:
         columns: None: all.
         filter: SQL text, see `Dataset.to_table`.
+        storage_options: of the store, on top of those of `register`.
         options: of the source, such as `version` or `with_row_id`. `parallelism` is that of the
             session where it is not given.
 
@@ -56,7 +63,8 @@ def read(
         reader = reader.option("columns", _json(list(columns)))
     if filter is not None:
         reader = reader.option("filter", filter)
-    return reader.options(**_texts(options)).load(uri)
+    given = _texts({**options, "storage_options": storage_options})
+    return reader.options(**given).load(uri)
 
 
 def map_batches(
@@ -68,7 +76,7 @@ def map_batches(
     columns: Sequence[str] | None = None,
     filter: str | None = None,
     storage_options: Mapping[str, str] | None = None,
-    **options: Any,
+    **options: Unpack[ReadArguments],
 ) -> DataFrame:
     """What a function makes of the Arrow batches of a table, as a DataFrame.
 
@@ -104,23 +112,32 @@ def map_batches(
     return mapped(spark, function, schema, given, storage_of(spark, storage_options))
 
 
-def write(frame: DataFrame, uri: str, *, mode: str = "create", **options: Any) -> None:
+def write(
+    frame: DataFrame,
+    uri: str,
+    *,
+    mode: Mode = "create",
+    storage_options: Mapping[str, str] | None = None,
+    **options: Unpack[WriteArguments],
+) -> None:
     """Write a DataFrame in one commit.
 
     Args:
         mode: `create`: there must be no table; `ignore`: nothing is done where there is one;
             `append` or `overwrite`: made where there is none. Spark lets a data source in Python
             have the latter two alone in `.mode(...)`.
+        storage_options: of the store, on top of those of `register`.
         options: of the source, such as `stable_row_ids`.
 
     Raises:
         AnalysisException, Py4JJavaError: (of Spark) around alance's own error.
     """
     register_once(frame.sparkSession)
+    given = _texts({**options, "storage_options": storage_options})
     if mode in ("create", "error", "ignore"):
-        options["if_exists"] = "ignore" if mode == "ignore" else "error"
+        given["if_exists"] = "ignore" if mode == "ignore" else "error"
         mode = "append"
-    frame.write.format(FORMAT).mode(mode).options(**_texts(options)).save(uri)
+    frame.write.format(FORMAT).mode(mode).options(**given).save(uri)
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

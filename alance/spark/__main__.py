@@ -10,7 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from alance.errors import AlanceError
+from alance import AlanceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

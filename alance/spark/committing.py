@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from alance.errors import AlanceError, AlreadyExistsError, CommitConflictError, InvalidInputError
-from alance.file_version import FileVersion
-from alance.format.proto import table_pb2
-from alance.format.schema import Schema
-from alance.format.table.fragment import DataFile
-from alance.operations import Append, Overwrite
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.write import write
-from alance.ops.write.options import Limits
-from alance.ops.write.options import WriteOptions as TableOptions
-from alance.spark.history import last_batch
-from alance.spark.versions import open_if_there, table_of
-from alance.spark.worker import session_for
-from alance.versioning.outcome import may_be_visible
-from alance.versioning.tokens import Notes
+import alance
+from alance import AlreadyExistsError, CommitConflictError, FileVersion, InvalidInputError
+from alance.distributed import (
+    has_fields_of,
+    last_sequence,
+    may_be_visible,
+    new_table,
+    producer_properties,
+    remove_data_files,
+)
+from alance.operations import Append
+from alance.spark.versions import access, open_if_there
+from alance.types import DataFragment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance import Dataset
     from alance.operations import Operation
-    from alance.ops.version.snapshot import Snapshot
-    from alance.ops.write.sources import Data
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
+    from alance.types import Data
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,7 @@ class Written(WriterCommitMessage):
     Attributes:
         fragments: their records, serialized; in no version yet.
         base_version: the version that was there; 0: there was no table.
+        uri: of the table, or of its branch.
         appends: whether the rows were cast to its schema, to be put behind its own.
         query: id of the streaming query, where there is one.
     """
@@ -50,8 +48,8 @@ class Written(WriterCommitMessage):
     num_rows: int
     num_bytes: int
     base_version: int
+    uri: str
     appends: bool
-    branch: str | None = None
     query: str | None = None
 
 
@@ -62,13 +60,14 @@ class Target:
     Attributes:
         base: the version that is appended to; None: rows of a new table, or in place of all.
         base_version: the version that was there; 0: none.
+        uri: of the table, or of the branch that the version is of.
         schema: that the rows are cast to.
     """
 
     options: WriteOptions
     base: Version | None
     base_version: int
-    branch: str | None
+    uri: str
     schema: pa.Schema
     overwrite: bool
 
@@ -83,22 +82,24 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
         StoreError: the store failed.
     """
     options = target.options
-    base = None if target.base is None else target.base.snapshot().manifest
-    fragments = await write.write_fragments(
-        session_for(options),
-        table_of(options, target.branch),
-        base,
-        batches,
-        schema=target.schema,
-        options=_write_options(options),
-    )
+    limits: Limits = {
+        "max_rows_per_file": options.max_rows_per_file,
+        "max_bytes_per_file": options.max_bytes_per_file,
+        "data_storage_version": check_version(options.data_storage_version),
+    }
+    if target.base is not None:
+        fragments = await alance.write_fragments(batches, target.base.dataset(), **limits)
+    else:
+        fragments = await alance.write_fragments(
+            batches, target.uri, schema=target.schema, **limits, **access(options)
+        )
     return Written(
         tuple(one.SerializeToString() for one in fragments),
         sum(one.physical_rows for one in fragments),
         sum(file.file_size_bytes for one in fragments for file in one.files),
         target.base_version,
+        target.uri,
         target.base is not None,
-        target.branch,
         query,
     )
 
@@ -109,7 +110,7 @@ async def commit_rows(
     producer: tuple[str, int] | None = None,
     *,
     appends: bool,
-) -> Snapshot | None:
+) -> Dataset | None:
     """Make what the tasks wrote one version. None: nothing was to be committed.
 
     Cost: as of `alance.commit`; with a producer also the manifests back to its last batch.
@@ -123,16 +124,14 @@ async def commit_rows(
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: whether the version was made could not be found out.
     """
-    fragments = tuple(
-        table_pb2.DataFragment.FromString(one) for each in messages for one in each.fragments
-    )
+    fragments = tuple(DataFragment.FromString(one) for each in messages for one in each.fragments)
     options, properties = target.options, {}
     if producer is not None:
         name, number = producer
         if await _is_done(options, producer):
             await remove_files(options, messages)
             return None
-        properties = Notes(producers={name: (number - 1, number)}).properties()
+        properties = producer_properties(name, number)
     try:
         if not appends:
             return await _replace(target, fragments, properties)
@@ -147,22 +146,17 @@ async def commit_rows(
 
 
 async def _replace(
-    target: Target, fragments: tuple[table_pb2.DataFragment, ...], properties: dict[str, str]
-) -> Snapshot | None:
+    target: Target, fragments: tuple[DataFragment, ...], properties: dict[str, str]
+) -> Dataset | None:
     """Create the table, or put the rows in place of its own."""
-    fields = Schema.from_arrow(target.schema)
-    operation = Overwrite(
-        new_schema=write.messages_of(fields),
-        fragments=fragments,
-        schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
-    )
+    operation = new_table(target.schema, fragments)
     try:
         return await _commit(target, operation, target.base_version, properties)
     except AlreadyExistsError:
         if target.options.if_exists != "append" or target.base_version:
             raise
         found = await open_if_there(target.options)
-        if found is None or not _same(found.schema, fields):
+        if found is None or not has_fields_of(found, target.schema):
             raise
         if not fragments:
             return found
@@ -171,38 +165,32 @@ async def _replace(
 
 async def _commit(
     target: Target, operation: Operation, base_version: int, properties: dict[str, str]
-) -> Snapshot:
+) -> Dataset:
     options = target.options
-    return await write.commit_operation(
-        session_for(options),
-        table_of(options, target.branch),
+    return await alance.commit(
+        target.uri,
         operation,
         read_version=base_version,
-        detached=False,
-        options=_write_options(options, properties),
+        data_storage_version=check_version(options.data_storage_version),
+        stable_row_ids=options.stable_row_ids,
+        properties=properties,
+        message=options.message,
+        max_retries=options.max_retries,
+        **access(options),
     )
 
 
 async def _is_done(options: WriteOptions, producer: tuple[str, int]) -> bool:
     name, number = producer
-    found = await last_batch(options, name)
+    found = await last_sequence(options.path, name, **access(options))
     return found is not None and found >= number
 
 
 async def remove_files(options: WriteOptions, messages: Sequence[Written | None]) -> None:
     """Remove data files that no version names, as far as the store can be reached."""
     for message in messages:
-        if message is None:
-            continue
-        table = table_of(options, message.branch)
-        paths = []
-        for one in message.fragments:
-            for file in table_pb2.DataFragment.FromString(one).files:
-                location = table.new_data_file(DataFile.from_protobuf(file).path)
-                paths.append(table.registry.resolve(location))
-        for store, path in paths:
-            with suppress(AlanceError):  # an orphan, which cleanup finds
-                await store.delete([path])
+        if message is not None:
+            await remove_data_files(message.uri, message.fragments, **access(options))
 
 
 def check_version(text: str | None) -> FileVersion | None:
@@ -210,25 +198,12 @@ def check_version(text: str | None) -> FileVersion | None:
     return None if text is None else FileVersion.parse(text)
 
 
-def _same(ours: Schema, theirs: Schema) -> bool:
-    """Whether rows written for one schema fit a table that has the other."""
+class Limits(TypedDict):
+    """When a file is full, and its version, as keyword arguments of `write_fragments`."""
 
-    def shape(schema: Schema) -> list[tuple[int, str, str, bool]]:
-        return [
-            (one.message.id, one.message.name, one.message.logical_type, one.message.nullable)
-            for one in schema.walk()
-        ]
-
-    return shape(ours) == shape(theirs)
-
-
-def _write_options(options: WriteOptions, properties: dict[str, str] | None = None) -> TableOptions:
-    return TableOptions(
-        limits=Limits(options.max_rows_per_file, options.max_bytes_per_file),
-        data_storage_version=check_version(options.data_storage_version),
-        stable_row_ids=options.stable_row_ids,
-        commit=CommitOptions(properties, options.message, options.max_retries),
-    )
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    data_storage_version: FileVersion | None
 
 
 def refuse_existing(options: WriteOptions, version: int) -> None:

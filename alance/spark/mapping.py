@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alance.errors import InvalidInputError
-from alance.ops.read.plan import parse_predicate
+from alance import InvalidInputError
+from alance.distributed import check_filter
 from alance.spark.options import ReadOptions
 from alance.spark.reader import columns_of, planned, read_pieces
 from alance.spark.types import arrow_schema, converted, spark_schema
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.version.snapshot import Snapshot
-    from alance.spark.planning import Piece
+    from alance import Dataset
+    from alance.distributed import Piece
 
     Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -60,27 +60,27 @@ def mapped(
     from pyspark.sql.types import StructType
 
     asked = ReadOptions.parse(given, storage_options)
-    snapshot, options, names = run(_opened(asked))
+    dataset, options, names = run(_opened(asked))
     if isinstance(schema, pa.Schema):
         schema = spark_schema(schema)
     elif isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     assert isinstance(schema, StructType)
-    partitions = tuple(one.pieces for one in planned(snapshot, names, options))
-    version = Version.of(snapshot, options)
+    partitions = tuple(one.pieces for one in planned(dataset, names, options))
+    version = Version.of(dataset, options)
     work = Work(function, version, options, tuple(names), partitions, arrow_schema(schema))
     count = len(partitions)
     frame = spark.range(0, count, 1, max(1, count))
     return frame.mapInArrow(partial(_mapped, work), schema)
 
 
-async def _opened(asked: ReadOptions) -> tuple[Snapshot, ReadOptions, Sequence[str]]:
+async def _opened(asked: ReadOptions) -> tuple[Dataset, ReadOptions, Sequence[str]]:
     """The version, the options of a read of it, and the columns; checks the filter as well."""
-    snapshot = await open_for_read(asked)
-    options = pinned(asked, snapshot)
-    names = columns_of(snapshot, options)
-    parse_predicate(snapshot.schema, options.filter)
-    return snapshot, options, names
+    dataset = await open_for_read(asked)
+    options = pinned(asked, dataset)
+    names = columns_of(dataset, options)
+    check_filter(dataset, options.filter)
+    return dataset, options, names
 
 
 def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

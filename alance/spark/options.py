@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from alance.errors import InvalidInputError, UnsupportedError
-from alance.io.access import is_for_base
-from alance.versioning.retries import MAX_RETRIES
+from alance import InvalidInputError, UnsupportedError
+from alance.distributed import MAX_RETRIES, is_for_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from alance.errors import NotFoundError
+from alance import NotFoundError
 from alance.spark.java import MISSING, find_java
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from alance.ops.read.options import ScanOptions
-from alance.scanner import Scanner
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
 from alance.spark.stream_reader import AlanceStreamReader
@@ -48,14 +46,13 @@ class AlanceSource(DataSource):
         streams = any(one.lower().replace("_", "") in STREAM_ONLY for one in self.options)
         kind = StreamOptions if streams else ReadOptions
         options = kind.parse(self.options, self.defaults)
-        snapshot = await open_for_read(options)
+        dataset = await open_for_read(options)
         if not streams:
-            self.found = pinned(options, snapshot)
+            self.found = pinned(options, dataset)
         blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"
-        chosen = ScanOptions(filter=options.filter, blob_handling=blobs)
-        return spark_schema(
-            Scanner(snapshot, columns_of(snapshot, options), chosen).projected_schema
-        )
+        columns = columns_of(dataset, options)
+        scanner = dataset.scanner(columns, filter=options.filter, blob_handling=blobs)
+        return spark_schema(scanner.projected_schema)
 
     def reader(self, schema: StructType) -> AlanceReader:
         """Reads the columns of a schema, which may be the user's.
@@ -64,8 +61,8 @@ class AlanceSource(DataSource):
         """
         options = self._read_options()
         kind = PushingReader if options.pushdown else AlanceReader
-        snapshot = run(open_for_read(options))
-        return kind(schema, options, Version.of(snapshot, options), snapshot)
+        dataset = run(open_for_read(options))
+        return kind(schema, options, Version.of(dataset, options), dataset)
 
     def streamReader(self, schema: StructType) -> AlanceStreamReader:
         """Follows the versions of the table."""

@@ -25,8 +25,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from alance.spark.changes import Added, added_by, latest
-from alance.spark.planning import Rows, fragment_bytes
+from alance.distributed import Added, fragment_bytes, fragments_of
+from alance.spark.changes import added_by
+from alance.spark.planning import Rows
 from alance.spark.reader import AlanceReader, planned
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from alance.format.table.fragment import Fragment
-    from alance.ops.version.snapshot import Snapshot
+    from alance import Dataset
     from alance.spark.options import StreamOptions
+    from alance.types import Fragment
 
 MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own
 
@@ -82,7 +83,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: StreamOptions) -> None:
         self.schema = schema
         self.options = options
-        self._table: Snapshot | None = None
+        self._table: Dataset | None = None
         self._target: int | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -130,21 +131,21 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader = AlanceReader(self.schema, options, partition.version)
         return reader.read(partition)
 
-    async def _open(self) -> Snapshot:
+    async def _open(self) -> Dataset:
         if self._table is None:
             self._table = await open_version(self.options)
         return self._table
 
     async def _latest(self) -> int:
-        return await latest(await self._open())
+        return await (await self._open()).latest_version()
 
     async def _initial(self) -> Offset:
         start = self.options.start
         if start.isdecimal():
             found = await open_version(self.options, int(start))
-            return Offset(found.version, len(found.manifest.fragments), True)
+            return Offset(found.version, len(fragments_of(found)), True)
         found = await open_version(self.options)
-        read = 0 if start == "snapshot" else len(found.manifest.fragments)
+        read = 0 if start == "snapshot" else len(fragments_of(found))
         return Offset(found.version, read, True)
 
     async def _next(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -165,8 +166,8 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             last = end.fragments if added.version == end.version else None
             ids = {one.id for one in added.fragments[first:last]}
             if ids:
-                version = Version.of(added.snapshot, self.options)
-                rows = planned(added.snapshot, self.schema.names, self.options, ids)
+                version = Version.of(added.dataset, self.options)
+                rows = planned(added.dataset, self.schema.names, self.options, ids)
                 found += [StreamRows(one, version, added.filter) for one in rows]
         return found
 
@@ -174,10 +175,10 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the versions from an offset on added, and how much of it has been read."""
         table = await self._open()
         if start.snapshot:
-            snapshot = await open_version(self.options, start.version)
-            everything = tuple(snapshot.manifest.fragments)
+            dataset = await open_version(self.options, start.version)
+            everything = tuple(fragments_of(dataset))
             if start.fragments < len(everything):
-                yield Added(start.version, snapshot, everything), start.fragments
+                yield Added(start.version, dataset, everything), start.fragments
         elif start.version <= target:
             added = await added_by(table, start.version, self.options)
             if start.fragments < len(added.fragments):
@@ -198,7 +199,7 @@ class _Room:
         if isinstance(limit, ReadMaxRows):
             cost, most = fragment.num_rows or fragment.physical_rows, limit.max_rows
         elif isinstance(limit, ReadMaxBytes):
-            cost, most = fragment_bytes(fragment, None), limit.max_bytes
+            cost, most = fragment_bytes(fragment), limit.max_bytes
         elif isinstance(limit, ReadMaxFiles):
             cost, most = 1, limit.max_files
         else:

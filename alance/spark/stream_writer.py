@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from alance.errors import InvalidInputError
+from alance import InvalidInputError
+from alance.distributed import may_be_visible
 from alance.spark.committing import (
     Written,
     commit_rows,
@@ -26,7 +27,6 @@ from alance.spark.marks import begin_commit, committed, may_be_committed, not_co
 from alance.spark.types import new_table_schema
 from alance.spark.worker import release, run
 from alance.spark.writer import target_of, written
-from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,7 +101,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         return replace(
             self.target,
             base_version=message.base_version,
-            branch=message.branch,
+            uri=message.uri,
             schema=self.target.schema if message.appends else schema,
         )
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from alance.errors import InvalidInputError, UnsupportedError
-from alance.ops.version.projection import META
+from alance import InvalidInputError, UnsupportedError
+from alance.distributed import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

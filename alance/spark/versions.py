@@ -1,31 +1,32 @@
-"""One version of a table on its way from the driver to the tasks.
-
-A task is told what it needs and reads no manifest: the schema and settings of the version with the
-reader, and in its partition the records of the fragments that it reads. A manifest of a million
-fragments is read by the driver alone.
-"""
+"""Versions of a table on the driver, and on their way from it to the tasks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from alance.errors import NotFoundError
-from alance.format.proto import table_pb2
-from alance.format.schema import Schema
-from alance.format.table.fragment import BasePath
-from alance.format.table.fragments import Fragments
-from alance.format.table.manifest import Manifest
-from alance.ops.version import opening
-from alance.ops.version.snapshot import Snapshot
+import alance
+from alance import NotFoundError
+from alance.distributed import open_record, version_record
 from alance.spark.worker import session_for
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from alance import Dataset, Session
     from alance.spark.options import Options, ReadOptions
-    from alance.versioning.table import Table
+
+
+class Access(TypedDict):
+    """How the store of a table is reached, as keyword arguments of what opens or writes it."""
+
+    storage_options: Mapping[str, str] | None
+    session: Session
+
+
+def access(options: Options) -> Access:
+    """By the options of a table and the session of this worker."""
+    return {"storage_options": dict(options.storage) or None, "session": session_for(options)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,71 +34,28 @@ class Version:
     """A version of a table without its fragments: schema, settings, base paths. Pickled small."""
 
     options: Options
-    message: bytes
+    record: bytes
 
     @classmethod
-    def of(cls, snapshot: Snapshot, options: Options) -> Version:
-        """The version of a snapshot. Cost: none."""
-        message, slim = snapshot.manifest.head, table_pb2.Manifest()
-        for field, value in message.ListFields():
-            if field.name in ("fragments", "index_section", "transaction_section"):
-                continue
-            if field.is_repeated:
-                getattr(slim, field.name).MergeFrom(value)
-            elif field.message_type is not None:
-                getattr(slim, field.name).CopyFrom(value)
-            else:
-                setattr(slim, field.name, value)
-        return cls(options, slim.SerializeToString())
+    def of(cls, dataset: Dataset, options: Options) -> Version:
+        """The version of a dataset. Cost: none."""
+        return cls(options, version_record(dataset))
 
-    def snapshot(self, fragments: Sequence[bytes] = ()) -> Snapshot:
+    def dataset(self, fragments: Sequence[bytes] = ()) -> Dataset:
         """The version with some of its fragments, for the session of this worker. No request."""
-        session = session_for(self.options)
-        message = table_pb2.Manifest.FromString(self.message)
-        manifest = Manifest(
-            message.version,
-            Schema.from_protobuf(message.fields, message.schema_metadata),
-            Fragments([table_pb2.DataFragment.FromString(one) for one in fragments]),
-            {
-                one.id: BasePath(
-                    one.id,
-                    one.name if one.HasField("name") else None,
-                    one.is_dataset_root,
-                    one.path,
-                )
-                for one in message.base_paths
-            },
-            message,
-            None,
-            (),
-        )
-        return Snapshot(session, table_of(self.options, manifest.branch), manifest)
+        return open_record(self.record, self.options.path, fragments, **access(self.options))
 
 
-def table_of(options: Options, branch: str | None = None) -> Table:
-    """The table that options name, on a branch. No request."""
-    registry = session_for(options).engine.registry
-    table = open_table(registry, options.path, storage_options=dict(options.storage) or None)
-    if branch is not None:
-        table = table.seen_by(branch).on_branch(branch)
-    return table
-
-
-async def open_version(options: Options, version: int | str | None = None) -> Snapshot:
+async def open_version(options: Options, version: int | str | None = None) -> Dataset:
     """The version of a number or tag, or the latest one. Cost: one LIST and one GET.
 
     Raises:
         NotFoundError: no such table or version.
     """
-    return await opening.open_snapshot(
-        options.path,
-        version=version,
-        storage_options=dict(options.storage) or None,
-        session=session_for(options),
-    )
+    return await alance.dataset(options.path, version=version, **access(options))
 
 
-async def open_if_there(options: Options) -> Snapshot | None:
+async def open_if_there(options: Options) -> Dataset | None:
     """The latest version; None where there is no table."""
     try:
         return await open_version(options)
@@ -105,23 +63,18 @@ async def open_if_there(options: Options) -> Snapshot | None:
         return None
 
 
-async def open_for_read(options: ReadOptions) -> Snapshot:
+async def open_for_read(options: ReadOptions) -> Dataset:
     """The version that the options of a read ask for."""
     if options.asof is None:
         return await open_version(options, options.version or options.tag)
-    return await opening.open_snapshot(
-        options.path,
-        asof=options.asof,
-        storage_options=dict(options.storage) or None,
-        session=session_for(options),
-    )
+    return await alance.dataset(options.path, asof=options.asof, **access(options))
 
 
-def pinned(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
+def pinned(options: ReadOptions, dataset: Dataset) -> ReadOptions:
     """The same read of the version that was found for it.
 
     A tag on a branch stays one: a number alone would be of the main branch.
     """
-    if snapshot.manifest.branch is not None and options.tag is not None:
+    if dataset.branch is not None and options.tag is not None:
         return options
-    return replace(options, version=snapshot.version, tag=None, asof=None)
+    return replace(options, version=dataset.version, tag=None, asof=None)

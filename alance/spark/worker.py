@@ -11,10 +11,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import pyarrow as pa
-
-from alance import _kernels
-from alance.session import Session
+from alance import Session
+from alance.distributed import release_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -87,8 +85,7 @@ def release() -> None:
 
     The process is used again for other tasks, also by code that has nothing to do with this.
     """
-    _kernels.release_memory(_worker.kept_bytes)
-    pa.default_memory_pool().release_unused()
+    release_memory(_worker.kept_bytes)
 
 
 def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:

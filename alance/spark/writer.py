@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from alance.ops.write.sources import conform
-from alance.ops.write.write import table_schema
+from alance.distributed import append_schema, conform, may_be_visible
 from alance.spark.committing import (
     Target,
     Written,
@@ -23,7 +22,6 @@ from alance.spark.marks import begin_commit, committed, may_be_committed, not_co
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import release, run
-from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,16 +46,15 @@ async def target_of(schema: StructType, options: WriteOptions, *, overwrite: boo
         refuse_existing(options, found.version)
         if options.if_exists == "ignore":
             return None
-        wanted, given = table_schema(found.manifest), arrow_schema(schema)
+        wanted, given = append_schema(found), arrow_schema(schema)
         refuse_columns(given, wanted)
         conform(pa.RecordBatch.from_pylist([], schema=given), wanted)
         base: Version | None = Version.of(found, options)
     else:
         wanted, base = new_table_schema(schema, vectors), None
     if found is None:
-        return Target(options, base, 0, None, wanted, overwrite)
-    branch = found.manifest.branch
-    return Target(options, base, found.version, branch, wanted, overwrite)
+        return Target(options, base, 0, options.path, wanted, overwrite)
+    return Target(options, base, found.version, found.uri, wanted, overwrite)
 
 
 class AlanceWriter(DataSourceArrowWriter):
@@ -74,7 +71,7 @@ class AlanceWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
         if self.target is None:
-            return Written((), 0, 0, 0, appends=True)
+            return Written((), 0, 0, 0, self.options.path, appends=True)
         try:
             return run(write_rows(self.target, iterator))
         finally:

@@ -10,9 +10,8 @@ import pytest
 
 import alance
 import alance.spark
+from alance.distributed import last_sequence
 from alance.spark import jobs
-from alance.spark.history import last_batch
-from alance.spark.options import WriteOptions
 from alance.spark.registration import storage_of
 from alance.spark.worker import run
 from alance.testing.lab import Lab
@@ -93,7 +92,7 @@ def test_the_last_batch_of_a_query_is_asked_by_as_many_requests_in_a_long_histor
 
     run(versions())
     with lab.recording() as seen:
-        number = run(last_batch(WriteOptions(path=uri, storage=options), "q"))
+        number = run(last_sequence(uri, "q", storage_options=options))
     assert number == 5
     assert seen.summary()["requests"] <= 2
 

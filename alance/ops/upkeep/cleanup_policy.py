@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from alance.errors import InvalidInputError
 
@@ -90,6 +90,20 @@ class CleanupExplanation:
     candidate_files_truncated: bool = False
     referenced_branches: tuple[CleanupReferencedBranch, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+class CleanupArguments(TypedDict, total=False):
+    """The arguments of `Dataset.cleanup_old_versions` by keyword."""
+
+    older_than: timedelta | None
+    retain_versions: int | None
+    older_than_version: int | None
+    versions: Collection[int] | None
+    delete_unverified: bool
+    error_if_tagged_old_versions: bool
+    delete_rate_limit: int | None
+    delete_concurrency: int | None
+    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,32 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from alance.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    NotFoundError,
-    RetryableConflictError,
-)
-from alance.format.proto import table_pb2
-from alance.ops.columns.add import merge_of
-from alance.ops.columns.backfill import owned_ids, source_of
-from alance.ops.columns.fields import added, check_grown, next_field_id
-from alance.ops.columns.fragment import add_to_fragment
-from alance.ops.columns.sources import NewColumns, opened
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.commits import commit_change
+from alance import BatchUdf, InvalidInputError, RetryableConflictError
+from alance.distributed import ColumnBackfill, fragments_of, get_object, put_once
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.types import arrow_schema, nullable
-from alance.spark.versions import Version, open_version
-from alance.spark.worker import run, session_for
-from alance.udf import BatchUdf
+from alance.spark.versions import Version, access, open_version
+from alance.spark.worker import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance import Dataset, DatasetFragment
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 
@@ -46,14 +33,12 @@ class Work:
     """The work of each task. Pickled once for all of them.
 
     Attributes:
-        transforms: SQL text by column, or a function of record batches.
+        columns: what is computed.
         checkpoint: folder where what is done is noted; None: nowhere.
     """
 
     options: WriteOptions
-    transforms: Any
-    read_columns: tuple[str, ...] | None
-    batch_size: int | None
+    columns: ColumnBackfill
     checkpoint: str | None
 
     def note(self, fragment_id: int, source: str) -> str:
@@ -63,9 +48,10 @@ class Work:
 
     def key(self) -> str:
         """Names what is computed, as far as its text tells: SQL, or the columns of a function."""
-        if isinstance(self.transforms, Mapping):
-            return repr(sorted(self.transforms.items()))
-        return str(self.transforms.output_schema)
+        transforms: Any = self.columns.transforms
+        if isinstance(transforms, Mapping):
+            return repr(sorted(transforms.items()))
+        return str(transforms.output_schema)
 
 
 def backfill(
@@ -100,29 +86,26 @@ def backfill(
         PythonException: (of Spark) around an error of a task.
     """
     where = place(spark, uri, storage_options)
-    work = Work(
-        where,
-        _transforms(columns, schema),
-        None if read_columns is None else tuple(read_columns),
-        batch_size,
-        checkpoint,
-    )
+    read = None if read_columns is None else tuple(read_columns)
+    new = ColumnBackfill(_transforms(columns, schema), read, batch_size)
+    work = Work(where, new, checkpoint)
     done: dict[int, tuple[str, bytes]] = {}
     resumed = rounds = 0
     with Watch(spark, "backfill", on_progress) as watch:
         while True:
-            snapshot = run(open_version(where))
-            run(_check(snapshot, work))
-            resumed += run(_recall(snapshot, work, done))
-            todo = [one for one in snapshot.handles if not _is_done(one, done)]
+            dataset = run(open_version(where))
+            run(new.check(dataset))
+            resumed += run(_recall(dataset, work, done))
+            todo = [one for one in dataset.fragments if not _is_done(one, done)]
             watch.step, rounds = f"round {rounds + 1}: {len(todo)} fragments", rounds + 1
-            items = [one.fragment.message.SerializeToString() for one in todo]
-            version = Version.of(snapshot, where)
+            items = [one.metadata.message.SerializeToString() for one in todo]
+            version = Version.of(dataset, where)
             for one in spread(spark, items, partial(_execute, work, version)):
                 number, source, record = pickle.loads(one)
                 done[number] = (source, record)
             try:
-                made = run(_commit(snapshot, work, done))
+                files = {number: record for number, (_, record) in done.items()}
+                made = run(new.commit(dataset, files))
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
@@ -130,7 +113,7 @@ def backfill(
         return watch.summary(
             uri,
             made.version,
-            fragments=len(made.manifest.fragments),
+            fragments=len(fragments_of(made)),
             computed=len(done) - resumed,
             resumed=resumed,
             rounds=rounds,
@@ -155,92 +138,38 @@ def _transforms(columns: Any, schema: str | pa.Schema | None) -> Any:
     return columns if schema is None else BatchUdf(columns, schema)
 
 
-async def _opened(snapshot: Snapshot, work: Work) -> NewColumns:
-    found = await opened(snapshot, work.transforms, work.read_columns, work.batch_size)
-    assert isinstance(found, NewColumns)
-    return found
+def _is_done(fragment: DatasetFragment, done: Mapping[int, tuple[str, bytes]]) -> bool:
+    number = fragment.fragment_id
+    return number in done and done[number][0] == ColumnBackfill.source(fragment)
 
 
-async def _check(snapshot: Snapshot, work: Work) -> None:
-    """Raise where the columns cannot be added, before anything is computed."""
-    columns = await _opened(snapshot, work)
-    arrow = await columns.schema(snapshot)
-    _, new = added(snapshot.schema, arrow, next_field_id(snapshot.manifest))
-    check_grown(snapshot.manifest, new, is_null=False)
-
-
-def _is_done(handle: FragmentHandle, done: Mapping[int, tuple[str, bytes]]) -> bool:
-    return handle.id in done and done[handle.id][0] == source_of(handle, None)
-
-
-async def _recall(snapshot: Snapshot, work: Work, done: dict[int, tuple[str, bytes]]) -> int:
+async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes]]) -> int:
     """Take over what the checkpoint notes of the fragments of a version; gives how many."""
     if work.checkpoint is None:
         return 0
-    registry = session_for(work.options).engine.registry
-    found = 0
-    for handle in snapshot.handles:
-        source = source_of(handle, None)
-        if _is_done(handle, done):
+    count = 0
+    for fragment in dataset.fragments:
+        if _is_done(fragment, done):
             continue
-        store, path = registry.open(
-            work.note(handle.id, source), storage_options=dict(work.options.storage) or None
-        )
-        try:
-            done[handle.id] = (source, bytes(await store.get(path)))
-        except NotFoundError:
-            continue
-        found += 1
-    return found
+        number, source = fragment.fragment_id, ColumnBackfill.source(fragment)
+        record = await get_object(work.note(number, source), **access(work.options))
+        if record is not None:
+            done[number] = (source, record)
+            count += 1
+    return count
 
 
 def _execute(work: Work, version: Version, item: bytes) -> bytes:
     """The new file of one fragment, on an executor."""
 
     async def compute() -> bytes:
-        snapshot = version.snapshot([item])
-        (handle,) = snapshot.handles
-        await snapshot.prepare([handle])
-        source = source_of(handle, None)
-        made, _ = await add_to_fragment(
-            snapshot,
-            handle,
-            work.transforms,
-            read_columns=work.read_columns,
-            batch_size=work.batch_size,
-        )
-        has_new = len(made.files) > len(handle.fragment.files)
-        record = made.files[-1].SerializeToString() if has_new else b""
+        (fragment,) = version.dataset([item]).fragments
+        source, record = await work.columns.execute(fragment)
+        number = fragment.fragment_id
         if work.checkpoint is not None:
-            store, path = session_for(work.options).engine.registry.open(
-                work.note(handle.id, source), storage_options=dict(work.options.storage) or None
-            )
-            try:
-                await store.put(path, record, if_absent=True)
-            except AlreadyExistsError:  # another attempt of this task was first: its file counts
-                record = bytes(await store.get(path))
-        return pickle.dumps((handle.id, source, record))
+            # Where another attempt of this task was first, its file counts.
+            note = work.note(number, source)
+            record = await put_once(note, record, **access(work.options))
+        return pickle.dumps((number, source, record))
 
     return run(compute())
-
-
-async def _commit(
-    snapshot: Snapshot, work: Work, done: Mapping[int, tuple[str, bytes]]
-) -> Snapshot:
-    """One version with the new files of all fragments."""
-    columns = await _opened(snapshot, work)
-    arrow = await columns.schema(snapshot)
-    schema, new = added(snapshot.schema, arrow, next_field_id(snapshot.manifest))
-    fragments = []
-    for handle in snapshot.handles:
-        made = table_pb2.DataFragment()
-        made.CopyFrom(handle.fragment.message)
-        record = done[handle.id][1]
-        if record:
-            file = made.files.add()
-            file.ParseFromString(record)
-            file.fields[:] = owned_ids(new)
-        fragments.append(made)
-    return await commit_change(
-        snapshot, merge_of(snapshot, schema, new, fragments), CommitOptions()
-    )

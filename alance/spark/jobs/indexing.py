@@ -6,10 +6,9 @@ import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import RetryableConflictError
-from alance.ops.index import parts as steps
-from alance.ops.index.new import NewIndex
-from alance.ops.version.commit_options import CommitOptions
+from alance import IndexBuild, RetryableConflictError
+from alance.distributed import fragments_of
+from alance.indexing import MAX_TASKS, TASK_BYTES
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.index.parts import IndexPlan, IndexTask
-    from alance.ops.index.runs import IndexPart
-    from alance.ops.version.snapshot import Snapshot
+    from alance import Dataset
+    from alance.indexing import IndexPart, IndexPlan, IndexSegment, IndexTask
     from alance.spark.jobs.base import OnProgress, Summary
 
 SORT_BYTES: Final = 128 << 20
@@ -36,8 +34,8 @@ def build_index(
     name: str | None = None,
     *,
     replace: bool = True,
-    task_bytes: int = steps.TASK_BYTES,
-    max_tasks: int = steps.MAX_TASKS,
+    task_bytes: int = TASK_BYTES,
+    max_tasks: int = MAX_TASKS,
     sort_bytes: int = SORT_BYTES,
     merge_bytes: int = MERGE_BYTES,
     max_rounds: int = 5,
@@ -67,40 +65,47 @@ def build_index(
         PythonException: (of Spark) around an error of a task.
     """
     where = place(spark, uri, storage_options)
-    new = NewIndex(column, index_type, name, replace)
-    limits = {"task_bytes": task_bytes, "max_tasks": max_tasks, "memory_bytes": sort_bytes}
     parts: list[IndexPart] = []
     tasks = rounds = 0
     with Watch(spark, "build_index", on_progress) as watch:
         while True:
-            snapshot = run(open_version(where))
-            plan = run(steps.plan(snapshot, new, done=parts, **limits))
+            dataset = run(open_version(where))
+            planning = IndexBuild.plan(
+                dataset,
+                column,
+                index_type,
+                name,
+                replace=replace,
+                task_bytes=task_bytes,
+                max_tasks=max_tasks,
+                memory_bytes=sort_bytes,
+                done=parts,
+            )
+            plan = run(planning)
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()
             watch.step = f"round {rounds}: {plan.num_tasks()} tasks"
             stale = [one for one in parts if one not in plan.parts]
-            work = partial(_execute, Version.of(snapshot, where))
+            work = partial(_execute, Version.of(dataset, where))
             items = [pickle.dumps(one) for one in plan.tasks]
             made = [pickle.loads(one) for one in spread(spark, items, work)]
-            run(steps.discard(snapshot, stale))
+            run(IndexBuild.discard(dataset, stale))
             parts = [*plan.parts, *made]
             try:
-                after = run(_finish(snapshot, plan, made, merge_bytes, watch))
+                after, segment = run(_finish(dataset, plan, made, merge_bytes, watch))
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
-                    run(steps.discard(snapshot, parts))
+                    run(IndexBuild.discard(dataset, parts))
                     raise
-        made_name = name or f"{column}_idx"
-        records = [one for one in after.manifest.indices if one.name == made_name]
         return watch.summary(
             uri,
             after.version,
             rows=sum(one.num_rows for one in parts),
-            fragments=len(snapshot.manifest.fragments),
+            fragments=len(fragments_of(dataset)),
             tasks=tasks,
             rounds=rounds,
             sorted_bytes=sum(one.num_bytes for one in parts),
-            index_bytes=sum(file.size_bytes for one in records for file in one.files),
+            index_bytes=sum(file.size_bytes for file in segment.record.files),
         )
 
 
@@ -109,15 +114,15 @@ def _execute(version: Version, item: bytes) -> bytes:
     task: IndexTask = pickle.loads(item)
 
     async def sort() -> IndexPart:
-        snapshot = version.snapshot([one.SerializeToString() for one in task.fragments])
-        return await steps.execute(snapshot, task)
+        records = [fragment.SerializeToString() for fragment in task.fragments]
+        return await task.execute(version.dataset(records))
 
     return pickle.dumps(run(sort()))
 
 
 async def _finish(
-    snapshot: Snapshot, plan: IndexPlan, made: list[IndexPart], memory: int, watch: Watch
-) -> Snapshot:
+    dataset: Dataset, plan: IndexPlan, made: list[IndexPart], memory: int, watch: Watch
+) -> tuple[Dataset, IndexSegment]:
     """Merge and commit, on the driver."""
     merged = 0
 
@@ -127,6 +132,6 @@ async def _finish(
         watch.step = f"merge: {merged:,} rows"
 
     watch.step = "merge"
-    segment = await steps.merge(snapshot, plan, made, memory_bytes=memory, on_rows=note)
+    segment = await IndexBuild.merge(dataset, plan, made, memory_bytes=memory, on_rows=note)
     watch.step = "commit"
-    return await steps.commit(snapshot, plan, segment, CommitOptions())
+    return await IndexBuild.commit(dataset, plan, segment), segment

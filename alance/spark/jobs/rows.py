@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import pickle
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from pyroaring import BitMap
 
-from alance.errors import InvalidInputError, RetryableConflictError
-from alance.format.proto import table_pb2
-from alance.format.table.operations import Delete, Update
-from alance.ops.merge.options import MergePlan
-from alance.ops.merge.plan import Merge
-from alance.ops.merge.rows import completed
-from alance.ops.rows.moved import commit_rows
-from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
-from alance.ops.write.blob_moves import moved_blobs
-from alance.ops.write.sources import conform
-from alance.ops.write.write import table_schema
+from alance import InvalidInputError, RetryableConflictError
+from alance.distributed import (
+    META,
+    ROW_ADDRESS,
+    ROW_ID,
+    SourceGaps,
+    append_schema,
+    delete_rows,
+    may_be_visible,
+    replace_rows,
+)
 from alance.spark import read
 from alance.spark.committing import Target, Written, remove_files, write_rows
 from alance.spark.jobs.base import RESULT, Watch, place, result_batch
 from alance.spark.types import arrow_schema
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
-from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.version.snapshot import Snapshot
+    from alance import Dataset
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 
@@ -75,7 +73,7 @@ def delete(
     table = partial(_table, spark, uri, storage_options)
     with Watch(spark, "delete", on_progress) as watch:
 
-        def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
+        def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
             if keys is None:
                 rows = table(base, [ROW_ADDRESS], filter=predicate)
             else:
@@ -85,8 +83,8 @@ def delete(
             count = sum(len(one) for one in gone.values())
             if not count:
                 return base, {"rows": 0}
-            change = Delete(predicate=predicate or f"key of {', '.join(on)}")
-            return run(commit_rows(base, change, deleted=_offsets(gone))), {"rows": count}
+            noted = predicate or f"key of {', '.join(on)}"
+            return run(delete_rows(base, _offsets(gone), noted)), {"rows": count}
 
         made, counts = _rounds(where, attempt, max_rounds)
         return watch.summary(uri, made.version, **counts)
@@ -98,8 +96,8 @@ def merge(
     source: DataFrame,
     on: Sequence[str],
     *,
-    when_matched: str = "update",
-    when_not_matched: str = "insert",
+    when_matched: Literal["update", "delete", "nothing"] = "update",
+    when_not_matched: Literal["insert", "nothing"] = "insert",
     max_rounds: int = ROUNDS,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
@@ -134,12 +132,14 @@ def merge(
     table = partial(_table, spark, uri, storage_options)
     with Watch(spark, "merge", on_progress) as watch:
 
-        def attempt(base: Snapshot) -> tuple[Snapshot, dict[str, int]]:
-            lacking = _lacking(base, source, on, when_matched, inserts=when_not_matched == "insert")
+        def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
+            inserts = when_not_matched == "insert"
+            given = arrow_schema(source.schema)
+            gaps = SourceGaps.of(base, given, on, when_matched, inserts=inserts)
             known = table(base, [*on, ROW_ADDRESS, ROW_ID])
             joined = source.join(known, list(on), "left").persist()
             try:
-                return _merge(where, base, joined, when_matched, when_not_matched, lacking)
+                return _merge(where, base, joined, when_matched, when_not_matched, gaps)
             finally:
                 joined.unpersist()
 
@@ -147,59 +147,21 @@ def merge(
         return watch.summary(uri, made.version, **counts)
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """What the source of a merge lacks of the table's columns. Pickled once for all tasks.
-
-    Attributes:
-        names: columns that it lacks, or has some members of.
-        given: its columns, as the table has them.
-        fragments: records of the version whose rows are replaced.
-    """
-
-    names: tuple[str, ...]
-    given: pa.Schema
-    fragments: tuple[bytes, ...]
-
-
-def _lacking(
-    base: Snapshot, source: DataFrame, on: Sequence[str], when_matched: str, *, inserts: bool
-) -> Lacking | None:
-    """What is to be taken from the rows that a merge updates; None: nothing.
-
-    Raises:
-        InvalidInputError: a source that does not fit the table.
-        UnsupportedError: it lacks columns with blobs that are not moved.
-    """
-    updates = when_matched == "update"
-    if not updates and not inserts:
-        return None
-    matched: Any = when_matched
-    plan = MergePlan(on=tuple(on), when_matched=matched, inserts=inserts)
-    merge = Merge.of(plan, base.schema, arrow_schema(source.schema))
-    names = (*merge.lacking, *merge.partial)
-    if not updates or not names:
-        return None
-    moved_blobs(base, names)
-    fragments = (one.message.SerializeToString() for one in base.manifest.fragments)
-    return Lacking(names, merge.given, tuple(fragments))
-
-
 def _merge(
     where: WriteOptions,
-    base: Snapshot,
+    base: Dataset,
     joined: DataFrame,
     when_matched: str,
     when_not: str,
-    lacking: Lacking | None,
-) -> tuple[Snapshot, dict[str, int]]:
+    gaps: SourceGaps | None,
+) -> tuple[Dataset, dict[str, int]]:
     """One attempt: write the rows, then commit them with the rows that go."""
     target = Target(
         where,
         Version.of(base, where),
         base.version,
-        base.manifest.branch,
-        table_schema(base.manifest),
+        base.uri,
+        append_schema(base),
         overwrite=False,
     )
     matched = joined.where(f"{ROW_ADDRESS} is not null")
@@ -208,7 +170,7 @@ def _merge(
     gone: dict[int, BitMap] = {}
     try:
         if when_matched == "update":
-            moved = _collected(matched, partial(_written, target, lacking))
+            moved = _collected(matched, partial(_written, target, gaps))
             gone = _merged(places for _, places, _ in moved)
             num_moved = sum(one.num_rows for one, _, _ in moved)
             if num_moved != sum(len(one) for one in gone.values()):
@@ -235,27 +197,21 @@ def _merge(
         raise
 
 
-async def _commit(base: Snapshot, moved: Any, new: Any, gone: dict[int, BitMap]) -> Snapshot:
-    fragments = [
-        table_pb2.DataFragment.FromString(one)
-        for written, _, _ in (*moved, *new)
-        for one in written.fragments
-    ]
-    ids = None
-    if base.has_stable_row_ids:
-        ids = np.frombuffer(b"".join(one for _, _, one in moved), np.uint64)
-    fields = tuple(one.id for one in base.schema.walk()) if moved else ()
-    change = Update(fields_for_preserving_frag_bitmap=fields)
-    return await commit_rows(
-        base, change, deleted=_offsets(gone), new_fragments=fragments, row_ids=ids
+async def _commit(base: Dataset, moved: Any, new: Any, gone: dict[int, BitMap]) -> Dataset:
+    return await replace_rows(
+        base,
+        _offsets(gone),
+        moved=[record for written, _, _ in moved for record in written.fragments],
+        inserted=[record for written, _, _ in new for record in written.fragments],
+        row_ids=np.frombuffer(b"".join(ids for _, _, ids in moved), np.uint64),
     )
 
 
 def _rounds(
     where: WriteOptions,
-    attempt: Callable[[Snapshot], tuple[Snapshot, dict[str, int]]],
+    attempt: Callable[[Dataset], tuple[Dataset, dict[str, int]]],
     max_rounds: int,
-) -> tuple[Snapshot, dict[str, int]]:
+) -> tuple[Dataset, dict[str, int]]:
     """Run on the latest version, again where others changed the same rows meanwhile."""
     number = 1
     while True:
@@ -272,14 +228,19 @@ def _table(
     spark: SparkSession,
     uri: str,
     storage_options: Mapping[str, str] | None,
-    base: Snapshot,
+    base: Dataset,
     columns: list[str],
-    **options: Any,
+    filter: str | None = None,
 ) -> DataFrame:
     """Columns of a version."""
-    if storage_options:
-        options["storage_options"] = dict(storage_options)
-    return read(spark, uri, columns=columns, version=base.version, **options)
+    return read(
+        spark,
+        uri,
+        columns=columns,
+        filter=filter,
+        version=base.version,
+        storage_options=storage_options,
+    )
 
 
 def _collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
@@ -300,7 +261,7 @@ def _places(batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
 
 
 def _written(
-    target: Target, lacking: Lacking | None, batches: Iterator[pa.RecordBatch]
+    target: Target, gaps: SourceGaps | None, batches: Iterator[pa.RecordBatch]
 ) -> tuple[Written, dict[int, bytes], bytes]:
     """Rows to data files; with them, where those are that they replace, and their ids in order."""
     found: dict[int, BitMap] = {}
@@ -312,28 +273,23 @@ def _written(
             if addresses.null_count == 0:
                 _add(found, addresses)
                 ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
-            dropped = META if lacking is None else [name for name in META if name != ROW_ADDRESS]
+            dropped = META if gaps is None else [name for name in META if name != ROW_ADDRESS]
             yield batch.drop_columns([one for one in dropped if one in batch.schema.names])
 
     rows = plain()
-    data = rows if lacking is None else _completed(target, lacking, rows)
+    data = rows if gaps is None else _filled(target, gaps, rows)
     written = run(write_rows(target, data))
     return written, {key: one.serialize() for key, one in found.items()}, b"".join(ids)
 
 
-async def _completed(
-    target: Target, lacking: Lacking, batches: Iterator[pa.RecordBatch]
+async def _filled(
+    target: Target, gaps: SourceGaps, batches: Iterator[pa.RecordBatch]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Rows that replace others, by `_rowaddr`, with what they lack taken from those."""
+    """Rows that replace others, with what they lack taken from those."""
     assert target.base is not None
-    base = target.base.snapshot(lacking.fragments)
-    work = base.engine.pool.run
-    while (batch := await work(partial(next, batches, None))) is not None:
-        places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
-        part = conform(batch.drop_columns([ROW_ADDRESS]), lacking.given)
-        async with aclosing(completed(base, lacking.names, part, places)) as rows:
-            async for row in rows:
-                yield row
+    async with aclosing(gaps.filled(target.base.dataset(gaps.fragments), batches)) as rows:
+        async for row in rows:
+            yield row
 
 
 def _add(found: dict[int, BitMap], addresses: pa.Array) -> None:

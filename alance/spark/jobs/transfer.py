@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from alance.errors import InvalidInputError
+from alance import InvalidInputError
+from alance.distributed import fragments_of
 from alance.spark import read, write
 from alance.spark.jobs.base import Watch, place
 from alance.spark.versions import open_if_there
@@ -12,10 +13,12 @@ from alance.spark.worker import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from alance.ops.version.snapshot import Snapshot
+    from alance import Dataset
+    from alance.spark.arguments import SelectArguments, WriteArguments
     from alance.spark.jobs.base import OnProgress, Summary
 
 TARGET_BYTES: Final = 512 << 20  # of a data file: some thousand files a terabyte
@@ -31,12 +34,12 @@ def ingest(
     source_options: Mapping[str, str] | None = None,
     schema: str | None = None,
     columns: Sequence[str] | None = None,
-    mode: str = "append",
+    mode: Literal["create", "append", "overwrite", "ignore"] = "append",
     sort_by: Sequence[str] = (),
     target_bytes: int = TARGET_BYTES,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **options: Unpack[WriteArguments],
 ) -> Summary:
     """Write what Spark reads to a table, in one commit.
 
@@ -70,9 +73,7 @@ def ingest(
         where = place(spark, uri, storage_options)
         before = run(open_if_there(where))
         options.setdefault("max_bytes_per_file", target_bytes)
-        if storage_options:
-            options["storage_options"] = dict(storage_options)
-        write(frame, uri, mode=mode, **options)
+        write(frame, uri, mode=mode, storage_options=storage_options, **options)
         after = run(open_if_there(where))
         rows, files = _size(after)
         old_rows, old_files = (0, 0) if mode == "overwrite" else _size(before)
@@ -90,7 +91,7 @@ def export(
     target_options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **options: Unpack[SelectArguments],
 ) -> Summary:
     """Write a table to files of a format of Spark.
 
@@ -100,9 +101,7 @@ def export(
     """
     with Watch(spark, "export", on_progress) as watch:
         watch.step = "write"
-        if storage_options:
-            options["storage_options"] = dict(storage_options)
-        frame = read(spark, uri, **options)
+        frame = read(spark, uri, storage_options=storage_options, **options)
         writer = frame.write.format(format).mode(mode).options(**(target_options or {}))
         writer.save(target)
         return watch.summary(uri, None, target=target)
@@ -130,9 +129,9 @@ def _estimate(frame: DataFrame) -> int | None:
     return size if size < UNKNOWN else None
 
 
-def _size(snapshot: Snapshot | None) -> tuple[int, int]:
+def _size(dataset: Dataset | None) -> tuple[int, int]:
     """Rows and fragments, as far as the manifest tells."""
-    if snapshot is None:
+    if dataset is None:
         return 0, 0
-    fragments = snapshot.manifest.fragments
+    fragments = fragments_of(dataset)
     return sum(one.num_rows or 0 for one in fragments), len(fragments)

@@ -5,27 +5,26 @@ from __future__ import annotations
 import pickle
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from alance.datasets import Dataset
-from alance.errors import RetryableConflictError
-from alance.format.table.fragment import DataFile
-from alance.ops.upkeep import compact as parts
-from alance.ops.upkeep.compact_plan import CompactionOptions
-from alance.ops.version.commit_options import CommitOptions
+from alance import Compaction, RetryableConflictError
+from alance.distributed import fragments_of, remove_data_files
+from alance.optimize import CompactionMetrics
 from alance.spark.jobs.base import Watch, place, spread
-from alance.spark.versions import Version, open_version
+from alance.spark.versions import Version, access, open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from pyspark.sql import SparkSession
 
-    from alance.ops.upkeep.compact import CompactionTask, RewriteResult
-    from alance.ops.version.snapshot import Snapshot
+    from alance import Dataset
+    from alance.optimize import CompactionTask, RewriteResult
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
+    from alance.types import CleanupArguments, CleanupStats, CompactionArguments
 
 
 def compact(
@@ -35,7 +34,7 @@ def compact(
     storage_options: Mapping[str, str] | None = None,
     max_rounds: int = 3,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **options: Unpack[CompactionArguments],
 ) -> Summary:
     """Rewrite small fragments, and those with many deleted rows, on the executors.
 
@@ -50,12 +49,11 @@ def compact(
         RetryableConflictError: in every round others changed all the fragments.
     """
     where = place(spark, uri, storage_options)
-    chosen = CompactionOptions(**options)
     removed = added = tasks = dropped = 0
     with Watch(spark, "compact", on_progress) as watch:
         for number in range(max_rounds):
             watch.step = f"round {number + 1}"
-            version, todo = run(_plan(where, chosen))
+            version, todo = run(_plan(where, options))
             if not todo:
                 break
             tasks += len(todo)
@@ -85,10 +83,10 @@ def compact(
 
 
 async def _plan(
-    where: WriteOptions, options: CompactionOptions
+    where: WriteOptions, options: CompactionArguments
 ) -> tuple[int, Sequence[CompactionTask]]:
-    snapshot = await open_version(where)
-    return snapshot.version, (await parts.plan(snapshot, options)).tasks
+    dataset = await open_version(where)
+    return dataset.version, (await Compaction.plan(dataset, **options)).tasks
 
 
 async def _slim(where: WriteOptions, version: int) -> Version:
@@ -104,37 +102,37 @@ def _execute(version: Version, item: bytes) -> bytes:
     task: CompactionTask = pickle.loads(item)
 
     async def rewrite() -> RewriteResult:
-        snapshot = version.snapshot([one.SerializeToString() for one in task.fragments])
-        return await parts.execute(snapshot, task)
+        records = [fragment.SerializeToString() for fragment in task.fragments]
+        return await task.execute(version.dataset(records))
 
     return pickle.dumps(run(rewrite()))
 
 
 async def _commit(
     where: WriteOptions, results: Sequence[RewriteResult]
-) -> tuple[parts.CompactionMetrics, int]:
+) -> tuple[CompactionMetrics, int]:
     """Commit the results whose fragments nobody has changed; gives how many others there are."""
     lost: list[RewriteResult] = []
     left = list(results)
     while left:
-        snapshot = await open_version(where)
-        kept = [one for one in left if _is_unchanged(snapshot, one)]
+        dataset = await open_version(where)
+        kept = [one for one in left if _is_unchanged(dataset, one)]
         lost += [one for one in left if one not in kept]
         left = kept
         try:
-            await parts.commit(snapshot, kept, CommitOptions())
+            await Compaction.commit(dataset, kept)
             break
         except RetryableConflictError:
             now = await open_version(where)
             if all(_is_unchanged(now, one) for one in kept):
                 raise
     await _remove(where, lost)
-    metrics = sum((one.metrics for one in left), parts.CompactionMetrics())
+    metrics = sum((one.metrics for one in left), CompactionMetrics())
     return metrics, len(lost)
 
 
-def _is_unchanged(snapshot: Snapshot, result: RewriteResult) -> bool:
-    known = {one.id: one.message for one in snapshot.manifest.fragments}
+def _is_unchanged(dataset: Dataset, result: RewriteResult) -> bool:
+    known = {one.id: one.message for one in fragments_of(dataset)}
     return all(known.get(one.id) == one for one in result.original_fragments)
 
 
@@ -142,13 +140,9 @@ async def _remove(where: WriteOptions, results: Sequence[RewriteResult]) -> None
     """Remove the files of results that are not committed."""
     if not results:
         return
-    table = (await open_version(where)).table
+    uri = (await open_version(where)).uri
     for result in results:
-        for fragment in result.new_fragments:
-            for file in fragment.files:
-                location = table.new_data_file(DataFile.from_protobuf(file).path)
-                store, path = table.registry.resolve(location)
-                await store.delete([path])
+        await remove_data_files(uri, result.new_fragments, **access(where))
 
 
 def cleanup(
@@ -158,7 +152,7 @@ def cleanup(
     older_than_hours: float | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **options: Unpack[CleanupArguments],
 ) -> Summary:
     """Remove old versions and files that no version needs, from the driver.
 
@@ -173,9 +167,9 @@ def cleanup(
     if older_than_hours is not None:
         options["older_than"] = timedelta(hours=older_than_hours)
 
-    async def clean() -> tuple[int, Any]:
-        snapshot = await open_version(where)
-        return snapshot.version, await Dataset(snapshot).cleanup_old_versions(**options)
+    async def clean() -> tuple[int, CleanupStats]:
+        dataset = await open_version(where)
+        return dataset.version, await dataset.cleanup_old_versions(**options)
 
     with Watch(spark, "cleanup", on_progress) as watch:
         version, stats = run(clean())

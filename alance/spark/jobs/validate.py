@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.datasets import Dataset
+from alance import CorruptFileError
 from alance.spark import read
 from alance.spark.jobs.base import Watch, place
 from alance.spark.versions import open_version
@@ -12,9 +12,11 @@ from alance.spark.worker import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from pyspark.sql import SparkSession
 
+    from alance.spark.arguments import SelectArguments
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 
@@ -29,7 +31,7 @@ def validate(
     files: bool = True,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **options: Unpack[SelectArguments],
 ) -> Summary:
     """Check one version of a table: its files from the driver, its rows on the executors.
 
@@ -50,17 +52,15 @@ def validate(
     """
     from pyspark.sql import functions as f
 
-    if storage_options:
-        options["storage_options"] = dict(storage_options)
     with Watch(spark, "validate", on_progress) as watch:
         where = place(spark, uri, storage_options)
         pinned = options.get("version") or options.get("tag")
-        snapshot = run(open_version(where, pinned))
-        findings = run(_findings(where, snapshot.version)) if files else None
+        dataset = run(open_version(where, pinned))
+        findings = run(_findings(where, dataset.version)) if files else None
         watch.step = "rows"
-        options = {**options, "version": snapshot.version}
+        options["version"] = dataset.version
         options.pop("tag", None)
-        frame = read(spark, uri, **options)
+        frame = read(spark, uri, storage_options=storage_options, **options)
         counted = list(frame.columns if nulls is None else nulls)
         totals = [f.count(f.lit(1)).alias("rows")]
         totals += [f.count_if(f.isnull(_quoted(one))).alias(f"nulls.{one}") for one in counted]
@@ -72,12 +72,12 @@ def validate(
         ]
         row = frame.agg(*totals).collect()[0]
         counts: dict[str, Any] = dict(zip(row.__fields__, row, strict=True))
-        counts["rows_in_manifest"] = run(_num_rows(where, snapshot.version))
+        counts["rows_in_manifest"] = run(_num_rows(where, dataset.version))
         for name in unique:
             groups = frame.groupBy(_quoted(name)).count().where("count > 1")
             counts[f"violations.unique {name}"] = groups.count()
         counts["findings"] = findings
-        return watch.summary(uri, snapshot.version, **counts)
+        return watch.summary(uri, dataset.version, **counts)
 
 
 def _quoted(name: str) -> str:
@@ -85,14 +85,12 @@ def _quoted(name: str) -> str:
 
 
 async def _findings(where: WriteOptions, version: int) -> str | None:
-    from alance.errors import CorruptFileError
-
     try:
-        await Dataset(await open_version(where, version)).validate()
+        await (await open_version(where, version)).validate()
     except CorruptFileError as error:
         return str(error)
     return None
 
 
 async def _num_rows(where: WriteOptions, version: int) -> int:
-    return await Dataset(await open_version(where, version)).count_rows()
+    return await (await open_version(where, version)).count_rows()

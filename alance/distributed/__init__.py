@@ -1,0 +1,80 @@
+"""What engines need that spread the work on a table over machines, such as Spark, Ray or Dask.
+
+Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` and the methods of
+`DatasetFragment`, which are made for it as well:
+
+- a version of a table on its way from a driver to tasks, which read no manifest: `version_record`
+  and `open_record`;
+- a scan in splits of about equal bytes: `plan_splits` and `read_split`;
+- what versions added, for readers that follow a table: `added_by`;
+- commits that are made once, however often a driver repeats them: `producer_properties` and
+  `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
+  no version will name: `remove_data_files`;
+- new columns, a fragment a task: `ColumnBackfill`;
+- rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
+  `replace_rows`, `SourceGaps`.
+
+Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
+"""
+
+from alance.distributed.changes import Added, added_by, last_sequence
+from alance.distributed.columns import ColumnBackfill
+from alance.distributed.rows import SourceGaps, delete_rows, replace_rows
+from alance.distributed.splits import (
+    Piece,
+    check_filter,
+    field_ids,
+    fragment_bytes,
+    plan_splits,
+    read_split,
+)
+from alance.distributed.versions import fragments_of, open_record, version_record
+from alance.distributed.writing import (
+    append_schema,
+    get_object,
+    has_fields_of,
+    new_table,
+    producer_properties,
+    put_once,
+    release_memory,
+    remove_data_files,
+)
+from alance.io.access import is_for_base
+from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
+from alance.ops.sources import conform
+from alance.versioning.outcome import may_be_visible
+from alance.versioning.retries import MAX_RETRIES
+
+__all__ = [
+    "MAX_RETRIES",
+    "META",
+    "ROW_ADDRESS",
+    "ROW_ID",
+    "Added",
+    "ColumnBackfill",
+    "Piece",
+    "SourceGaps",
+    "added_by",
+    "append_schema",
+    "check_filter",
+    "conform",
+    "delete_rows",
+    "field_ids",
+    "fragment_bytes",
+    "fragments_of",
+    "get_object",
+    "has_fields_of",
+    "is_for_base",
+    "last_sequence",
+    "may_be_visible",
+    "new_table",
+    "open_record",
+    "plan_splits",
+    "producer_properties",
+    "put_once",
+    "read_split",
+    "release_memory",
+    "remove_data_files",
+    "replace_rows",
+    "version_record",
+]

@@ -1,0 +1,132 @@
+"""What the versions of a table added, and which batches of a producer they have."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.datasets import Dataset
+from alance.errors import NotFoundError
+from alance.format.table.operations import (
+    Append,
+    DataReplacement,
+    Delete,
+    Merge,
+    Overwrite,
+    Project,
+    Rewrite,
+    Update,
+)
+from alance.format.table.operations_meta import Restore
+from alance.ops.opening import read_transaction
+from alance.ops.projection import CREATED_AT
+from alance.ops.snapshot import Snapshot
+from alance.session import Session
+from alance.versioning import load
+from alance.versioning.outcome import last_number
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.format.table.fragment import Fragment
+    from alance.format.table.manifest import Manifest
+
+AT_ONCE: Final = 16  # manifests read together on the way back
+QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # no row comes with them
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The fragments that one version added; read as they are in that version.
+
+    Attributes:
+        filter: which of their rows are new; None: all.
+        replaced_by: the operation that replaced rows, so that it cannot be told which are new;
+            None: it can.
+    """
+
+    version: int
+    dataset: Dataset
+    fragments: tuple[Fragment, ...]
+    filter: str | None = None
+    replaced_by: str | None = None
+
+
+async def added_by(dataset: Dataset, version: int) -> Added:
+    """What a version added to the one before it.
+
+    Rows with stable ids know when they came into being: of updates and merges of such tables the
+    inserted rows are given.
+
+    Cost: two GETs, of it and of the version before, where they are not cached.
+
+    Args:
+        dataset: any version of the table.
+
+    Raises:
+        NotFoundError: the version was cleaned up.
+    """
+    snapshot = dataset._snapshot
+    now, before = await asyncio.gather(_version(snapshot, version), _version(snapshot, version - 1))
+    transaction = await read_transaction(now)
+    operation = None if transaction is None else transaction.change
+    known = {fragment.id for fragment in before.manifest.fragments}
+    new = tuple(one for one in now.manifest.fragments if one.id not in known)
+    opened = Dataset(now)
+    if isinstance(operation, QUIET) or not new:
+        return Added(version, opened, ())
+    if isinstance(operation, Update) and now.has_stable_row_ids:
+        return Added(version, opened, new, f"{CREATED_AT} = {version}")
+    if isinstance(operation, Update | Overwrite | Restore) or (
+        operation is not None and not isinstance(operation, Append)
+    ):
+        return Added(version, opened, (), replaced_by=type(operation).__name__)
+    return Added(version, opened, new)
+
+
+async def _version(snapshot: Snapshot, version: int) -> Snapshot:
+    manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+    return Snapshot(snapshot.session, snapshot.table, manifest)
+
+
+async def last_sequence(
+    uri: str,
+    producer: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> int | None:
+    """The number of a producer's last batch in the table; None: it has none.
+
+    The latest version tells it in its configuration. Where others wrote the table, or so many
+    producers did that this one was dropped, the transactions of the versions are looked through.
+
+    Cost: a LIST and a GET. Of a producer that the latest version does not tell of, such as a new
+    one: all manifests that cleanup has left, 16 at a time.
+    """
+    session = session or Session.of_loop()
+    engine = session.engine
+    table = open_table(engine.registry, uri, storage_options=storage_options)
+    try:
+        newest = await load.load_latest(engine, table)
+        if (number := last_number(newest, producer)) is not None:
+            return number
+        places = await load.list_manifests(engine, table)
+    except NotFoundError:
+        return None
+    places = sorted(places, key=lambda place: place.version, reverse=True)
+
+    async def manifest(place: load.ManifestLocation) -> Manifest | None:
+        try:
+            return await load.load_manifest(engine, place, keep=False)
+        except NotFoundError:
+            return None  # cleaned up meanwhile
+
+    for start in range(0, len(places), AT_ONCE):
+        chunk = places[start : start + AT_ONCE]
+        for older in await asyncio.gather(*(manifest(place) for place in chunk)):
+            if older is not None and (number := last_number(older, producer)) is not None:
+                return number
+    return None

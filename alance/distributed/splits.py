@@ -1,0 +1,197 @@
+"""Splits of a scan: rows of fragments of about equal bytes, planned from the manifest alone."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from alance.distributed.versions import open_record
+from alance.ops.planning import parse_predicate, plan_scan
+from alance.ops.projection import META
+from alance.ops.scan import scan
+from alance.scanner import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance.datasets import Dataset
+    from alance.format.table.fragment import Fragment
+    from alance.ops.options import ScanOptions
+    from alance.session import Session
+
+MAX_PIECES: Final = 4096  # fragments of one split: its message stays below a megabyte
+FILE_COST: Final = 64 << 10  # what opening a file costs, in bytes that could be read meanwhile
+UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
+WORTH_A_TASK: Final = 1 << 20  # about what is read while a task is started
+MIN_ROWS: Final = 4096  # a piece of a fragment is not cut smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a fragment.
+
+    Attributes:
+        fragment: its record in the manifest.
+        start, stop: physical rows; `stop` None: to the end.
+    """
+
+    fragment: bytes
+    start: int = 0
+    stop: int | None = None
+
+
+def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None:
+    """The ids of the fields that a read of columns reads; None: of meta columns alone."""
+    names = [name for name in columns if name not in META]
+    fields = dataset._snapshot.schema.project(names).fields
+    return frozenset(field.id for root in fields for field in root.walk()) or None
+
+
+def plan_splits(
+    fragments: Sequence[Fragment],
+    fields: frozenset[int] | None = None,
+    *,
+    split_bytes: int,
+    min_splits: int = 1,
+    parallelism: int = 1,
+    limit: int | None = None,
+    is_filtered: bool = False,
+) -> list[tuple[Piece, ...]]:
+    """The splits of a scan, in row order; a scan with a limit has one.
+
+    Cost: no request; about 10 us a fragment.
+
+    Args:
+        fragments: see `fragments_of`.
+        fields: ids of the fields that are read; None: all.
+        split_bytes: encoded bytes of a split, about.
+        min_splits: at least so many, where the bytes suffice.
+        parallelism: tasks that run at once: splits are smaller where some would have none.
+        limit: rows that are read at most.
+        is_filtered: a filter may drop any of the rows.
+    """
+    if limit is not None:
+        whole = fragments if is_filtered else _first(fragments, limit)
+        return [tuple(Piece(_record(fragment)) for fragment in (whole if limit else ()))]
+    sizes = [fragment_bytes(fragment, fields) for fragment in fragments]
+    total = sum(sizes)
+    target = min(
+        split_bytes,
+        max(1, total // min_splits),
+        max(WORTH_A_TASK, total // parallelism),
+    )
+    splits: list[tuple[Piece, ...]] = []
+    pieces: list[Piece] = []
+    filled = 0
+    for fragment, size in zip(fragments, sizes, strict=True):
+        for piece, num_bytes in _pieces(fragment, size, target):
+            if pieces and (filled + num_bytes > target * 1.25 or len(pieces) >= MAX_PIECES):
+                splits.append(tuple(pieces))
+                pieces, filled = [], 0
+            pieces.append(piece)
+            filled += num_bytes
+    if pieces:
+        splits.append(tuple(pieces))
+    return splits
+
+
+def _first(fragments: Sequence[Fragment], limit: int) -> Iterator[Fragment]:
+    """The first fragments, as many as surely hold the rows of a limit."""
+    left = limit
+    for fragment in fragments:
+        if left <= 0:
+            return
+        yield fragment
+        left -= fragment.num_rows or 0
+
+
+def _pieces(fragment: Fragment, size: int, target: int) -> Iterator[tuple[Piece, int]]:
+    """A fragment as a whole, or cut into parts of equal rows."""
+    record, rows = _record(fragment), fragment.physical_rows
+    count = min(-(-size // target), rows // MIN_ROWS)
+    if size <= target * 1.25 or count < 2:
+        yield Piece(record), size
+        return
+    for number in range(count):
+        start, stop = number * rows // count, (number + 1) * rows // count
+        yield Piece(record, start, stop), size // count
+
+
+def fragment_bytes(fragment: Fragment, fields: frozenset[int] | None = None) -> int:
+    """Encoded bytes of some fields, as far as the manifest tells: by the share of the columns.
+
+    Args:
+        fields: their ids; None: all.
+    """
+    total = 0
+    for file in fragment.files:
+        share = 1.0
+        if fields is not None:
+            held = sum(1 for field_id in file.columns if field_id in fields)
+            if not held:
+                continue
+            share = held / len(file.columns)
+        total += FILE_COST + int((file.num_bytes or UNKNOWN_BYTES) * share)
+    return max(1, total)
+
+
+def _record(fragment: Fragment) -> bytes:
+    return fragment.message.SerializeToString()
+
+
+def check_filter(dataset: Dataset, filter: str | None) -> None:
+    """Raise `InvalidInputError` where a filter is no SQL, or names a column that is not there."""
+    parse_predicate(dataset._snapshot.schema, filter)
+
+
+async def read_split(
+    record: bytes,
+    uri: str,
+    split: Sequence[Piece],
+    columns: Sequence[str],
+    options: ScanOptions,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of one split, in the types of the table.
+
+    Cost: as of a scan of these rows; no manifest is read.
+
+    Args:
+        record, uri, storage_options, session: as of `open_record`.
+    """
+    spans: dict[bytes, tuple[int, int | None]] = {}
+    for piece in split:  # those of one fragment follow each other
+        start = spans[piece.fragment][0] if piece.fragment in spans else piece.start
+        spans[piece.fragment] = (start, piece.stop)
+    dataset = open_record(
+        record, uri, list(spans), storage_options=storage_options, session=session
+    )
+    snapshot = dataset._snapshot
+    scanner = _RangeScanner(snapshot, list(columns), options)
+    scanner.spans = {
+        handle.id: (start, stop)
+        for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
+        if stop is not None
+    }
+    async for batch in scanner.to_batches():
+        yield batch
+
+
+class _RangeScanner(Scanner):
+    """A scan of some physical rows of fragments."""
+
+    __slots__ = ("spans",)
+
+    spans: dict[int, tuple[int, int]]
+
+    async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
+        plan = await plan_scan(self._snapshot, self._columns, options)
+        plan = replace(plan, spans={**plan.spans, **self.spans})
+        async with aclosing(scan(self._snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch

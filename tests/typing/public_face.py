@@ -1,0 +1,75 @@
+"""A program of a user, as `make lint` checks it with `mypy --strict`; no test runs it.
+
+Where a line must not check, an ignore says so: `mypy` reports one that is not needed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_type
+
+import alance
+import alance.sync
+from alance import distributed
+from alance.types import CleanupStats, Explanation, ScanArguments, VersionInfo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pyarrow as pa
+
+    from alance.types import Columns, Data, DataFragment, Transaction
+
+
+async def reads(uri: str, columns: Columns) -> pa.Table:
+    """Scans and takes; an editor completes their arguments."""
+    dataset = await alance.dataset(uri, version="stable")
+    options: ScanArguments = {"filter": "price > 10", "limit": 5}
+    assert_type(dataset.scanner(columns, **options), alance.Scanner)
+    assert_type(await dataset.scanner(with_row_id=True).explain(), Explanation)
+    batches: AsyncIterator[pa.RecordBatch] = dataset.to_batches(["id"], batch_size=1024)
+    async for batch in batches:
+        assert batch.num_rows <= 1024
+    await dataset.to_table(fliter="id > 1")  # type: ignore[call-arg]
+    await dataset.to_table(limit="5")  # type: ignore[arg-type]
+    await dataset.fragments[0].to_table(fragments=[1])  # type: ignore[call-arg]
+    return await dataset.take([1, 2], {"double": "id * 2"})
+
+
+async def changes(uri: str, data: Data) -> list[VersionInfo]:
+    """Verbs take how they are committed."""
+    dataset = await alance.write_dataset(data, uri, mode="create", message="first")
+    dataset = await dataset.insert(data, max_retries=3)
+    dataset = await dataset.delete("id = 3", properties={"job": "a"}, message="clean")
+    dataset = await dataset.update({"v": "v + 1"}, "id = 4", message="raise")
+    dataset = await dataset.optimize.compact_files(target_rows_per_fragment=1 << 20)
+    await dataset.delete("id = 3", mesage="clean")  # type: ignore[call-arg]
+    await dataset.optimize.compact_files(rows=3)  # type: ignore[call-arg]
+    stats = await dataset.cleanup_old_versions(timedelta(days=7), dry_run=True)
+    assert_type(stats, CleanupStats)
+    transaction: Transaction | None = await dataset.read_transaction()
+    assert transaction is not None
+    return await dataset.versions()
+
+
+async def distributed_write(dataset: alance.Dataset, data: Data) -> alance.Dataset:
+    """What an engine does: fragments by many, one commit."""
+    fragments: list[DataFragment] = await alance.write_fragments(data, dataset)
+    properties = distributed.producer_properties("job", 1)
+    operation = alance.operations.Append(tuple(fragments))
+    try:
+        return await alance.commit(dataset, operation, properties=properties)
+    except alance.AlanceError as error:
+        if not distributed.may_be_visible(error):
+            await distributed.remove_data_files(dataset.uri, fragments)
+        raise
+
+
+def blocking(uri: str) -> pa.Table:
+    """The same names without `await`."""
+    dataset = alance.sync.dataset(uri)
+    assert_type(dataset, alance.sync.Dataset)
+    for batch in dataset.to_batches(filter="id > 5"):
+        assert batch.num_rows
+    dataset.to_table(fliter="id > 5")  # type: ignore[call-arg]
+    return dataset.to_reader(["id"], limit=3).read_all()
