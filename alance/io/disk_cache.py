@@ -189,7 +189,10 @@ class DiskCache:
     async def flush(self) -> None:
         """Write what is still to be written."""
         while self._saving is not None or self._pending:
-            await asyncio.shield(self._saving or self._save())
+            saving = self._saving or self._save()
+            # Not `await saving`: of one that is done that gives no turn to `_saved`, which is due.
+            await asyncio.wait([saving])
+            saving.result()
 
     def _key(self, location: str, entity: str) -> bytes | None:
         """The hash of what an object is; None for those of local stores."""

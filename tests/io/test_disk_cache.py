@@ -76,6 +76,15 @@ async def test_ranges_learned_in_two_processes_are_both_kept(
     assert len(DiskStore(tmp_path / "cache", MIB).load(lab_cache._held[FILE].key)) == 2
 
 
+async def test_a_flush_while_a_write_is_just_ending_ends(lab_cache: DiskCache) -> None:
+    writing = asyncio.get_running_loop().create_future()
+    writing.add_done_callback(lab_cache._saved)
+    lab_cache._saving = writing
+    writing.set_result(None)  # its callback is called in the loop's next turn
+    await lab_cache.flush()
+    assert lab_cache._saving is None
+
+
 async def test_objects_are_told_apart_by_their_entity(lab_cache: DiskCache) -> None:
     lab_cache.keep(FILE, "one", memoryview(b"first"))
     lab_cache.keep(FILE, "two", memoryview(b"second"))
