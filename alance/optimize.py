@@ -148,7 +148,7 @@ class Compaction:
         Cost: nothing, where the manifest tells how many rows are deleted.
 
         Raises:
-            InvalidInputError: an unknown option, or one out of its range.
+            InvalidInputError: an option out of its range.
             UnsupportedError: as of `Optimize.compact_files`.
         """
         await dataset._load(compact, compact_plan)
