@@ -137,6 +137,7 @@ exec("from alance import *")
 
 # Names, modules of a few lines, the faces of rooms: they take a millisecond.
 FEW = (
+    "alance.file.budgets",
     "alance.files",
     "alance.ingesting",
     "alance.operations",
