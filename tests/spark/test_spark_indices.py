@@ -116,7 +116,7 @@ def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch)
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing.steps, "commit", dies)
+        patch.setattr(indexing.IndexBuild, "commit", dies)
         with pytest.raises(RuntimeError, match="killed"):
             jobs.build_index(spark, uri, "k", task_bytes=1)
     assert len(runs_of(tmp_path)) == 5
@@ -135,18 +135,18 @@ def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch)
 
 def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
     """What they rewrote is read again, and no other fragment."""
-    merge, others = indexing.steps.merge, list[int]()
+    merge, others = indexing.IndexBuild.merge, list[int]()
 
-    async def later(snapshot, *arguments, **options):
+    async def later(dataset_of_plan, *arguments, **options):
         if not others:
             dataset = await alance.dataset(uri)
             made = await dataset.optimize.compact_files(
                 target_rows_per_fragment=1800, excluded_fragment_ids=[2, 3, 4]
             )
             others.append(made.version)
-        return await merge(snapshot, *arguments, **options)
+        return await merge(dataset_of_plan, *arguments, **options)
 
-    monkeypatch.setattr(indexing.steps, "merge", later)
+    monkeypatch.setattr(indexing.IndexBuild, "merge", later)
     done = jobs.build_index(spark, uri, "k", task_bytes=1)
     assert (done.counts["rounds"], done.counts["tasks"]) == (2, 5 + 1)
     assert done.version == others[0] + 1
