@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from alance.io.cache import CacheStats
     from alance.io.store_report import Purpose, StoreCheck
     from alance.io.trace_events import RequestEvent, Totals
-    from alance.ops.assign import Updates
-    from alance.ops.cleanup_policy import (
+    from alance.ops.columns.alter import Alteration
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.index.new import NewIndex
+    from alance.ops.read.explain import Explanation
+    from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
+    from alance.ops.rows.assign import Updates
+    from alance.ops.upkeep.cleanup_policy import (
         CleanupArguments,
         CleanupCandidateFile,
         CleanupExplanation,
         CleanupReferencedBranch,
         CleanupStats,
     )
-    from alance.ops.columns_alter import Alteration
-    from alance.ops.columns_sources import Transforms
-    from alance.ops.commit_options import CommitArguments
-    from alance.ops.compact_plan import CompactionArguments, CompactionMode
-    from alance.ops.compact_plan import Resolved as ResolvedCompactionOptions
-    from alance.ops.explain import Explanation
-    from alance.ops.index_new import NewIndex
-    from alance.ops.opening import Reference
-    from alance.ops.options import BlobHandling, FragmentScanArguments, ScanArguments
-    from alance.ops.projection import Columns
-    from alance.ops.sources import Data
-    from alance.ops.write_options import Mode
+    from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionMode
+    from alance.ops.upkeep.compact_plan import Resolved as ResolvedCompactionOptions
+    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.opening import Reference
+    from alance.ops.version.projection import Columns
+    from alance.ops.write.options import Mode
+    from alance.ops.write.sources import Data
     from alance.versioning.external_store import Entry, ExternalStore
     from alance.versioning.load import VersionInfo
     from alance.versioning.lock import CommitLock
@@ -48,13 +48,13 @@ _PLACES: Final = {
     "BlobHandling": "alance.ops.read.options",
     "BranchContents": "alance.format.table.refs",
     "CacheStats": "alance.io.cache",
-    "CleanupArguments": "alance.ops.cleanup_policy",
-    "CleanupCandidateFile": "alance.ops.cleanup_policy",
-    "CleanupExplanation": "alance.ops.cleanup_policy",
-    "CleanupReferencedBranch": "alance.ops.cleanup_policy",
-    "CleanupStats": "alance.ops.cleanup_policy",
-    "Columns": "alance.ops.projection",
-    "CommitArguments": "alance.ops.commit_options",
+    "CleanupArguments": "alance.ops.upkeep.cleanup_policy",
+    "CleanupCandidateFile": "alance.ops.upkeep.cleanup_policy",
+    "CleanupExplanation": "alance.ops.upkeep.cleanup_policy",
+    "CleanupReferencedBranch": "alance.ops.upkeep.cleanup_policy",
+    "CleanupStats": "alance.ops.upkeep.cleanup_policy",
+    "Columns": "alance.ops.version.projection",
+    "CommitArguments": "alance.ops.version.commit_options",
     "CommitLock": "alance.versioning.lock",
     "CompactionArguments": "alance.ops.upkeep.compact_plan",
     "CompactionMode": "alance.ops.upkeep.compact_plan",
@@ -63,20 +63,20 @@ _PLACES: Final = {
     "DataFragment": "alance.format.proto.table_pb2",
     "DeletionFile": "alance.format.table.fragment",
     "Entry": "alance.versioning.external_store",
-    "Explanation": "alance.ops.explain",
+    "Explanation": "alance.ops.read.explain",
     "ExternalStore": "alance.versioning.external_store",
     "Field": "alance.format.field",
     "FieldMessage": "alance.format.proto.file_pb2:Field",
     "Fragment": "alance.format.table.fragment",
     "FragmentScanArguments": "alance.ops.read.options",
     "IndexMetadata": "alance.format.proto.table_pb2",
-    "Mode": "alance.ops.write_options",
-    "NewIndex": "alance.ops.index_new",
+    "Mode": "alance.ops.write.options",
+    "NewIndex": "alance.ops.index.new",
     "Purpose": "alance.io.store_report",
-    "Reference": "alance.ops.opening",
+    "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
-    "ResolvedCompactionOptions": "alance.ops.compact_plan:Resolved",
-    "ScanArguments": "alance.ops.options",
+    "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan:Resolved",
+    "ScanArguments": "alance.ops.read.options",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
     "Totals": "alance.io.trace_events",

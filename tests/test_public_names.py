@@ -18,7 +18,7 @@ import pytest
 import alance
 import alance.distributed
 import alance.types
-from alance.ops.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitOptions
 from alance.optimize import CompactionOptions
 from alance.spark.arguments import ReadArguments, SelectArguments, WriteArguments
 

@@ -40,8 +40,8 @@ from alance.distributed.writing import (
     remove_data_files,
 )
 from alance.io.access import is_for_base
-from alance.ops.projection import META, ROW_ADDRESS, ROW_ID
-from alance.ops.sources import conform
+from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
+from alance.ops.write.sources import conform
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.retries import MAX_RETRIES
 

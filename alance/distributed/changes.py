@@ -19,9 +19,9 @@ from alance.format.table.operations import (
     Update,
 )
 from alance.format.table.operations_meta import Restore
-from alance.ops.opening import read_transaction
-from alance.ops.projection import CREATED_AT
-from alance.ops.snapshot import Snapshot
+from alance.ops.version.opening import read_transaction
+from alance.ops.version.projection import CREATED_AT
+from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
 from alance.versioning import load
 from alance.versioning.outcome import last_number

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.proto import table_pb2
-from alance.ops.backfill import owned_ids, source_of
-from alance.ops.columns import merge_of
-from alance.ops.columns_fields import added, check_grown, next_field_id
-from alance.ops.columns_fragment import add_to_fragment
-from alance.ops.columns_sources import NewColumns, opened
-from alance.ops.commit_options import CommitOptions
-from alance.ops.commits import commit_change
+from alance.ops.columns.add import merge_of
+from alance.ops.columns.backfill import owned_ids, source_of
+from alance.ops.columns.fields import added, check_grown, next_field_id
+from alance.ops.columns.fragment import add_to_fragment
+from alance.ops.columns.sources import NewColumns, opened
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.format.schema import Schema
     from alance.fragment import DatasetFragment
-    from alance.ops.columns_sources import Transforms
-    from alance.ops.commit_options import CommitArguments
-    from alance.ops.snapshot import Snapshot
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ import numpy as np
 
 from alance.format.proto import table_pb2
 from alance.format.table.operations import Delete, Update
-from alance.ops.blob_moves import moved_blobs
-from alance.ops.merge_options import MergePlan
-from alance.ops.merge_plan import Merge
-from alance.ops.merge_rows import completed
-from alance.ops.moved import commit_rows
-from alance.ops.projection import ROW_ADDRESS
-from alance.ops.sources import conform
+from alance.ops.merge.options import MergePlan
+from alance.ops.merge.plan import Merge
+from alance.ops.merge.rows import completed
+from alance.ops.rows.moved import commit_rows
+from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.write.blob_moves import moved_blobs
+from alance.ops.write.sources import conform
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from alance.distributed.versions import open_record
-from alance.ops.planning import parse_predicate, plan_scan
-from alance.ops.projection import META
-from alance.ops.scan import scan
+from alance.ops.read.plan import parse_predicate, plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import META
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.format.table.fragment import Fragment
-    from alance.ops.options import ScanOptions
+    from alance.ops.read.options import ScanOptions
     from alance.session import Session
 
 MAX_PIECES: Final = 4096  # fragments of one split: its message stays below a megabyte

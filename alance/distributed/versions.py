@@ -15,7 +15,7 @@ from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
 from alance.format.table.manifest import Manifest
-from alance.ops.snapshot import Snapshot
+from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
 from alance.versioning.table import open_table
 

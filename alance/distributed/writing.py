@@ -16,7 +16,7 @@ from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
 from alance.format.table.operations import Overwrite
-from alance.ops import write
+from alance.ops.write import write
 from alance.session import Session
 from alance.versioning.table import open_table
 from alance.versioning.tokens import Notes
