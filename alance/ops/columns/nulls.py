@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.expr.logic import is_null, junction
-from alance.expr.prune import check_of
+from alance.expr.pruning import check_of
 from alance.expr.tree import Column, plain_type
 from alance.format.numbers import as_numbers
 from alance.ops.read.options import ScanOptions
