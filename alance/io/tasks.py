@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """The results of all, in order; at the first failure the others are cancelled and awaited."""
-    tasks = [asyncio.ensure_future(one) for one in awaitables]
+    waiting = list(awaitables)
+    if len(waiting) == 1:  # a task would only cost turns of the loop
+        return [await waiting[0]]
+    tasks = [asyncio.ensure_future(one) for one in waiting]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:
