@@ -67,6 +67,8 @@ async def readahead(
 async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> AsyncGenerator[T, None]:
     """The results of works, in their order; so many more are begun before one is asked for.
 
+    A work that is a future and done already is not waited behind: nothing of it is to be begun.
+
     Closing the generator, or a failure, cancels what was begun and waits for it.
 
     Args:
@@ -76,7 +78,7 @@ async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> Asyn
     try:
         async for work in works:
             begun.append(asyncio.ensure_future(work))
-            if len(begun) > ahead:
+            if len(begun) > ahead or begun[-1].done():
                 yield await begun.popleft()
         while begun:
             yield await begun.popleft()

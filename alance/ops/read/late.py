@@ -332,9 +332,11 @@ class SplitReader:
             return await self.snapshot.engine.pool.run(work)
 
 
-async def _ready(batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
+def _ready(batch: pa.RecordBatch | None) -> asyncio.Future[pa.RecordBatch | None]:
     """What is there already."""
-    return batch
+    future: asyncio.Future[pa.RecordBatch | None] = asyncio.get_running_loop().create_future()
+    future.set_result(batch)
+    return future
 
 
 def _late_bytes(late: OpenFragment, splits: Sequence[Split]) -> int:
