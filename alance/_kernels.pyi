@@ -326,13 +326,25 @@ def release_memory(num_bytes: int) -> None: ...
 
 # --- pieces.cpp ---
 
+# What gives bytes of files while they are decoded; kernels do not know from where.
+class Source: ...
+
+# For `alance.io` alone, as the next: every other function is given bytes, and these files.
+class FileSource(Source):
+    def __init__(self, fds: Sequence[int], gap: int) -> None: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def file(self) -> int: ...
+
 def read_pieces(
-    fd: int,
+    fds: Sequence[int],
+    ends: Sequence[int],
     starts: npt.NDArray[np.int64],
     stops: npt.NDArray[np.int64],
     gap: int,
     nowait: bool,
-) -> tuple[int, npt.NDArray[np.uint8]]: ...
+) -> tuple[int, int, npt.NDArray[np.uint8]]: ...
 
 # --- rows.cpp ---
 
@@ -494,25 +506,22 @@ class RowPage:
     @property
     def width(self) -> int: ...
 
-def row_ranges(
-    page: RowPage, rows: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-def take_rows(
-    pages: Sequence[RowPage],
-    rows: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    fds: npt.NDArray[np.int64],
-    contents: Sequence[memoryview | npt.NDArray[np.uint8]],
-    nowait: bool,
-    levels: bool,
-) -> tuple[
-    int,
-    int,
-    npt.NDArray[np.uint8] | None,
-    npt.NDArray[np.int64] | None,
-    npt.NDArray[np.uint16] | None,
-    npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | None,
-]: ...
+class RowSink:
+    def __init__(self, width: int, levels: bool, num_rows: int) -> None: ...
+    def add(
+        self, plan: RowPlan, first: int, last: int, content: memoryview | npt.NDArray[np.uint8]
+    ) -> None: ...
+    def add_from(self, plan: RowPlan, first: int, last: int, source: Source) -> bool: ...
+    @property
+    def page(self) -> int: ...
+    def finish(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.int64] | None,
+        npt.NDArray[np.uint16] | None,
+        npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | None,
+    ]: ...
 
 # --- place_rows.cpp ---
 
@@ -524,25 +533,23 @@ def place_rows(
 
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
-    def set(self, number: int, kernel: RowPage, page: object) -> None: ...
+    def set(self, number: int, kernel: RowPage, page: object, kind: int) -> None: ...
+
+class RowPlan:
+    @property
+    def unknown(self) -> list[tuple[int, int]]: ...
+    @property
+    def num_groups(self) -> int: ...
+    def page(self, number: int, /) -> Any: ...
+    def column(self, number: int, /) -> list[tuple[Any, int, int, int]]: ...
+    def pieces(
+        self, first: int, last: int, /
+    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
+    def num_bytes(self, first: int, last: int, /) -> int: ...
 
 def plan_rows(
-    tables: Sequence[RowTable],
-    rows: npt.NDArray[np.int64],
-    ends: Sequence[int],
-    with_pieces: bool = True,
-) -> (
-    tuple[
-        list[Any],
-        list[int],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        list[int],
-        list[int],
-        list[int],
-    ]
-    | None
-): ...
+    columns: Sequence[Sequence[RowTable]], rows: npt.NDArray[np.int64], ends: Sequence[int]
+) -> RowPlan: ...
 
 # --- encode_bitpacking.cpp ---
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
@@ -98,33 +99,22 @@ class OpenColumn:
         plans = [self._take_page(number, mine, states, guess) for number, mine in self.hit(rows)]
         return (yield from together(plans))
 
-    def load_rows(self, rows: npt.NDArray[np.int64], states: States) -> Plan[None]:
-        """Plan the states of the pages that hold single rows: one round, none if all are known."""
-        missing = [number for number, _ in self.hit(rows) if self.known(number, states) is None]
-        if missing:
-            yield from together([self._state(number, states) for number in missing])
+    def row_table(self) -> _kernels.RowTable:
+        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
+        return _kernels.RowTable(self.column.first_rows)
 
-    def row_pages(
-        self, rows: npt.NDArray[np.int64], states: States
-    ) -> list[tuple[RowPage, npt.NDArray[np.int64]]] | None:
-        """The pages that hold single rows, and the rows counted from the first of each page.
+    def row_page(self, number: int, state: PageState | None) -> RowPage | None:
+        """A page whose rows the kernel takes; None for one of another kind.
 
-        None where the state of a page is not known, or its kind not taken in one call.
+        Raises:
+            CorruptFileError: its state contradicts its description.
         """
-        found = []
-        for number, mine in self.hit(rows):
-            state = self.known(number, states)
-            if state is None:
-                return None
-            try:
-                page = self.layout(number).row_page(state)
-            except AlanceError as error:
-                self.add_place(error, number)
-                raise
-            if page is None:
-                return None
-            found.append((page, mine))
-        return found
+        assert state is not None
+        try:
+            return self.layout(number).row_page(state)
+        except AlanceError as error:
+            self.add_place(error, number)
+            raise
 
     def hit(self, rows: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """The pages that hold ascending rows, and the rows counted from the first of each page."""

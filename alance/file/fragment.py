@@ -7,23 +7,24 @@ as null. All files of a fragment have the same rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import field as attribute
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns, fixed_bytes
-from alance.file.known import learned_pages
-from alance.file.leaves import OpenLeaf, fetched, in_file
+from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import from_content, open_columns, open_file
+from alance.file.page_tables import PageTables
+from alance.file.placed_rows import fetch_placed, placed_rows
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
-from alance.format.layouts.paged_rows import PagedRows, takes_rows
-from alance.format.plans import T, together
+from alance.format.layouts.paged_rows import PagedRows
+from alance.format.plans import T, all_read, together
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
     from alance.file.whole import LeafPages
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
-    from alance.format.layouts.paged_rows import LocalFile, RowPage
-    from alance.format.plans import Plan
+    from alance.format.layouts.paged_rows import PlacedRows
+    from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages | LeafPages
-    PagesAndRows: TypeAlias = Sequence[tuple[RowPage, npt.NDArray[np.int64]]]
-
-NO_FILES: Final[Mapping[str, LocalFile]] = MappingProxyType({})
+    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages | LeafPages | Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +64,44 @@ class FragmentTask:
         """Encoded bytes to decode."""
         return sum(encoded_bytes(found) for found in self.leaves.values())
 
-    def decode(self) -> pa.RecordBatch:
+    @property
+    def unread(self) -> list[PlacedRows]:
+        """Rows whose bytes are still to be read, each once."""
+        placed: dict[int, PlacedRows] = {}
+        for found in self.leaves.values():
+            for part in _parts(found):
+                if isinstance(part, PagedRows) and part.placed.content is None:
+                    placed[id(part.placed)] = part.placed
+        return [*placed.values()]
+
+    def decode(self, read: Reader = all_read) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plan.
+
+        Args:
+            read: brings what is `unread`.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows)
-        arrays = [self.column(field) for field in self.schema.fields]
+        arrays = [self.column(field, read) for field in self.schema.fields]
         schema = pa.schema([field.to_arrow() for field in self.schema.fields])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def column(self, field: Field) -> pa.Array:
-        """The values of one field of the schema.
-
-        Raises:
-            CorruptFileError: bytes that contradict the format.
-        """
+    def column(self, field: Field, read: Reader = all_read) -> pa.Array:
+        """The values of one field of the schema; see `decode` for arguments and errors."""
         try:
             found = self.leaves.get(field.id)
             if found is not None and not isinstance(found, list) and found.is_array:
-                return found.decode()  # type: ignore[union-attr]  # not of pages
+                arrays = [_array(part, read) for part in _parts(found)]
+                return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
             pages = {
-                leaf.field.id: _pages(self.leaves[leaf.field.id])
+                leaf.field.id: [
+                    page
+                    for part in _parts(self.leaves[leaf.field.id])
+                    for page in _pages(part, read)
+                ]
                 for leaf in leaf_columns(field)
                 if leaf.field.id in self.leaves
             }
@@ -99,16 +111,30 @@ class FragmentTask:
             raise
 
 
-def _pages(found: Found) -> list[PageValues]:
+def _parts(found: Found) -> Sequence[Found]:
+    return found.parts if isinstance(found, Parts) else (found,)
+
+
+def _array(found: Found, read: Reader) -> pa.Array:
+    if isinstance(found, PagedRows):
+        return found.decode(read)
+    return found.decode()  # type: ignore[union-attr]  # not of pages
+
+
+def _pages(found: Found, read: Reader) -> list[PageValues]:
     if isinstance(found, list):
         return [task.decode() for task in found]
-    pages = found.decode_pages()
+    if isinstance(found, PagedRows):
+        return found.decode_pages(read)
+    pages = found.decode_pages()  # type: ignore[union-attr]  # no `Parts`
     assert pages is not None
     return pages
 
 
 def encoded_bytes(found: Found) -> int:
     """Bytes to decode for a leaf."""
+    if isinstance(found, Parts):
+        return sum(map(encoded_bytes, found.parts))
     if isinstance(found, list):
         return sum(task.num_bytes for task in found)
     return found.num_bytes
@@ -121,6 +147,7 @@ class OpenFragment:
     schema: Schema
     num_rows: int  # physical rows, deleted ones included
     leaves: tuple[OpenLeaf, ...]
+    _tables: list[PageTables] = attribute(default_factory=list, compare=False, repr=False)
 
     @property
     def encoded_bytes(self) -> int:
@@ -130,7 +157,8 @@ class OpenFragment:
     @property
     def num_bytes(self) -> int:
         """Memory of what is known of the columns."""
-        return 100 + sum(leaf.column.column.num_bytes for leaf in self.leaves)
+        tables = sum(tables.num_bytes for tables in self._tables)
+        return 100 + tables + sum(leaf.column.column.num_bytes for leaf in self.leaves)
 
     @property
     def row_bytes(self) -> float:
@@ -144,50 +172,27 @@ class OpenFragment:
             for one in self.leaves
         )
 
+    @property
+    def tables(self) -> PageTables:
+        """What is known of the pages, for single rows."""
+        if not self._tables:
+            self._tables.append(PageTables(self.leaves))
+        return self._tables[0]
+
     def take(
-        self,
-        rows: npt.NDArray[np.int64],
-        states: States,
-        *,
-        guess: bool = True,
-        files: Mapping[str, LocalFile] = NO_FILES,
+        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
     ) -> Plan[FragmentTask]:
-        """Plan single rows.
+        """Plan single rows, with all that is to be read for them; see `take_rows`."""
+        task = yield from self.place(rows, states, guess=guess)
+        yield from fetch_placed(task.unread)
+        return task
 
-        Args:
-            rows: physical row offsets, sorted and unique.
-            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
-            files: open local files by location: rows are read from them when they are decoded.
-        """
-        if not guess:
-            pages = yield from learned_pages(self.leaves, rows, states)
-            if pages is not None and all(one.column.container.path in files for one in self.leaves):
-                taken: dict[int, Found] = {
-                    one.leaf.field.id: in_file(one, found, files[one.column.container.path])
-                    for one, found in zip(self.leaves, pages, strict=True)
-                }
-                return FragmentTask(self.schema, len(rows), taken)
-        plans: list[Plan[Found]] = [
-            self._take_leaf(leaf, rows, states, guess, files) for leaf in self.leaves
-        ]
-        tasks = yield from together(plans)
-        return FragmentTask(self.schema, len(rows), self._by_field(tasks))
-
-    def take_now(
-        self, rows: npt.NDArray[np.int64], states: States, files: Mapping[str, LocalFile]
-    ) -> FragmentTask | None:
-        """Single rows of local files whose pages are known, without a plan; else None."""
-        leaves: dict[int, Found] = {}
-        for one in self.leaves:
-            field = one.leaf.field
-            file = files.get(one.column.container.path)
-            if file is None or not takes_rows(field):
-                return None
-            found = one.column.row_pages(one.rows(rows), states)
-            if not found:
-                return None
-            leaves[field.id] = in_file(one, found, file)
-        return FragmentTask(self.schema, len(rows), leaves)
+    def place(
+        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool
+    ) -> Plan[FragmentTask]:
+        """Plan single rows, without what is `unread` of the task; see `take_rows`."""
+        (task,) = yield from take_rows(self.schema, [(self, rows)], states, guess=guess)
+        return task
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
         """Plan the physical rows from `start` to `stop`."""
@@ -218,27 +223,20 @@ class OpenFragment:
     def _by_field(self, tasks: Sequence[T]) -> dict[int, T]:
         return {one.leaf.field.id: found for one, found in zip(self.leaves, tasks, strict=True)}
 
-    @staticmethod
-    def _take_leaf(
-        one: OpenLeaf,
-        rows: npt.NDArray[np.int64],
-        states: States,
-        guess: bool,
-        files: Mapping[str, LocalFile],
-    ) -> Plan[Found]:
-        column, rows = one.column, one.rows(rows)
-        if len(rows) and takes_rows(one.leaf.field):
-            if not guess:
-                yield from from_content(column.load_rows(rows, states), column.container)
-            found = column.row_pages(rows, states)
-            if found is not None:
-                file = files.get(column.container.path)
-                if file is not None:
-                    return in_file(one, found, file)
-                plan = fetched(one, found)
-                return (yield from from_content(plan, column.container))
-        taking: Plan[Found] = column.take(rows, states, guess=guess)
-        return (yield from from_content(taking, column.container))
+
+def take_rows(
+    schema: Schema,
+    fragments: Sequence[tuple[OpenFragment, npt.NDArray[np.int64]]],
+    states: States,
+    *,
+    guess: bool,
+) -> Plan[list[FragmentTask]]:
+    """Plan single rows of fragments, in few tasks; what is still to be read is their `unread`.
+
+    Arguments, cost and errors are those of `placed_rows`.
+    """
+    placed = yield from placed_rows(fragments, states, guess=guess)
+    return [FragmentTask(schema, num_rows, leaves) for num_rows, leaves in placed]
 
 
 def open_fragment(

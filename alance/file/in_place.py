@@ -112,7 +112,8 @@ class LocalRows:
             if isinstance(one, ByteRange):
                 content, is_held = files.read_held(file, (one.start, one.stop))
             else:
-                content = files.read_pieces(file, one.path, one.starts, one.stops)
+                opened = {one.path: (file, file.num_bytes)}
+                content = files.read_pieces(opened, "", one)
                 is_held = content is not None
             self.states.was_held(is_held=is_held)
             if content is None or self.states.is_cold:

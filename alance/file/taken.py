@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import AlanceError, UnsupportedError
+from alance.errors import UnsupportedError
 from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask, encoded_bytes
-from alance.format.layouts.fields import assemble, leaf_columns
-from alance.format.layouts.paged_rows import PagedRows, joined
+from alance.format.layouts.fields import leaf_columns
+from alance.format.plans import all_read
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.format.field import Field
+    from alance.format.layouts.paged_rows import PlacedRows
+    from alance.format.plans import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,16 @@ class TakenRows:
             for one in np.unique(share).tolist()
         ]
 
-    def decode(self, *, wait: bool = True) -> pa.RecordBatch | None:
+    @property
+    def unread(self) -> list[PlacedRows]:
+        """Rows whose bytes are still to be read."""
+        return [placed for task in self.tasks for placed in task.unread]
+
+    def decode(self, read: Reader = all_read) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plans.
 
         Args:
-            wait: read what the page cache does not have; else there is no answer then.
+            read: brings what is `unread`.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
@@ -77,54 +84,13 @@ class TakenRows:
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows)
-        arrays = []
-        for field in self.schema.fields:
-            array = self._column(field, wait)
-            if array is None:
-                return None
-            arrays.append(array)
+        arrays = [self._column(field, read) for field in self.schema.fields]
         schema = pa.schema([field.to_arrow() for field in self.schema.fields])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _column(self, field: Field, wait: bool) -> pa.Array | None:
+    def _column(self, field: Field, read: Reader) -> pa.Array:
+        arrays = [task.column(field, read) for task in self.tasks]
         try:
-            leaves = self._joined(field)
-            if leaves is None:
-                if not wait and any(
-                    isinstance(task.leaves.get(leaf.field.id), PagedRows)
-                    for leaf in leaf_columns(field)
-                    for task in self.tasks
-                ):
-                    return None
-                arrays = [task.column(field) for task in self.tasks]
-                return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-            own = leaves.get(field.id)
-            if own is not None and own.is_array:
-                return own.decode(wait=wait)
-            pages = {}
-            for leaf, paged in leaves.items():
-                found = paged.decode_pages(wait=wait)
-                if found is None:
-                    return None
-                pages[leaf] = found
-            return assemble(field, pages, self.num_rows)
-        except AlanceError as error:
-            error.add_note(f"in field {field.name!r}")
-            raise
+            return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         except pa.ArrowException as error:
             raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error
-
-    def _joined(self, field: Field) -> dict[int, PagedRows] | None:
-        """The rows of all fragments for each leaf; None where a fragment's are not paged, or
-        those of the leaf are of several kinds.
-        """
-        found = {}
-        for leaf in leaf_columns(field):
-            parts = [task.leaves.get(leaf.field.id) for task in self.tasks]
-            paged = [part for part in parts if isinstance(part, PagedRows)]
-            if len(paged) < len(parts) or len({part.is_array for part in paged}) > 1:
-                return None
-            if paged[0].is_array and len({p.kernel.width for one in paged for p in one.pages}) > 1:
-                return None
-            found[leaf.field.id] = joined(paged)
-        return found

@@ -1,4 +1,4 @@
-"""What traces show of files: the bytes of which column were read, the rows that kernels read."""
+"""What a trace is told of files: where the bytes of which column are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.file_version import FileVersion
-from alance.format.layouts.paged_rows import PagedRows
 from alance.io import trace
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
     from alance.file.columns import OpenColumn
     from alance.file.fragment import OpenFragment
-    from alance.file.taken import TakenRows
     from alance.file.v2_0 import FieldColumn
     from alance.format.field import Field
 
@@ -27,30 +25,6 @@ def describe(fragment: OpenFragment) -> None:
     for one in fragment.leaves:
         name = names[one.leaf.field.id]
         trace.describe(one.column.container.path, name, partial(_spans, one.column))
-
-
-def note_rows(taken: TakenRows, begun: float) -> None:
-    """Tell the traces of rows that a kernel reads from local files: one read a file."""
-    recorder = trace.current()
-    if recorder is None:
-        return
-    num_bytes: dict[str, int] = {}
-    for task in taken.tasks:
-        for found in task.leaves.values():
-            if isinstance(found, PagedRows) and not isinstance(found.sources[0], memoryview):
-                path = found.pages[0].place.path
-                num_bytes[path] = num_bytes.get(path, 0) + found.num_bytes
-    for path, size in num_bytes.items():
-        trace.record(
-            [recorder],
-            "get",
-            path,
-            (0, size),
-            ["take"],
-            begun,
-            num_bytes=size,
-            callers=[trace.caller()],
-        )
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:

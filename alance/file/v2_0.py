@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page
-from alance.format.v2_0.columns import overlaps
 from alance.format.v2_0.fields import LeafNode, Node
 from alance.format.v2_0.row_pages import row_page
 from alance.format.v2_0.spans import Spans
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.container_columns import Column
     from alance.format.field import Field
-    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.base import PageState, PageValues
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import Rows
@@ -136,27 +136,26 @@ class FieldColumn:
         return
         yield
 
-    def load_rows(self, rows: Int64s, states: States) -> Plan[None]:
-        """Nothing has to be known before rows can be taken."""
-        return
-        yield
-
-    def row_pages(self, rows: Int64s, states: States) -> list[tuple[RowPage, Int64s]] | None:
-        """The pages that hold single rows, and the rows counted from the first of each page.
-
-        None where the kernel takes no rows of such pages.
-        """
-        if not isinstance(self.node, LeafNode) or len(rows) == 0:
+    def row_table(self) -> _kernels.RowTable | None:
+        """A table of the pages for the kernel that places rows; None where it takes none."""
+        if not isinstance(self.node, LeafNode) or not self.column.num_rows:
             return None
         if self._row_page(0) is None:
             return None  # most likely others are of its kind, and looking for them has a price
-        found = []
-        for number, mine in overlaps(self.node.column, Spans(rows, rows + 1)):
-            page = self._row_page(number)
-            if page is None:
-                return None
-            found.append((page, mine.starts))
-        return found
+        return _kernels.RowTable(self.node.column.first_rows)
+
+    def learn(self, number: int, states: States) -> Plan[None]:
+        """Nothing, as of `load`."""
+        return
+        yield
+
+    def row_page(self, number: int, state: PageState | None) -> RowPage | None:
+        """A page whose rows the kernel takes; None for one of another kind.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its description.
+        """
+        return self._row_page(number)
 
     def _row_page(self, number: int) -> RowPage | None:
         if number not in self.row_page_of:

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy as np
     import numpy.typing as npt
+
+    from alance import _kernels
 
 T = TypeVar("T")
 
@@ -35,37 +39,56 @@ class ByteRange(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Many ranges of one object, asked for together and answered by one buffer.
+    """Many ranges of objects, asked for together and answered by one buffer.
 
     The buffer has the bytes of all pieces, one behind the other.
     """
 
-    path: str
-    starts: npt.NDArray[np.int64]  # shape (n,), n > 0; ascending, no two pieces overlap
+    paths: Sequence[str]  # of the objects; not empty
+    ends: Sequence[int]  # where the pieces of each object end, in `starts` and `stops`
+    starts: npt.NDArray[np.int64]  # shape (n,), n > 0; of an object ascending, none overlap
     stops: npt.NDArray[np.int64]  # shape (n,), exclusive
+    num_bytes: int
+
+    @classmethod
+    def of(cls, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Pieces:
+        """Pieces of one object."""
+        return cls((path,), (len(starts),), starts, stops, int((stops - starts).sum()))
+
+    @property
+    def path(self) -> str:
+        """The object, of pieces of one."""
+        (path,) = self.paths
+        return path
 
     @property
     def start(self) -> int:
-        """Where the first piece begins."""
+        """Where the first piece begins, of pieces of one object."""
         return int(self.starts[0])
 
     @property
     def stop(self) -> int:
-        """Where the last piece ends."""
+        """Where the last piece ends, of pieces of one object."""
         return int(self.stops[-1])
-
-    @property
-    def num_bytes(self) -> int:
-        return int((self.stops - self.starts).sum())
 
     def ranges(self) -> list[ByteRange]:
         """The pieces one by one."""
-        path, starts, stops = self.path, self.starts.tolist(), self.stops.tolist()
-        return [ByteRange(path, *span) for span in zip(starts, stops, strict=True)]
+        starts, stops = self.starts.tolist(), self.stops.tolist()
+        if len(self.paths) == 1:
+            paths = [*self.paths] * len(starts)
+        else:
+            counts = zip(self.paths, pairwise([0, *self.ends]), strict=True)
+            paths = [path for path, (first, end) in counts for _ in range(first, end)]
+        return list(map(ByteRange, paths, starts, stops))
 
 
 Wanted: TypeAlias = ByteRange | Pieces
 Plan: TypeAlias = Generator[Sequence[Wanted], Sequence[memoryview], T]
+# Gives what brings bytes of objects to the kernel that decodes them, in the thread that does: for
+# paths of objects, and for traces the pieces that will be read.
+Reader: TypeAlias = (
+    "Callable[[Sequence[str], Callable[[], Pieces]], AbstractContextManager[_kernels.Source]]"
+)
 
 
 def cut(wanted: Wanted, content: memoryview, first: int = 0) -> memoryview:
@@ -124,6 +147,11 @@ def through(
         return asked.result
     finally:
         plan.close()
+
+
+def all_read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> NoReturn:
+    """The reader of what has been read before."""
+    raise AssertionError(f"{pieces().num_bytes} bytes are still to be read")
 
 
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from alance.format.plans import all_read
 from alance.io import trace
 from alance.io.background import Background
 from alance.io.drive import drive, drive_all
@@ -12,12 +13,29 @@ from alance.io.drive import drive, drive_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.format.plans import Plan, T
+    from alance.format.plans import Pieces, Plan, Reader, T
     from alance.io.cache import SearchCache
     from alance.io.files import OpenFile
     from alance.io.pool import DecodePool
     from alance.io.registry import StoreRegistry
     from alance.io.scheduler import Scheduler
+
+
+class Unread(Protocol):
+    """Rows that were placed in objects, and are still to be read."""
+
+    content: memoryview | None
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The objects."""
+        ...
+
+    @property
+    def pieces(self) -> Pieces:
+        """What is to be read; the `content` is the answer."""
+        ...
+
 
 # Below this a hop to the pool (50 to 150 microseconds) costs more than decoding on the loop.
 INLINE_BYTES = 64 << 10
@@ -42,6 +60,28 @@ class Engine:
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
         """Drive plans together, in as many rounds as the longest needs."""
         return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
+
+    async def reader(
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False
+    ) -> Reader:
+        """What brings the bytes of rows to the kernel that decodes them.
+
+        Of stores whose reads need no loop they are decoded while the processor's cache holds them.
+        What others have is read now, and put into the rows.
+
+        Args:
+            inline: the rows are decoded on the loop: all is read now.
+        """
+        if not unread:
+            return all_read
+        paths = {path for rows in unread for path in rows.paths}
+        read = None if inline else self.scheduler.reader(paths, reason)
+        if read is None:
+            pieces = [rows.pieces for rows in unread]
+            contents = await self.scheduler.read(pieces, reason=reason)
+            for rows, content in zip(unread, contents, strict=True):
+                rows.content = content
+        return read or all_read
 
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""

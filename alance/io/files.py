@@ -17,11 +17,9 @@ from alance.errors import StoreError
 from alance.io.store import short_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.format.plans import Pieces
     from alance.io.store import Span
 
 ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
@@ -42,6 +40,11 @@ class OpenFile:
         found = os.fstat(self.fd)
         self.identity = (found.st_dev, found.st_ino)
         self.nowait = _NOWAIT is not None
+
+    @property
+    def num_bytes(self) -> int:
+        """Its size as it is."""
+        return os.fstat(self.fd).st_size
 
     def __del__(self) -> None:
         fd = getattr(self, "fd", None)
@@ -102,7 +105,7 @@ class FileCache:
         return file
 
 
-PIECES_GAP: Final = 16 << 10  # bytes that are copied as fast as another call is made
+PIECES_GAP: Final = 4 << 10  # bytes that are copied as fast as another call is made
 PIECES_DONE: Final = 0
 PIECES_SHORT: Final = -2
 
@@ -216,34 +219,38 @@ def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
 
 
 def read_pieces(
-    file: OpenFile,
-    where: str,
-    starts: npt.NDArray[np.int64],
-    stops: npt.NDArray[np.int64],
-    *,
-    wait: bool = False,
+    opened: Mapping[str, tuple[OpenFile, int]], root: str, pieces: Pieces, *, wait: bool = False
 ) -> memoryview | None:
-    """Ascending pieces, one behind the other, in one call that holds no GIL.
+    """Pieces of files, one behind the other, in one call that holds no GIL.
 
     Args:
+        opened: the files of the pieces by path, and their sizes.
+        root: what stands before a path in errors.
         wait: block where the page cache has not all; else the answer is None then.
 
     Raises:
-        CorruptFileError: the file ends before a piece does.
+        CorruptFileError: a file ends before a piece does.
         OSError: of the system.
     """
-    if not wait and (not file.nowait or _NOWAIT is None):
-        return None
-    size = os.fstat(file.fd).st_size
-    if int(stops[-1]) > size:  # before memory is allocated for what cannot be there
-        if not wait:
+    paths, ends, starts, stops, _ = pieces
+    fds = []
+    for path, end in zip(paths, ends, strict=True):
+        file, size = opened[path]
+        if not wait and (_NOWAIT is None or not file.nowait):
             return None
-        raise short_read(where, (int(starts[-1]), int(stops[-1])), max(0, size - int(starts[-1])))
-    status, content = _kernels.read_pieces(file.fd, starts, stops, PIECES_GAP, not wait)
+        if (stop := int(stops[end - 1])) > size:  # before memory is allocated for what is not there
+            if not wait:
+                return None
+            start = int(starts[end - 1])
+            raise short_read(root + path, (start, stop), max(0, size - start))
+        fds.append(file.fd)
+    status, number, content = _kernels.read_pieces(fds, ends, starts, stops, PIECES_GAP, not wait)
     if status == PIECES_DONE:
         return content.data.toreadonly()
     if not wait:
         return None
     if status == PIECES_SHORT:
-        raise short_read(where, (int(starts[0]), int(stops[-1])), 0)
+        first = ends[number - 1] if number else 0
+        span = int(starts[first]), int(stops[ends[number] - 1])
+        raise short_read(root + paths[number], span, 0)
     raise OSError(status, os.strerror(status))

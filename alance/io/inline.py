@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.errors import CorruptFileError
 from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.coalesce import coalesce, is_range
+from alance.io.files import PIECES_GAP
 from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.format.plans import Wanted
+    from alance.format.plans import ByteRange, Wanted
     from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.registry import StoreRegistry
@@ -32,31 +34,28 @@ def sort_out(
         InvalidInputError: no store with this root was opened.
     """
     found: dict[str, list[Asked]] = {}
+    from_disk: dict[LocalStore, list[tuple[int, Pieces, Pieces]]] = {}
     for number, one in enumerate(ranges):
-        if not isinstance(one, Pieces):
-            location, start, stop = one
-            if not is_range(start, stop):
-                raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
-            if start == stop:
-                read.buffers[number] = memoryview(b"")
-            else:
-                found.setdefault(location, []).append((number, start, stop))
-            continue
-        location = one.path
-        store, path = registry.resolve(location)
-        if isinstance(store, LocalStore):
-            pieces_from_disk(store, path, one, read, number, inline=not bulk)
-            continue
-        starts, stops = one.starts.tolist(), one.stops.tolist()
-        first = read.add_pieces(number, len(starts))
-        mine = found.setdefault(location, [])
-        for slot, start, stop in zip(range(first, first + len(starts)), starts, stops, strict=True):
+        if isinstance(one, Pieces):
+            places = [registry.resolve(location) for location in one.paths]
+            store = places[0][0]
+            if isinstance(store, LocalStore) and all(other is store for other, _ in places):
+                inside = one._replace(paths=[path for _, path in places])
+                from_disk.setdefault(store, []).append((number, one, inside))
+                continue
+            single: Sequence[ByteRange] = one.ranges()
+            slots = range(first := read.add_pieces(number, len(single)), first + len(single))
+        else:
+            single, slots = (one,), range(number, number + 1)
+        for slot, (location, start, stop) in zip(slots, single, strict=True):
             if not is_range(start, stop):
                 raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
             if start == stop:
                 read.buffers[slot] = memoryview(b"")
             else:
-                mine.append((slot, start, stop))
+                found.setdefault(location, []).append((slot, start, stop))
+    for store, asked in from_disk.items():
+        pieces_from_disk(store, asked, read, inline=not bulk)
     return found
 
 
@@ -102,22 +101,51 @@ def answer_now(store: Store, path: str, wanted: Sequence[Asked], read: Read) -> 
 
 
 def pieces_from_disk(
-    store: LocalStore, path: str, pieces: Pieces, read: Read, number: int, *, inline: bool
+    store: LocalStore, asked: Sequence[tuple[int, Pieces, Pieces]], read: Read, *, inline: bool
 ) -> None:
-    """Answer pieces of a file: at once if the page cache has them, else from a thread."""
-    begun, span = trace.now(), (pieces.start, pieces.stop)
+    """Answer pieces of files: at once if the page cache has them all, else from threads.
 
-    def finish(content: memoryview) -> memoryview:
-        if read.recorder is not None:
-            wanted = list(zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True))
-            _record(read, pieces.path, span, begun, content, wanted)
-        return content
-
-    found = store.pieces_now(path, pieces.starts, pieces.stops) if inline else None
+    Args:
+        asked: the number of the pieces in the read, these, and with paths inside of the store.
+    """
+    begun = trace.now()
+    found = store.pieces_now([inside for *_, inside in asked]) if inline else None
     if found is not None:
-        read.buffers[number] = finish(found)
-    else:
-        read.wait_for(number, store.get_pieces(path, pieces.starts, pieces.stops), finish)
+        for (number, pieces, _), content in zip(asked, found, strict=True):
+            read.buffers[number] = content
+            note_pieces(pieces, read.recorder, read.reason, read.caller, begun)
+        return
+    for number, pieces, inside in asked:
+
+        def finish(content: memoryview, pieces: Pieces = pieces) -> memoryview:
+            note_pieces(pieces, read.recorder, read.reason, read.caller, begun)
+            return content
+
+        read.wait_for(number, store.get_pieces(inside), finish)
+
+
+def note_pieces(
+    pieces: Pieces, recorder: trace.Recorder | None, reason: str, caller: str, begun: float
+) -> None:
+    """Tell a trace of pieces of files that were read: an event a file and group, with the gaps
+    that were read too.
+    """
+    if recorder is None:
+        return
+    for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
+        starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()
+        gaps = [start - stop for stop, start in zip(stops, starts[1:], strict=False)]
+        trace.record(
+            [recorder],
+            "get",
+            path,
+            (starts[0], stops[-1]),
+            [reason],
+            begun,
+            num_bytes=sum(stops) - sum(starts) + sum(gap for gap in gaps if gap <= PIECES_GAP),
+            wanted=zip(starts, stops, strict=True),
+            callers=[caller],
+        )
 
 
 def _record(

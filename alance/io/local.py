@@ -8,9 +8,12 @@ import os
 import resource
 import stat
 import threading
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance import _kernels
+from alance.errors import AlanceError, CorruptFileError
 from alance.io import files, lifecycle, publish
 from alance.io.futures import Job, Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
@@ -20,11 +23,9 @@ from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.format.plans import Pieces
     from alance.io.store import Body, Names, Span
 
 T = TypeVar("T")
@@ -108,39 +109,85 @@ class LocalStore:
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
 
-    def pieces_now(
-        self, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-    ) -> memoryview | None:
-        """Pieces of a file, one behind the other, from the page cache; else None."""
-        name = "/" + path
-        if not self._files.might_answer(name):
-            return None
-        if not self._tick.has(int((stops - starts).sum()) + PIECE_BYTES * len(starts)):
-            return None
-        file = self._files.peek(name)
-        return None if file is None else files.read_pieces(file, self.root + path, starts, stops)
+    def pieces_now(self, wanted: Sequence[Pieces]) -> Sequence[memoryview] | None:
+        """Pieces of files from the page cache, one buffer each; None if a byte is not there, or
+        the tick has had its share of inline reads.
 
-    def get_pieces(
-        self, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-    ) -> asyncio.Future[memoryview]:
-        """Pieces of a file, one behind the other: one job of the pool.
+        Args:
+            wanted: their paths are inside of the store.
+        """
+        names = {path for pieces in wanted for path in pieces.paths}
+        if not all(self._files.might_answer("/" + name) for name in names):
+            return None
+        cost = sum([pieces.num_bytes + PIECE_BYTES * len(pieces.starts) for pieces in wanted])
+        if not self._tick.has(cost):
+            return None
+        opened: dict[str, tuple[files.OpenFile, int]] = {}
+        for name in names:
+            file = self._files.peek("/" + name)
+            if file is None:
+                return None
+            opened[name] = file, file.num_bytes
+        found = []
+        for pieces in wanted:
+            content = files.read_pieces(opened, self.root, pieces)
+            if content is None:
+                return None
+            found.append(content)
+        return found
+
+    def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
+        """Pieces of files: one job of the pool. Arguments as of `pieces_now`.
 
         Raises:
-            CorruptFileError: (in the future) the file ends before a piece does.
+            CorruptFileError: (in the future) a file ends before a piece does.
         """
 
         def job() -> memoryview:
-            where = self.root + path
+            path = ""
             try:
-                file = self._files.open("/" + path)
-                found = files.read_pieces(file, where, starts, stops, wait=True)
+                opened = {}
+                for path in dict.fromkeys(pieces.paths):
+                    file = self._files.open("/" + path)
+                    opened[path] = file, file.num_bytes
+                content = files.read_pieces(opened, self.root, pieces, wait=True)
             except OSError as error:
-                failure = translate(error, where)
+                failure = translate(error, self.root + path)
                 raise failure from failure.__cause__
-            assert found is not None
-            return found
+            assert content is not None
+            return content
 
         return self._start(asyncio.get_running_loop(), job)
+
+    @contextmanager
+    def source(self, paths: Sequence[str]) -> Iterator[_kernels.Source]:
+        """What brings bytes of files to the kernel that decodes them; blocks. For threads.
+
+        Raises:
+            CorruptFileError: a file ends before what was to be read of it.
+        """
+        path = ""
+        opened: dict[str, files.OpenFile] = {}
+        source = None
+        try:
+            for path in dict.fromkeys(paths):
+                opened[path] = self._files.open("/" + path)
+            fds = [opened[path].fd for path in paths]
+            source = _kernels.FileSource(fds, files.PIECES_GAP)
+            yield source
+        except AlanceError:
+            raise
+        except OSError as error:
+            if source is None:
+                failure = translate(error, self.root + path)
+                raise failure from failure.__cause__
+            path = self.root + paths[source.file]
+            if source.status == files.PIECES_SHORT:
+                raise CorruptFileError(
+                    f"{path}: the file ends before what was to be read"
+                ) from None
+            failure = translate(OSError(source.status, os.strerror(source.status)), path)
+            raise failure from failure.__cause__
 
     def _read(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         where = self.root + path

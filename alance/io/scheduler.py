@@ -8,7 +8,7 @@ that request. What a local page cache or memory has is answered at once.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,14 +17,24 @@ from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import Wanted, book
 from alance.io.flights import Lane
-from alance.io.inline import answer_now, from_blocks, sort_out, total
+from alance.io.inline import answer_now, from_blocks, note_pieces, sort_out, total
+from alance.io.local import LocalStore
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterator,
+        Sequence,
+    )
 
+    from alance import _kernels
+    from alance.format.plans import Pieces, Reader
     from alance.format.plans import Wanted as WantedRange
     from alance.io.inline import Asked
     from alance.io.registry import StoreRegistry
@@ -95,6 +105,29 @@ class Scheduler:
         if not read.done():
             self._num_callers += 1
             read.add_done_callback(self._caller_left)
+        return read
+
+    def reader(self, locations: Collection[str], reason: str) -> Reader | None:
+        """What brings bytes of objects to the kernel that decodes them, in its thread; None where
+        one of them is in a store that has to be waited for.
+
+        Reads go into the trace of the caller of this.
+        """
+        self._check_open()
+        places = {location: self._registry.resolve(location) for location in locations}
+        (store, _), *others = places.values()
+        if not isinstance(store, LocalStore) or any(other is not store for other, _ in others):
+            return None
+        recorder, caller = trace.current(), trace.caller()
+
+        @contextmanager
+        def read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> Iterator[_kernels.Source]:
+            begun = trace.now()
+            with store.source([places[path][1] for path in paths]) as source:
+                yield source
+            if recorder is not None:
+                note_pieces(pieces(), recorder, reason, caller, begun)
+
         return read
 
     def _caller_left(self, _: asyncio.Future[Sequence[memoryview]]) -> None:

@@ -1,4 +1,13 @@
-// alance._kernels: the inner loops of the format, without any knowledge of the format.
+// alance._kernels: the inner loops of the format.
+//
+// A kernel knows one part of the format: how values, levels and chunks of pages lie (codecs, rows of
+// pages, full-zip rows), and in four files the messages around them: footers and tables of contents
+// (small_files.cpp), metadata of columns and manifests by the numbers of their fields
+// (column_metadata.cpp, manifest_fragments.cpp, over proto_wire.hpp), row id sequences
+// (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
+//
+// A kernel is pure: bytes and arrays in, arrays out. The one exception is pieces.cpp, which reads
+// files for `alance.io` and knows nothing of what it reads.
 //
 // Each register_* function stands in the file of its loops. Every function checks the bounds of
 // all its buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in

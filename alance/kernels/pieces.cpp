@@ -1,61 +1,194 @@
-// Many pieces of a file into one buffer, without the GIL: one call for all rows of a page.
+// Many pieces of files into one buffer, in one call without the GIL.
+//
+// The one source here that reads files: it is the waiting half's (`alance/io/files.py`), and knows
+// nothing of what it reads. No other kernel is ever given a descriptor.
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include "owned.hpp"
-#include "positioned.hpp"
+#include "source.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int64_t kScratch = int64_t{1} << 20;  // bytes of pieces read together at most
+constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
+constexpr int64_t kWaste = 16 << 10;    // a gap that is read in vain goes here, whatever is in it
+constexpr size_t kVectors = 256;        // of one call; the system takes 1024
 
-// The bytes of ascending pieces, one behind the other. Pieces whose gaps are small are read
-// together. Gives a status and the bytes.
-nb::tuple read_pieces(int fd, In<int64_t> starts, In<int64_t> stops, int64_t gap, bool nowait) {
+// Pieces of one file that one call reads: where it begins, and where its bytes go.
+struct Call {
+  int64_t start;
+  std::vector<iovec> targets;
+};
+
+// Reads all of a span; its targets are used up.
+int read_span(int fd, Call& span, bool nowait) {
+  iovec* target = span.targets.data();
+  iovec* const end = target + span.targets.size();
+  int64_t position = span.start;
+  for (;;) {
+    while (target != end && target->iov_len == 0) ++target;
+    if (target == end) return kDone;
+    const int left = static_cast<int>(end - target);
+    ssize_t count;
+#if defined(__linux__) && defined(RWF_NOWAIT)
+    count = preadv2(fd, target, left, position, nowait ? RWF_NOWAIT : 0);
+#else
+    if (nowait) return kWouldBlock;
+    count = preadv(fd, target, left, position);
+#endif
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return nowait ? kWouldBlock : errno;
+    }
+    if (count == 0) return kShort;
+    position += count;
+    for (; count > 0; ++target) {
+      const size_t here = std::min(static_cast<size_t>(count), target->iov_len);
+      target->iov_base = static_cast<uint8_t*>(target->iov_base) + here;
+      target->iov_len -= here;
+      count -= static_cast<ssize_t>(here);
+      if (target->iov_len != 0) break;
+    }
+  }
+}
+
+// Pieces `first` to `last`, read by few calls. What the page cache has is read first; where it has
+// not all, the disk is told of all that is left before the first wait (`nowait`: that is the end).
+template <typename Starts, typename Stops>
+int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, int64_t gap,
+              bool nowait, uint8_t*& out) {
+  thread_local std::vector<uint8_t> waste(kWaste);
+  gap = std::min(gap, kWaste);
+  Call span;
+  bool waits = false;
+  for (int64_t i = first; i < last;) {
+    span.start = starts(i);
+    span.targets.clear();
+    uint8_t* into = out;
+    const int64_t begin = i;
+    for (; i < last && span.targets.size() + 2 <= kVectors; ++i) {
+      const int64_t hole = i > begin ? starts(i) - stops(i - 1) : 0;
+      if (hole > gap) break;
+      if (hole > 0) span.targets.push_back({waste.data(), static_cast<size_t>(hole)});
+      span.targets.push_back({into, static_cast<size_t>(stops(i) - starts(i))});
+      into += stops(i) - starts(i);
+    }
+    int status = kWouldBlock;
+    if (nowait) {
+      status = read_span(fd, span, true);
+    } else if (!waits) {
+      Call attempt = span;
+      status = read_span(fd, attempt, true);
+    }
+    if (status != kDone && nowait) return status;
+    if (status == kWouldBlock) {
+#if defined(POSIX_FADV_WILLNEED)
+      if (!waits)
+        for (int64_t later = begin; later < last; ++later)
+          posix_fadvise(fd, starts(later), stops(later) - starts(later), POSIX_FADV_WILLNEED);
+#endif
+      waits = true;
+      status = read_span(fd, span, false);
+    }
+    if (status != kDone) return status;
+    out = into;
+  }
+  return kDone;
+}
+
+// The bytes of pieces of files, one behind the other; those of file f end at `ends[f]`, and ascend.
+// Pieces whose gaps are small are read together. Gives a status (0; -1: a byte is not in the page
+// cache and `nowait`; -2: a file is too short; else an error's number), the file where it came up,
+// and the bytes.
+nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& ends,
+                      const In<int64_t>& starts, const In<int64_t>& stops, int64_t gap,
+                      bool nowait) {
   const int64_t count = static_cast<int64_t>(starts.size());
   if (static_cast<int64_t>(stops.size()) != count) corrupt("pieces: starts and stops differ");
-  int64_t total = 0, reached = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t start = starts.data()[i], stop = stops.data()[i];
-    if (start < reached || stop < start) corrupt("pieces: not ascending");
-    total += stop - start;  // cannot overflow: the pieces do not overlap
-    reached = stop;
+  if (ends.size() != fds.size() || (ends.empty() ? 0 : ends.back()) != count)
+    corrupt("pieces: ends of files");
+  int64_t total = 0, first = 0;
+  for (const int64_t end : ends) {
+    if (end < first || end > count) corrupt("pieces: ends of files");
+    int64_t reached = 0;
+    for (; first < end; ++first) {
+      const int64_t start = starts.data()[first], stop = stops.data()[first];
+      if (start < reached || stop < start) corrupt("pieces: not ascending");
+      if (__builtin_add_overflow(total, stop - start, &total)) corrupt("pieces: too many bytes");
+      reached = stop;
+    }
   }
   Owned<uint8_t> bytes(total);
   int status = kDone;
+  size_t file = 0;
   {
     nb::gil_scoped_release release;
-    std::vector<uint8_t> scratch;
     uint8_t* out = bytes.data();
-    for (int64_t first = 0; first < count && status == kDone;) {
-      const int64_t begin = starts.data()[first];
-      int64_t last = first, wanted = stops.data()[first] - begin;
-      while (last + 1 < count && starts.data()[last + 1] - stops.data()[last] <= gap &&
-             stops.data()[last + 1] - begin <= kScratch) {
-        ++last;
-        wanted += stops.data()[last] - starts.data()[last];
-      }
-      const int64_t size = stops.data()[last] - begin;
-      if (size == wanted) {
-        status = read_span(fd, begin, size, out, nowait);
-        out += size;
-      } else {
-        scratch.resize(static_cast<size_t>(size));
-        status = read_span(fd, begin, size, scratch.data(), nowait);
-        for (int64_t i = first; i <= last && status == kDone; ++i) {
-          const int64_t bytes_here = stops.data()[i] - starts.data()[i];
-          std::memcpy(out, scratch.data() + (starts.data()[i] - begin),
-                      static_cast<size_t>(bytes_here));
-          out += bytes_here;
-        }
-      }
-      first = last + 1;
+    for (first = 0; file < fds.size(); ++file) {
+      status = read_file(
+          fds[file], [&](int64_t i) { return starts.data()[i]; },
+          [&](int64_t i) { return stops.data()[i]; }, first, ends[file], gap, nowait, out);
+      if (status != kDone) break;
+      first = ends[file];
     }
   }
-  return nb::make_tuple(status, bytes.numpy());
+  return nb::make_tuple(status, file, bytes.numpy());
 }
+
+// Files as what brings bytes to the kernel that decodes them; waits for the disk.
+class FileSource : public Source {
+ public:
+  // `fds` are open as long as this is used; `gap` as of `read_pieces`.
+  FileSource(std::vector<int> fds, int64_t gap) : fds_(std::move(fds)), gap_(gap) {}
+
+  const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
+    if (buffer_.size() < static_cast<size_t>(num_bytes)) buffer_.resize(static_cast<size_t>(num_bytes));
+    uint8_t* out = buffer_.data();
+    for (size_t first = 0; first < count;) {
+      file_ = pieces[first].table;
+      if (file_ >= fds_.size()) corrupt("pieces: no such file");
+      size_t last = first + 1;
+      while (last < count && pieces[last].table == file_) ++last;
+      status_ = read_file(
+          fds_[file_], [&](int64_t i) { return pieces[i].start; },
+          [&](int64_t i) { return pieces[i].stop; }, static_cast<int64_t>(first),
+          static_cast<int64_t>(last), gap_, false, out);
+      if (status_ != kDone) return nullptr;
+      first = last;
+    }
+    return buffer_.data();
+  }
+
+  int status() const { return status_; }
+  size_t file() const { return file_; }
+
+ private:
+  std::vector<int> fds_;
+  int64_t gap_;
+  std::vector<uint8_t> buffer_;
+  int status_ = kDone;
+  size_t file_ = 0;
+};
 
 }  // namespace
 }  // namespace alance
 
-void register_pieces(nanobind::module_& m) { m.def("read_pieces", &alance::read_pieces); }
+void register_pieces(nanobind::module_& m) {
+  using namespace alance;
+  nb::class_<Source>(m, "Source");
+  nb::class_<FileSource, Source>(m, "FileSource")
+      .def(nb::init<std::vector<int>, int64_t>(), nb::arg("fds"), nb::arg("gap"))
+      .def_prop_ro("status", &FileSource::status)
+      .def_prop_ro("file", &FileSource::file);
+  m.def("read_pieces", &alance::read_pieces, nanobind::arg("fds"), nanobind::arg("ends"),
+        nanobind::arg("starts"), nanobind::arg("stops"), nanobind::arg("gap"),
+        nanobind::arg("nowait"));
+}

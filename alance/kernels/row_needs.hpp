@@ -37,13 +37,16 @@ inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int6
   return needs;
 }
 
+// Chunks whose gaps are at most `gap` are one run, of `room` bytes at most; but a row that goes on
+// in the next chunk stays in one.
 inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs, int64_t gap,
                                 int64_t room) {
   std::vector<Run> runs;
   for (size_t i = 0; i < needs.size(); ++i) {
     const int64_t begin = page.begin_of(needs[i].chunk), end = page.begin_of(needs[i].chunk + 1);
     const int64_t at = static_cast<int64_t>(i);
-    if (!runs.empty() && begin - runs.back().end <= gap && end - runs.back().begin <= room) {
+    const bool fits = !runs.empty() && (needs[i].open || end - runs.back().begin <= room);
+    if (fits && begin - runs.back().end <= gap) {
       runs.back().end = end;
       runs.back().last = at + 1;
     } else {

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "row_needs.hpp"
-#include "row_page.hpp"
+#include "row_plan.hpp"
 
 namespace alance {
 namespace {
 
 constexpr int64_t kMany = 1 << 10;  // rows; with fewer, giving the GIL away costs more than it gives
+// Of a group, about: what is read is decoded while the processor's cache still holds it.
+constexpr int64_t kGroup = 160 << 10;
 
 // The pages of a column whose rows can be taken, as far as they are known.
 class RowTable {
@@ -21,115 +23,204 @@ class RowTable {
     if (first_rows_.empty() || first_rows_.front() != 0 ||
         !std::is_sorted(first_rows_.begin(), first_rows_.end()))
       corrupt("row table: first rows");
-    kernels_.resize(first_rows_.size() - 1);
-    pages_.resize(first_rows_.size() - 1);
+    entries_.resize(first_rows_.size() - 1);
   }
 
-  // Page `number` is known: `page` is what calls give for it, `kernel` is kept alive by it.
-  void set(int64_t number, const RowPage* kernel, nb::object page) {
-    if (number < 0 || number >= static_cast<int64_t>(kernels_.size()))
+  struct Entry {
+    const RowPage* kernel = nullptr;
+    nb::object page;
+    int kind = 0;
+  };
+
+  // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
+  // one kind are decoded into the same values.
+  void set(int64_t number, const RowPage* kernel, nb::object page, int kind) {
+    if (number < 0 || number >= static_cast<int64_t>(entries_.size()))
       corrupt("row table: no such page");
-    kernels_[static_cast<size_t>(number)] = kernel;
-    pages_[static_cast<size_t>(number)] = std::move(page);
+    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind};
   }
 
   const std::vector<int64_t>& first_rows() const { return first_rows_; }
-  const RowPage* kernel(size_t number) const { return kernels_[number]; }
-  const nb::object& page(size_t number) const { return pages_[number]; }
+  const Entry& entry(size_t number) const { return entries_[number]; }
 
  private:
   std::vector<int64_t> first_rows_;
-  std::vector<const RowPage*> kernels_;
-  std::vector<nb::object> pages_;
+  std::vector<Entry> entries_;
 };
 
-struct Hit {
-  size_t table, page;
-};
+using Tables = std::vector<const RowTable*>;
 
-struct Found {
-  std::vector<Hit> hits;
-  std::vector<int64_t> ends, piece_ends;  // of each hit
-  std::vector<int64_t> starts, stops;     // of pieces
-};
-
-// Rows `first` to `last` of a table: false where a page is not known.
-bool find(const RowTable& table, size_t number, const int64_t* rows, int64_t first, int64_t last,
-          bool with_pieces, int64_t* in_page, Found& found) {
-  const std::vector<int64_t>& bounds = table.first_rows();
-  for (int64_t i = first; i < last;) {
-    const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows[i]);
-    if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
-    const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
-    const RowPage* kernel = table.kernel(page);
-    if (kernel == nullptr) return false;
-    int64_t next = i;
-    for (; next < last && rows[next] < *above; ++next) in_page[next] = rows[next] - bounds[page];
-    kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-    if (with_pieces) {
-      for (const needs::Run& run :
-           needs::runs_of(*kernel, needs::needs_of(*kernel, in_page, i, next), 0, INT64_MAX)) {
-        found.starts.push_back(kernel->start() + run.begin);
-        found.stops.push_back(kernel->start() + run.end);
-      }
-    }
-    found.hits.push_back({number, page});
-    found.ends.push_back(next);
-    found.piece_ends.push_back(static_cast<int64_t>(found.starts.size()));
-    i = next;
+class Planner {
+ public:
+  Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
+    plan.rows.resize(static_cast<size_t>(count) * num_columns);
   }
-  return true;
-}
 
-nb::list list_of(const std::vector<int64_t>& values) {
-  nb::list list;
-  for (const int64_t value : values) list.append(value);
-  return list;
-}
+  // Rows `first` to `last`, which are of a table of the column that has no end yet; the column's
+  // own list of rows begins at `base`.
+  void add(const RowTable& table, size_t number, int64_t first, int64_t last, int64_t base) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    int64_t* in_page = plan.rows.data() + base;
+    for (int64_t i = first; i < last;) {
+      const auto above = std::upper_bound(bounds.begin(), bounds.end(), rows_[i]);
+      if (above == bounds.begin() || above == bounds.end()) corrupt("plan_rows: a row of no page");
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const RowTable::Entry& entry = table.entry(page);
+      int64_t next = i;
+      for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
+      if (entry.kernel == nullptr) {
+        plan.unknown.push_back({number, page});
+      } else if (plan.unknown.empty()) {
+        entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
+        plan.hits.push_back({number, page, entry.kernel});
+        add_pieces(number, entry.kernel, entry.kind, base + i, base + next);
+      }
+      i = next;
+    }
+  }
 
-// Rows of several tables: those of table t end at `ends[t]` in `rows`, ascending and unique.
-//
-// None where one of their pages is not known. Else the pages that hold them, the table of each,
-// the rows counted from the first of their page and where those of each page end; `with_pieces`
-// also the bytes of files that hold them (starts and stops), and where those of each page end.
-nb::object plan_rows(const std::vector<const RowTable*>& tables, const In<int64_t>& rows,
-                     const std::vector<int64_t>& ends, bool with_pieces) {
+  void end_column() { plan.columns.push_back(plan.groups.size()); }
+
+  RowPlan plan;
+
+ private:
+  void add_pieces(size_t number, const RowPage* page, int kind, int64_t first, int64_t last) {
+    const std::vector<needs::Need> needs = needs::needs_of(*page, plan.rows.data(), first, last);
+    for (const needs::Run& run : needs::runs_of(*page, needs, 0, kGroup)) {
+      const int64_t start = page->start() + run.begin, stop = page->start() + run.end;
+      const int64_t rows_first = needs[static_cast<size_t>(run.first)].first;
+      const int64_t rows_last = needs[static_cast<size_t>(run.last - 1)].last;
+      if (!joins(number, kind, start, stop - start))
+        plan.groups.push_back(
+            {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, kind});
+      RowPlan::Group& group = plan.groups.back();
+      const size_t hit = plan.hits.size() - 1;
+      const size_t parts_before = plan.first_part(plan.groups.size() - 1);
+      if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
+        plan.parts.back().last = rows_last;
+      else
+        plan.parts.push_back({hit, rows_first, rows_last});
+      plan.pieces.push_back({number, start, stop});
+      group.parts_end = plan.parts.size();
+      group.pieces_end = plan.pieces.size();
+      group.bytes_end += stop - start;
+      group.num_rows += rows_last - rows_first;
+    }
+  }
+
+  // Whether a piece belongs to the last group: that is of this column, stays small, is of one kind,
+  // and ascends in each of its files.
+  bool joins(size_t number, int kind, int64_t start, int64_t num_bytes) const {
+    const size_t last_group = plan.groups.size();
+    if (last_group == plan.first_group(plan.columns.size())) return false;
+    const RowPlan::Group& group = plan.groups.back();
+    const int64_t size = group.bytes_end - plan.first_byte(last_group - 1);
+    if (group.kind != kind || size + num_bytes > kGroup) return false;
+    return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
+  }
+
+  const int64_t* rows_;
+};
+
+// The same rows of several columns, each of as many tables: those of table t end at `ends[t]` in
+// `rows`, ascending and unique. The plan numbers the tables of all columns, column by column.
+RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
+                  const std::vector<int64_t>& ends) {
   const int64_t count = static_cast<int64_t>(rows.size());
-  if (ends.size() != tables.size()) corrupt("plan_rows: arrays of unequal length");
+  for (const Tables& tables : columns)
+    if (ends.size() != tables.size()) corrupt("plan_rows: arrays of unequal length");
   int64_t before = 0;
   for (const int64_t end : ends) {
     if (end < before || end > count) corrupt("plan_rows: ends of rows");
     before = end;
   }
   if (before != count) corrupt("plan_rows: rows of no table");
-  Found found;
-  Owned<int64_t> in_page(count);
+  Planner planner(rows.data(), count, columns.size());
   const auto run = [&] {
-    int64_t first = 0;
-    for (size_t t = 0; t < tables.size(); ++t) {
-      if (!find(*tables[t], t, rows.data(), first, ends[t], with_pieces, in_page.data(), found))
-        return false;
-      first = ends[t];
+    for (size_t c = 0; c < columns.size(); ++c) {
+      int64_t first = 0;
+      for (size_t t = 0; t < ends.size(); ++t) {
+        planner.add(*columns[c][t], c * ends.size() + t, first, ends[t],
+                    static_cast<int64_t>(c) * count);
+        first = ends[t];
+      }
+      planner.end_column();
     }
-    return true;
   };
-  bool known = false;
   if (count < kMany) {
-    known = run();
+    run();
   } else {
     nb::gil_scoped_release release;
-    known = run();
+    run();
   }
-  if (!known) return nb::none();
-  nb::list pages, owners;
-  for (const Hit& hit : found.hits) {
-    pages.append(tables[hit.table]->page(hit.page));
-    owners.append(hit.table);
+  RowPlan plan = std::move(planner.plan);
+  if (!plan.unknown.empty()) return plan;
+  plan.pages.reserve(plan.hits.size());
+  for (size_t c = 0, part = 0; c < columns.size(); ++c) {
+    const size_t end = plan.first_part(plan.columns[c]);
+    for (; part < end; ++part) {
+      const RowPlan::Hit& hit = plan.hits[plan.parts[part].hit];
+      if (plan.parts[part].hit == plan.pages.size())
+        plan.pages.push_back(columns[c][hit.table % ends.size()]->entry(hit.page).page);
+    }
   }
-  Owned<int64_t> page_ends(static_cast<int64_t>(found.ends.size()));
-  std::copy(found.ends.begin(), found.ends.end(), page_ends.data());
-  return nb::make_tuple(pages, owners, in_page.numpy(), page_ends.numpy(), list_of(found.starts),
-                        list_of(found.stops), list_of(found.piece_ends));
+  return plan;
+}
+
+// The pieces of some groups: the tables that they are of, where those of each end, starts, stops and
+// their bytes. A table comes up again in each group.
+nb::tuple pieces_of(const RowPlan& plan, size_t first, size_t last) {
+  plan.check_groups(first, last);
+  const size_t begin = plan.first_piece(first);
+  const int64_t count = static_cast<int64_t>(plan.first_piece(last) - begin);
+  Owned<int64_t> starts(count), stops(count);
+  nb::list tables, ends;
+  size_t group = first;
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t at = begin + static_cast<size_t>(i);
+    starts[i] = plan.pieces[at].start;
+    stops[i] = plan.pieces[at].stop;
+    const bool ends_group = at + 1 == plan.groups[group].pieces_end;
+    if (ends_group) ++group;
+    if (ends_group || plan.pieces[at + 1].table != plan.pieces[at].table) {
+      tables.append(plan.pieces[at].table);
+      ends.append(i + 1);
+    }
+  }
+  return nb::make_tuple(tables, ends, starts.numpy(), stops.numpy(),
+                        plan.first_byte(last) - plan.first_byte(first));
+}
+
+// The groups of a column, neighbours of one kind together: a page of that kind, the first group, the
+// one behind the last, and their rows.
+nb::list column_of(const RowPlan& plan, size_t column) {
+  if (column >= plan.columns.size()) corrupt("row plan: no such column");
+  nb::list found;
+  for (size_t g = plan.first_group(column); g < plan.columns[column];) {
+    const size_t first = g;
+    int64_t num_rows = 0;
+    for (; g < plan.columns[column] && plan.groups[g].kind == plan.groups[first].kind; ++g)
+      num_rows += plan.groups[g].num_rows;
+    found.append(nb::make_tuple(plan.pages[plan.parts[plan.first_part(first)].hit], first, g, num_rows));
+  }
+  return found;
+}
+
+nb::list unknown_of(const RowPlan& plan) {
+  nb::list found;
+  for (const RowPlan::Unknown& one : plan.unknown)
+    found.append(nb::make_tuple(one.table, one.page));
+  return found;
+}
+
+int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
+  plan.check_groups(first, last);
+  return plan.first_byte(last) - plan.first_byte(first);
+}
+
+nb::object page_of(const RowPlan& plan, size_t hit) {
+  if (hit >= plan.pages.size()) corrupt("row plan: no such page");
+  return plan.pages[hit];
 }
 
 }  // namespace
@@ -139,7 +230,14 @@ void register_row_table(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
-      .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"));
-  m.def("plan_rows", &plan_rows, nb::arg("tables"), nb::arg("rows"), nb::arg("ends"),
-        nb::arg("with_pieces") = true);
+      .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
+           nb::arg("kind"));
+  nb::class_<RowPlan>(m, "RowPlan")
+      .def_prop_ro("unknown", &unknown_of)
+      .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
+      .def("page", &page_of)
+      .def("column", &column_of)
+      .def("pieces", &pieces_of)
+      .def("num_bytes", &bytes_of);
+  m.def("plan_rows", &plan_rows, nb::arg("columns"), nb::arg("rows"), nb::arg("ends"));
 }

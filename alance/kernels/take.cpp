@@ -1,91 +1,24 @@
-// Single rows of many pages of one column: found, read and decoded in one call without the GIL.
-//
-// A page is read from a file, or from memory that holds its chunks one behind the other. From a
-// file, neighbouring chunks go through a small buffer that stays in the processor's cache.
-#include <nanobind/stl/vector.h>
-
-#include "positioned.hpp"
+// Single rows of many pages of one column, decoded from the bytes of the chunks that hold them, in
+// few calls without the GIL.
 #include "row_needs.hpp"
-#include "row_page.hpp"
-
-#include <fcntl.h>
+#include "row_plan.hpp"
 
 namespace alance {
 namespace {
 
 using needs::Need;
 using needs::needs_of;
-using needs::Run;
-using needs::runs_of;
 
-constexpr int64_t kGap = 4 << 10;         // bytes that are read in vain as fast as a call is made
-constexpr int64_t kScratch = 160 << 10;   // of chunks that are read together
-
-void decode(const RowPage& page, const Need& need, const uint8_t* bytes, const int64_t* rows,
-            Sink& sink) {
-  const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
-  page.decode(need.chunk, {bytes, size}, rows + need.first, need.last - need.first, need.open,
-              sink);
-}
-
-// Rows of one page from a file.
-int take_from_file(const RowPage& page, int fd, const int64_t* rows, int64_t first, int64_t last,
-                   bool nowait, Sink& sink) {
-  thread_local std::vector<uint8_t> scratch;
-  const std::vector<Need> needs = needs_of(page, rows, first, last);
-  const std::vector<Run> runs = runs_of(page, needs, kGap, kScratch);
-  bool hinted = nowait;
-  for (const Run& run : runs) {
-    const int64_t size = run.end - run.begin;
-    if (scratch.size() < static_cast<size_t>(size)) scratch.resize(static_cast<size_t>(size));
-    int status = kWouldBlock;
-    if (nowait || !hinted)
-      status = read_span(fd, page.start() + run.begin, size, scratch.data(), true);
-    if (status != kDone && nowait) return status;
-    if (status != kDone) {
-#if defined(POSIX_FADV_WILLNEED)
-      if (!hinted)  // the disk gets all requests of the page at once
-        for (const Run& later : runs)
-          posix_fadvise(fd, page.start() + later.begin, later.end - later.begin,
-                        POSIX_FADV_WILLNEED);
-#endif
-      hinted = true;
-      status = read_span(fd, page.start() + run.begin, size, scratch.data(), false);
-      if (status != kDone) return status;
-    }
-    for (int64_t i = run.first; i < run.last; ++i) {
-      const Need& need = needs[static_cast<size_t>(i)];
-      decode(page, need, scratch.data() + (page.begin_of(need.chunk) - run.begin), rows, sink);
-    }
-  }
-  return kDone;
-}
-
-// Rows of one page from the bytes of the chunks that hold them, one behind the other.
-void take_from_memory(const RowPage& page, const Bytes& content, const int64_t* rows,
-                      int64_t first, int64_t last, Sink& sink) {
-  int64_t position = 0;
+// Decodes rows of a page from the bytes of the chunks that hold them, one behind the other.
+void take_from(const RowPage& page, const uint8_t*& bytes, const uint8_t* end, const int64_t* rows,
+               int64_t first, int64_t last, Sink& sink) {
   for (const Need& need : needs_of(page, rows, first, last)) {
     const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
-    check_span(position, size, static_cast<int64_t>(content.size()), "chunk");
-    decode(page, need, content.data() + position, rows, sink);
-    position += size;
+    check_span(0, size, end - bytes, "chunk");
+    page.decode(need.chunk, {bytes, size}, rows + need.first, need.last - need.first, need.open,
+                sink);
+    bytes += size;
   }
-}
-
-// The bytes of a file that hold rows of a page: starts and stops of runs of neighbours.
-nb::tuple row_ranges(const RowPage& page, const In<int64_t>& rows) {
-  const int64_t count = static_cast<int64_t>(rows.size());
-  page.check_rows(rows.data(), count);
-  const std::vector<Run> runs =
-      runs_of(page, needs_of(page, rows.data(), 0, count), 0, INT64_MAX);
-  Owned<int64_t> starts(static_cast<int64_t>(runs.size()));
-  Owned<int64_t> stops(static_cast<int64_t>(runs.size()));
-  for (size_t i = 0; i < runs.size(); ++i) {
-    starts[static_cast<int64_t>(i)] = page.start() + runs[i].begin;
-    stops[static_cast<int64_t>(i)] = page.start() + runs[i].end;
-  }
-  return nb::make_tuple(starts.numpy(), stops.numpy());
 }
 
 template <typename T>
@@ -95,59 +28,76 @@ nb::object numpy_of(const std::vector<T>& values) {
   return nb::cast(found.numpy());
 }
 
-// Rows of the pages of one column, in the order of the pages.
-//
-// `rows` are those of all pages, page by page, each ascending and counted from the page's first;
-// those of page p end at `ends[p]`. A page is read from the descriptor `fds[p]`, or if that is
-// negative from `contents[p]`. Gives a status (0; -1: a byte is not in the page cache and `nowait`;
-// -2: a file is too short; else an error's number), the page where it came up, values (bytes),
-// offsets (None: values of one width), and with `levels` repetition and definition levels, else
-// None and validity (a byte a row; None: all valid).
-nb::tuple take_rows(const std::vector<const RowPage*>& pages, const In<int64_t>& rows,
-                    const In<int64_t>& ends, const In<int64_t>& fds,
-                    const std::vector<Bytes>& contents, bool nowait, bool levels) {
-  const int64_t num_pages = static_cast<int64_t>(pages.size());
-  const int64_t count = static_cast<int64_t>(rows.size());
-  if (num_pages == 0 || static_cast<int64_t>(ends.size()) != num_pages ||
-      static_cast<int64_t>(fds.size()) != num_pages || contents.size() != pages.size())
-    corrupt("take_rows: arrays of unequal length");
-  Sink sink;
-  sink.width = pages[0]->width();
-  sink.with_levels = levels;
-  int64_t before = 0;
-  for (int64_t p = 0; p < num_pages; ++p) {
-    if (pages[p]->width() != sink.width) corrupt("take_rows: pages of different width");
-    if (ends.data()[p] < before || ends.data()[p] > count) corrupt("take_rows: ends of rows");
-    pages[p]->check_rows(rows.data() + before, ends.data()[p] - before);
-    before = ends.data()[p];
+// The values of rows that were decoded so far, group by group.
+class RowSink {
+ public:
+  // `width`: bytes of a value; 0: strings. `levels`: give repetition and definition levels.
+  RowSink(int64_t width, bool levels, int64_t num_rows) {
+    if (width < 0 || num_rows < 0) corrupt("row sink: negative size");
+    sink_.width = width;
+    sink_.with_levels = levels;
+    sink_.bytes.reserve(static_cast<size_t>(product(num_rows, width, "row sink")));
+    if (width == 0) sink_.offsets.push_back(0);
   }
-  if (before != count) corrupt("take_rows: rows of no page");
-  int status = kDone;
-  int64_t page = 0;
-  {
+
+  // Appends the rows of some groups; `content` has the bytes of all groups of the plan.
+  void add(const RowPlan& plan, size_t first, size_t last, const Bytes& content) {
+    plan.check_groups(first, last);
+    const int64_t begin = plan.first_byte(first), size = plan.first_byte(last) - begin;
+    check_span(begin, size, static_cast<int64_t>(content.size()), "row sink");
+    const uint8_t* bytes = content.data() + begin;
     nb::gil_scoped_release release;
-    sink.bytes.reserve(static_cast<size_t>(product(count, sink.width, "take_rows")));
-    if (sink.width == 0) sink.offsets.push_back(0);
-    for (int64_t first = 0; page < num_pages; ++page) {
-      const int64_t last = ends.data()[page], fd = fds.data()[page];
-      if (fd >= 0)
-        status = take_from_file(*pages[page], static_cast<int>(fd), rows.data(), first, last,
-                                nowait, sink);
-      else
-        take_from_memory(*pages[page], contents[page], rows.data(), first, last, sink);
-      if (status != kDone) break;
-      first = last;
-    }
+    for (size_t group = first; group < last; ++group) add_group(plan, group, bytes);
   }
-  const nb::object none = nb::none();
-  if (status != kDone) return nb::make_tuple(status, page, none, none, none, none);
-  const nb::object offsets = sink.width != 0 ? none : numpy_of(sink.offsets);
-  if (levels)
-    return nb::make_tuple(status, page, numpy_of(sink.bytes), offsets, numpy_of(sink.rep),
-                          numpy_of(sink.def));
-  return nb::make_tuple(status, page, numpy_of(sink.bytes), offsets, none,
-                        sink.has_nulls ? numpy_of(sink.valid) : none);
-}
+
+  // Appends the rows of some groups, each of which a source brings when it is decoded: while the
+  // processor's cache holds it. False: the source failed.
+  bool add_from(const RowPlan& plan, size_t first, size_t last, Source& source) {
+    plan.check_groups(first, last);
+    nb::gil_scoped_release release;
+    for (size_t group = first; group < last; ++group) {
+      const size_t piece = plan.first_piece(group);
+      const uint8_t* bytes =
+          source.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
+                      plan.groups[group].bytes_end - plan.first_byte(group));
+      if (bytes == nullptr) return false;
+      add_group(plan, group, bytes);
+    }
+    return true;
+  }
+
+  // The number of the page, in the plan's list, that was decoded last: an error is in it.
+  int64_t page() const { return page_; }
+
+  // Values (bytes), offsets (None: values of one width), and with levels repetition and definition
+  // levels, else None and validity (a byte a row; None: all valid).
+  nb::tuple finish() const {
+    const nb::object none = nb::none();
+    const nb::object bytes = numpy_of(sink_.bytes);
+    const nb::object offsets = sink_.width != 0 ? none : numpy_of(sink_.offsets);
+    if (sink_.with_levels)
+      return nb::make_tuple(bytes, offsets, numpy_of(sink_.rep), numpy_of(sink_.def));
+    return nb::make_tuple(bytes, offsets, none, sink_.has_nulls ? numpy_of(sink_.valid) : none);
+  }
+
+ private:
+  // Appends the rows of a group, whose bytes begin at `bytes`; that is moved behind them.
+  void add_group(const RowPlan& plan, size_t number, const uint8_t*& bytes) {
+    const RowPlan::Group& group = plan.groups[number];
+    const uint8_t* end = bytes + (group.bytes_end - plan.first_byte(number));
+    for (size_t i = plan.first_part(number); i < group.parts_end; ++i) {
+      const RowPlan::Part& part = plan.parts[i];
+      const RowPage& page = *plan.hits[part.hit].kernel;
+      page_ = static_cast<int64_t>(part.hit);
+      if (page.width() != sink_.width) corrupt("row sink: pages of different width");
+      take_from(page, bytes, end, plan.rows.data(), part.first, part.last, sink_);
+    }
+    bytes = end;
+  }
+
+  Sink sink_;
+  int64_t page_ = 0;
+};
 
 }  // namespace
 }  // namespace alance
@@ -166,7 +116,13 @@ void register_take(nanobind::module_& m) {
       .def("set_strings_64", &RowPage::set_strings_64)
       .def("set_lists", &RowPage::set_lists)
       .def_prop_ro("width", &RowPage::width);
-  m.def("row_ranges", &row_ranges, nb::arg("page"), nb::arg("rows"));
-  m.def("take_rows", &take_rows, nb::arg("pages"), nb::arg("rows"), nb::arg("ends"),
-        nb::arg("fds"), nb::arg("contents"), nb::arg("nowait"), nb::arg("levels"));
+  nb::class_<RowSink>(m, "RowSink")
+      .def(nb::init<int64_t, bool, int64_t>(), nb::arg("width"), nb::arg("levels"),
+           nb::arg("num_rows"))
+      .def("add", &RowSink::add, nb::arg("plan"), nb::arg("first"), nb::arg("last"),
+           nb::arg("content"))
+      .def("add_from", &RowSink::add_from, nb::arg("plan"), nb::arg("first"), nb::arg("last"),
+           nb::arg("source"))
+      .def_prop_ro("page", &RowSink::page)
+      .def("finish", &RowSink::finish);
 }

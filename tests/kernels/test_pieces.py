@@ -51,7 +51,7 @@ def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
     starts, stops = bounds(sizes)
     fd = os.open(path, os.O_RDONLY)
     try:
-        status, content = _kernels.read_pieces(fd, starts, stops, gap, False)
+        status, _, content = _kernels.read_pieces([fd], [len(starts)], starts, stops, gap, False)
     finally:
         os.close(fd)
     assert status == 0
@@ -59,19 +59,46 @@ def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
     assert bytes(content) == expected
 
 
+@given(sizes=st.lists(SIZES, min_size=1, max_size=4), nowait=st.booleans())
+def test_pieces_of_several_files(
+    path: Path, sizes: list[list[tuple[int, int]]], nowait: bool
+) -> None:
+    spans = [bounds(one) for one in sizes]
+    starts, stops = (np.concatenate([one[side] for one in spans]) for side in (0, 1))
+    ends = np.cumsum([len(one) for one in sizes]).tolist()
+    fds = [os.open(path, os.O_RDONLY) for _ in spans]
+    try:
+        status, _, content = _kernels.read_pieces(fds, ends, starts, stops, 4096, nowait)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    if nowait and status == -1:
+        return  # the page cache has not all
+    assert status == 0
+    expected = b"".join(CONTENT[a:b] for a, b in zip(starts, stops, strict=True))
+    assert bytes(content) == expected
+
+
 def test_what_cannot_be_read(path: Path) -> None:
+    def read(fd: int, starts: list[int], stops: list[int]) -> tuple[int, int]:
+        arrays = np.array(starts), np.array(stops)
+        return _kernels.read_pieces([fd, fd], [0, len(starts)], *arrays, 0, False)[:2]
+
     fd = os.open(path, os.O_RDONLY)
     end = len(CONTENT)
     try:
         for starts, stops in (([0, 5], [6, 9]), ([-1], [4]), ([4], [3]), ([1], [2, 3])):
             with pytest.raises(ValueError, match="pieces"):
-                _kernels.read_pieces(fd, np.array(starts), np.array(stops), 0, False)
-        status, _ = _kernels.read_pieces(fd, np.array([end - 1]), np.array([end + 1]), 0, False)
-        assert status == -2
+                read(fd, starts, stops)
+        for ends in ([2], [0], [], [1, 0], [-1, 1]):
+            with pytest.raises(ValueError, match="pieces"):
+                _kernels.read_pieces([fd] * len(ends), ends, np.array([0]), np.array([1]), 0, False)
+        assert read(fd, [end - 1], [end + 1]) == (-2, 1)
     finally:
         os.close(fd)
-    status, _ = _kernels.read_pieces(fd, np.array([0]), np.array([1]), 0, False)
+    status, number = read(fd, [0], [1])
     assert status > 0, "the number of the system's error"
+    assert number == 1
 
 
 async def test_pieces_of_a_local_file(path: Path) -> None:
@@ -79,7 +106,7 @@ async def test_pieces_of_a_local_file(path: Path) -> None:
     store, name = registry.open(str(path))
     scheduler, location = Scheduler(registry), store.root + name
     starts, stops = bounds([(10, 5), (100, 7), (500_000, 3)])
-    pieces = Pieces(location, starts, stops)
+    pieces = Pieces.of(location, starts, stops)
     expected = b"".join(CONTENT[a:b] for a, b in zip(starts, stops, strict=True))
     for bulk in (False, True):
         with trace() as recorder:
@@ -89,10 +116,10 @@ async def test_pieces_of_a_local_file(path: Path) -> None:
         assert bytes(found) == expected
         assert bytes(other) == CONTENT[1:3]
         assert recorder.num_bytes >= len(expected)
-    beyond = Pieces(location, np.array([0, len(CONTENT)]), np.array([1, len(CONTENT) + 1]))
+    beyond = Pieces.of(location, np.array([0, len(CONTENT)]), np.array([1, len(CONTENT) + 1]))
     with pytest.raises(CorruptFileError, match="ends"):
         await scheduler.read([beyond])
-    missing = Pieces(location + "-missing", starts, stops)
+    missing = Pieces.of(location + "-missing", starts, stops)
     with pytest.raises(NotFoundError):
         await scheduler.read([ByteRange(location, 0, 1), missing], bulk=True)
     cancelled = scheduler.read([pieces, ByteRange(location, 1, 3)], bulk=True)
@@ -106,6 +133,6 @@ async def test_pieces_of_an_object_in_memory() -> None:
     await store.put(name, CONTENT[:1000])
     scheduler = Scheduler(registry)
     starts, stops = bounds([(10, 5), (100, 7)])
-    (found,) = await scheduler.read([Pieces(store.root + name, starts, stops)])
+    (found,) = await scheduler.read([Pieces.of(store.root + name, starts, stops)])
     assert bytes(found) == CONTENT[10:15] + CONTENT[115:122]
     await scheduler.aclose()

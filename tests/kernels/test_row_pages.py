@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from alance.format.layouts.row_pages import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 NO_CHUNKS = np.empty(0, np.int64)
 FIXED = np.zeros(16, np.uint8)
@@ -60,7 +62,52 @@ def test_words_are_indices(bits: int) -> None:
     indices = np.array([3, 0, 1, 2], f"<u{bits // 8}").tobytes()
     header = len(indices).to_bytes(2, "little")
     chunk = np.frombuffer(b"\0\0" + header + bytes(4) + indices, np.uint8)
-    found = _kernels.take_rows(
-        [page], np.array([0, 3]), np.array([2]), np.array([-1]), [chunk], False, False
-    )
-    assert bytes(found[2]) == bytes([6, 7, 4, 5])
+    plan = plan_of(page, [0, 3])
+    sink = _kernels.RowSink(2, False, 2)
+    sink.add(plan, 0, 1, chunk)
+    assert bytes(sink.finish()[0]) == bytes([6, 7, 4, 5])
+
+
+def plan_of(page: _kernels.RowPage, rows: list[int]) -> _kernels.RowPlan:
+    """Rows of a page of four."""
+    table = _kernels.RowTable(np.array([0, 4], np.int64))
+    table.set(0, page, page, 0)
+    return _kernels.plan_rows([[table]], np.array(rows, np.int64), [len(rows)])
+
+
+def test_a_sink_knows_its_bounds() -> None:
+    plan, content = plan_of(page_of(Values.ZIPPED, 16), [1, 3]), np.arange(4, dtype=np.uint8)
+    sink = _kernels.RowSink(2, False, 2)
+    sink.add(plan, 0, 1, content)
+    assert sink.page == 0
+    assert bytes(sink.finish()[0]) == bytes(content)
+    with pytest.raises(ValueError, match="row sink"):
+        sink.add(plan, 0, 1, content[:3])
+    for first, last in ((0, 2), (1, 0)):
+        with pytest.raises(ValueError, match="no such groups"):
+            sink.add(plan, first, last, content)
+    with pytest.raises(ValueError, match="different width"):
+        _kernels.RowSink(4, False, 2).add(plan, 0, 1, content)
+    with pytest.raises(ValueError, match="negative"):
+        _kernels.RowSink(-1, False, 2)
+
+
+def test_a_source_brings_what_memory_would(tmp_path: Path) -> None:
+    content = np.arange(8, dtype=np.uint8)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(content))
+    plan = plan_of(page_of(Values.ZIPPED, 16), [1, 3])
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        sink, source = _kernels.RowSink(2, False, 2), _kernels.FileSource([fd], 4096)
+        assert sink.add_from(plan, 0, 1, source)
+        assert bytes(sink.finish()[0]) == bytes([2, 3, 6, 7])
+        path.write_bytes(b"123")
+        assert not sink.add_from(plan, 0, 1, source)
+        assert (source.status, source.file) == (-2, 0)
+        with pytest.raises(ValueError, match="no such file"):
+            sink.add_from(plan, 0, 1, _kernels.FileSource([], 4096))
+    finally:
+        os.close(fd)
+    assert not sink.add_from(plan, 0, 1, source)
+    assert source.status > 0, "the number of the system's error"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.format.layouts.paged_rows import PlacedRows
 from alance.io.flights import Flight
+from alance.io.local import LocalStore
 from alance.ops.read.placed import by_fragment, by_position
 from alance.testing.lab import Lab
 
@@ -131,20 +133,55 @@ def test_tables_know_their_bounds() -> None:
         0, 8, 0, 0, 0, False,
     )  # fmt: skip
     with pytest.raises(ValueError, match="no such page"):
-        table.set(2, page, "page")
-    assert _kernels.plan_rows([table], np.array([1, 2], np.int64), [2]) is None
-    table.set(0, page, "first")
-    assert _kernels.plan_rows([table], np.array([1, 12], np.int64), [2]) is None
-    found = _kernels.plan_rows([table, table], np.array([1, 2, 4, 7], np.int64), [2, 4])
-    assert found is not None
-    pages, owners, rows, ends, starts, stops, piece_ends = found
-    assert (pages, owners, starts, stops) == (["first"] * 2, [0, 1], [100, 100], [108, 116])
-    assert (rows.tolist(), ends.tolist(), piece_ends) == ([1, 2, 4, 7], [2, 4], [1, 2])
+        table.set(2, page, "page", 0)
+
+    def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
+        return _kernels.plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
+
+    assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
+    table.set(0, page, page, 0)
+    assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
+    found = plan([1, 2, 4, 7], [2, 4])
+    assert (found.unknown, found.num_groups) == ([], 2)
+    for column in (0, 1):
+        tables, piece_ends, starts, stops, num_bytes = found.pieces(column, column + 1)
+        assert (tables, piece_ends) == ([2 * column, 2 * column + 1], [1, 2])
+        assert (starts.tolist(), stops.tolist(), num_bytes) == ([100, 100], [108, 116], 24)
+        assert found.column(column) == [(page, column, column + 1, 4)]
+    assert (found.num_bytes(0, 2), found.page(3)) == (48, page)
+    for wrong_groups in ((0, 3), (2, 1)):
+        with pytest.raises(ValueError, match="no such groups"):
+            found.pieces(*wrong_groups)
+    for ask in (found.page, found.column):
+        with pytest.raises(ValueError, match="no such"):
+            ask(4)
     for wrong, ends_of in (([20], [1]), ([-1], [1]), ([3, 3], [2]), ([3], [2]), ([3, 4], [1])):
         with pytest.raises(ValueError, match="row"):
-            _kernels.plan_rows([table], np.array(wrong, np.int64), ends_of)
+            plan(wrong, ends_of)
     with pytest.raises(ValueError, match="unequal"):
-        _kernels.plan_rows([table], np.array([1], np.int64), [1, 1])
+        _kernels.plan_rows([[table]], np.array([1], np.int64), [1, 1])
+
+
+def groups_of(sizes: list[int], kinds: list[int]) -> list[list[int]]:
+    """The tables of each group, of one row of each of some tables of one page with one chunk."""
+    tables = []
+    for size, kind in zip(sizes, kinds, strict=True):
+        table = _kernels.RowTable(np.array([0, 1], np.int64))
+        rows, chunk = np.array([0, 1], np.int64), np.array([0, size], np.int64)
+        page = _kernels.RowPage(rows, chunk, 0, size, 1, 0, 8, 0, 0, 0, False)
+        table.set(0, page, page, kind)
+        tables.append(table)
+    rows = np.zeros(len(sizes), np.int64)
+    plan = _kernels.plan_rows([tables], rows, [*range(1, len(sizes) + 1)])
+    return [plan.pieces(number, number + 1)[0] for number in range(plan.num_groups)]
+
+
+def test_a_group_is_small_and_of_one_kind() -> None:
+    kib = 1 << 10
+    assert groups_of([8 * kib] * 4, [0] * 4) == [[0, 1, 2, 3]]
+    assert groups_of([8 * kib] * 4, [0, 0, 1, 0]) == [[0, 1], [2], [3]]
+    assert groups_of([100 * kib] * 3, [0] * 3) == [[0], [1], [2]]
+    assert groups_of([], []) == []
 
 
 @given(
@@ -201,3 +238,49 @@ async def test_bytes_of_requests_do_not_wait_for_the_collector(columns_lab: Lab)
             gc.set_debug(0)
             gc.garbage.clear()
         assert left == []
+
+
+@pytest.mark.parametrize("count", [12, 3000])
+async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(TABLE, path, max_rows_per_file=9000)
+    calls: list[str] = []
+
+    def count_calls(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counting(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    for owner, name in (
+        (LocalStore, "pieces_now"),
+        (LocalStore, "get_pieces"),
+        (LocalStore, "source"),
+        (PlacedRows, "__init__"),
+    ):
+        count_calls(owner, name)
+    rows = np.random.default_rng(count).choice(ROWS, count, replace=False).tolist()
+    async with alance.Session() as session:
+        dataset = await alance.dataset(path, session=session)
+        await dataset.take(rows)
+        calls.clear()
+        expected_table = await dataset.take(rows)
+        plain = sorted(calls)
+        calls.clear()
+        with alance.trace() as recorder:
+            assert await dataset.take(rows) == expected_table
+        assert sorted(calls) == plain
+    sizes = {one.name: one.stat().st_size for one in (path / "data").iterdir()}
+    assert {event.reasons for event in recorder.events} == {("take",)}
+    assert {event.location.rpartition("/")[2] for event in recorder.events} <= set(sizes)
+    assert recorder.events
+    for event in recorder.events:
+        size = sizes[event.location.rpartition("/")[2]]
+        assert 0 < event.num_used <= event.num_bytes <= event.stop - event.start < size
+        assert event.wanted[0][0] == event.start
+        assert event.wanted[-1][1] == event.stop

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError, UnsupportedError
+from alance.errors import AlanceError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.layouts.arrays import array_of, is_variable, wrapped
 from alance.format.layouts.base import PageValues
+from alance.format.plans import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,26 +24,13 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.place import PagePlace
+    from alance.format.plans import Reader
 
     Int64s = npt.NDArray[np.int64]
 
-CHUNK_BYTES: Final = 4 << 10  # read for a row, about
-DONE: Final = 0
-WOULD_BLOCK: Final = -1
-TOO_SHORT: Final = -2
-NOTHING: Final = memoryview(b"")
-
-
-class LocalFile(Protocol):
-    """A file that the kernel reads by its descriptor."""
-
-    @property
-    def fd(self) -> int: ...
-
-    @property
-    def nowait(self) -> bool:
-        """Whether the system tells, without waiting, what is not in the page cache."""
-        ...
+# Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
+# kernel compares.
+_KINDS: Final[dict[tuple[Shape, int, bool], int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,184 +47,140 @@ class RowPage:
         """Whether a row is one value, and absent for no other reason than its own null."""
         return len(self.shape.layers) == 1 and not self.shape.has_lists
 
-    def is_like(self, other: RowPage) -> bool:
-        """Whether rows of both can be taken in one call."""
-        return (
-            self.shape == other.shape
-            and self.kernel.width == other.kernel.width
-            and (self.decoded is None) == (other.decoded is None)
-        )
+    @property
+    def kind(self) -> int:
+        """Equal for pages whose rows can be taken in one call."""
+        key = self.shape, self.kernel.width, self.decoded is None
+        return _KINDS.setdefault(key, len(_KINDS))
+
+
+class PlacedRows:
+    """The same rows of some columns: where their bytes are, in files that have all of them.
+
+    Attributes:
+        paths: of the files that the plan's tables are of.
+        content: the bytes of all pieces, one behind the other; None until they are read.
+    """
+
+    __slots__ = ("_pieces", "content", "paths", "plan")
+
+    def __init__(self, plan: _kernels.RowPlan, paths: Sequence[str]) -> None:
+        self.plan = plan
+        self.paths = paths
+        self.content: memoryview | None = None
+        self._pieces: Pieces | None = None
+
+    @property
+    def pieces(self) -> Pieces:
+        """What is to be read."""
+        if self._pieces is None:
+            self._pieces = self.pieces_of(0, self.plan.num_groups)
+        return self._pieces
+
+    def pieces_of(self, first: int, last: int) -> Pieces:
+        """What is to be read for some groups."""
+        tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
+        return Pieces([self.paths[table] for table in tables], ends, starts, stops, num_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class PagedRows:
-    """Rows of a leaf, page by page.
+    """Rows of a leaf, of any number of files, and how to decode them.
 
     Attributes:
-        rows: of each page, counted from its first; ascending, unique.
-        sources: of each page: its file, or the bytes of the chunks that hold the rows.
+        runs: neighbouring groups of the plan whose pages are of one kind: such a page, the first
+            group, the one behind the last, and their rows.
         is_array: the leaf is a field of its own, so that its values are the field's array.
-        joined: `rows` end to end, and where those of each page end.
     """
 
     field: Field
-    pages: tuple[RowPage, ...]
-    rows: tuple[Int64s, ...]
-    sources: tuple[LocalFile | memoryview, ...]
+    placed: PlacedRows
+    runs: Sequence[tuple[RowPage, int, int, int]]
     is_array: bool
-    joined: tuple[Int64s, Int64s] | None = None
 
-    @property
-    def num_rows(self) -> int:
-        return sum(len(rows) for rows in self.rows)
+    @classmethod
+    def of(cls, field: Field, placed: PlacedRows, column: int, *, is_field: bool) -> PagedRows:
+        """Rows that were placed.
+
+        Args:
+            column: its number in the plan.
+            is_field: a row is a value of a field of the schema.
+        """
+        runs = placed.plan.column(column)
+        return cls(field, placed, runs, is_field and len(runs) == 1 and runs[0][0].is_plain)
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes, about."""
-        return sum(
-            len(source) if isinstance(source, memoryview) else len(rows) * CHUNK_BYTES
-            for source, rows in zip(self.sources, self.rows, strict=True)
-        )
+        """Encoded bytes."""
+        return self.placed.plan.num_bytes(self.runs[0][1], self.runs[-1][2])
 
-    def might_wait(self) -> bool:
-        """Whether the system does not tell what it would have to wait for."""
-        return not all(isinstance(source, memoryview) or source.nowait for source in self.sources)
-
-    def decode(self, *, wait: bool = True) -> pa.Array | None:
-        """The field's array, in the order of the pages; for rows that `is_array`.
+    def decode(self, read: Reader) -> pa.Array:
+        """The field's array, in the order of the rows; for rows that `is_array`.
 
         Args:
-            wait: read what the page cache does not have; else there is no answer then.
+            read: brings what was not read before.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
-            OSError: of the system.
         """
-        found = self._take(0, len(self.pages), wait, levels=False)
-        if found is None:
-            return None
-        block, _, valid = found
+        block, _, valid = self._take(self.runs[0], read, levels=False)
         arrow = self.field.to_arrow().type
         storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
         mask = None if valid is None else valid.view(np.bool_)
         return wrapped(array_of(block, storage, mask), arrow)
 
-    def decode_pages(self, *, wait: bool = True) -> list[PageValues] | None:
-        """Levels and values, in the order of the pages: one for all neighbours of one shape.
+    def decode_pages(self, read: Reader) -> list[PageValues]:
+        """Levels and values, in the order of the rows: one for all neighbours of one kind.
 
         Arguments and errors are those of `decode`.
         """
-        found, start = [], 0
-        while start < len(self.pages):
-            first, stop = self.pages[start], start + 1
-            while stop < len(self.pages) and self.pages[stop].is_like(first):
-                stop += 1
-            taken = self._take(start, stop, wait, levels=True)
-            if taken is None:
-                return None
-            block, rep, definition = taken
-            shape, num_rows = first.shape, sum(len(rows) for rows in self.rows[start:stop])
+        pages = []
+        for run in self.runs:
+            block, rep, definition = self._take(run, read, levels=True)
+            page, _, _, num_rows = run
+            shape = page.shape
             assert definition is None or definition.dtype == np.uint16
-            found.append(
+            levels = definition.view(np.uint16) if definition is not None else None
+            pages.append(
                 PageValues(
                     shape.layers,
                     rep if shape.has_lists else None,
-                    definition.view(np.uint16)
-                    if definition is not None and shape.max_def
-                    else None,
+                    levels if shape.max_def else None,
                     block,
                     num_rows,
                 )
             )
-            start = stop
-        return found
+        return pages
 
     def _take(
-        self, start: int, stop: int, wait: bool, *, levels: bool
-    ) -> tuple[Block, npt.NDArray[np.uint16] | None, npt.NDArray[Any] | None] | None:
-        """Values, repetition levels, and definition levels or validity, of some pages."""
-        if not wait and self.might_wait():
-            return None
-        pages = self.pages[start:stop]
-        rows, sources = self.rows[start:stop], self.sources[start:stop]
+        self, run: tuple[RowPage, int, int, int], read: Reader, *, levels: bool
+    ) -> tuple[Block, npt.NDArray[np.uint16] | None, npt.NDArray[Any] | None]:
+        """Values, repetition levels, and definition levels or validity, of groups of one kind."""
+        page, first, last, num_rows = run
+        placed = self.placed
+        plan, content = placed.plan, placed.content
+        width = page.kernel.width
+        sink = _kernels.RowSink(width, levels, num_rows)
         try:
-            whole = self.joined if len(pages) == len(self.pages) else None
-            found = _take(pages, rows, sources, not wait, levels, whole)
+            if content is not None:
+                sink.add(plan, first, last, content)
+            else:
+                with read(placed.paths, lambda: placed.pieces_of(first, last)) as source:
+                    if not sink.add_from(plan, first, last, source):
+                        raise OSError  # the reader knows which
         except OverflowError as error:
             raise UnsupportedError(f"{error}: take fewer rows at once") from error
+        except AlanceError:
+            raise
         except ValueError as error:
-            raise _failure(pages, rows, sources, levels, error) from error
-        status, page, data, offsets, rep, definition = found
-        if status == WOULD_BLOCK and not wait:
-            return None
-        if status == TOO_SHORT:
-            raise pages[page].place.corrupt("the file ends before it")
-        if status != DONE or data is None:
-            raise OSError(status, f"reading {pages[page].place.path}")
+            raise plan.page(sink.page).place.corrupt(str(error)) from error
+        data, offsets, rep, definition = sink.finish()
         if offsets is not None:
             return VariableWidth(offsets, data), rep, definition
-        width = pages[0].kernel.width
         block: Block = FixedWidth(8 * width, len(data) // width, data)
-        if pages[0].decoded is not None:
-            block = pages[0].decoded(FixedWidth(8 * width, len(data) // width, data))
+        if page.decoded is not None:
+            block = page.decoded(FixedWidth(8 * width, len(data) // width, data))
         return block, rep, definition
-
-
-def _failure(
-    pages: Sequence[RowPage],
-    rows: Sequence[Int64s],
-    sources: Sequence[LocalFile | memoryview],
-    levels: bool,
-    error: ValueError,
-) -> AlanceError:
-    """The error of the first page that cannot be decoded."""
-    for page, mine, source in zip(pages, rows, sources, strict=True):
-        try:
-            _take([page], [mine], [source], False, levels)
-        except ValueError as own:
-            return page.place.corrupt(str(own))
-    return CorruptFileError(str(error))
-
-
-def _take(
-    pages: Sequence[RowPage],
-    rows: Sequence[Int64s],
-    sources: Sequence[LocalFile | memoryview],
-    nowait: bool,
-    levels: bool,
-    whole: tuple[Int64s, Int64s] | None = None,
-) -> tuple[
-    int,
-    int,
-    npt.NDArray[np.uint8] | None,
-    npt.NDArray[np.int64] | None,
-    npt.NDArray[np.uint16] | None,
-    npt.NDArray[Any] | None,
-]:
-    if whole is None:
-        ends = np.cumsum([len(one) for one in rows], dtype=np.int64)
-        whole = rows[0] if len(rows) == 1 else np.concatenate(rows), ends
-    return _kernels.take_rows(
-        [page.kernel for page in pages],
-        *whole,
-        np.array([-1 if isinstance(one, memoryview) else one.fd for one in sources], np.int64),
-        [one if isinstance(one, memoryview) else NOTHING for one in sources],
-        nowait,
-        levels,
-    )
-
-
-def joined(parts: Sequence[PagedRows]) -> PagedRows:
-    """Rows of one field from several files, one part behind the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return PagedRows(
-        parts[0].field,
-        tuple(page for part in parts for page in part.pages),
-        tuple(rows for part in parts for rows in part.rows),
-        tuple(source for part in parts for source in part.sources),
-        parts[0].is_array,
-    )
 
 
 def takes_rows(field: Field) -> bool:

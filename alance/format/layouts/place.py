@@ -120,7 +120,7 @@ def fetch_pieces(
     if len(starts) == 1:
         (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
         return content
-    wanted = Pieces(place.path, starts + offset, stops + offset)
+    wanted = Pieces.of(place.path, starts + offset, stops + offset)
     (content,) = yield [wanted]
     if len(content) != wanted.num_bytes:
         raise CorruptFileError(

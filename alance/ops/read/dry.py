@@ -27,7 +27,8 @@ from alance.session import Session
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
-    from alance.format.plans import Plan, T, Wanted
+    from alance.format.plans import Reader, T, Wanted
+    from alance.io.engine import Unread
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import Span, Store
@@ -156,11 +157,13 @@ class _Engine(Engine):
 
     __slots__ = ()
 
-    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False) -> T:
-        found = await Engine.drive(self, plan, reason, bulk=bulk)
+    async def reader(
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False
+    ) -> Reader:
+        read = await Engine.reader(self, unread, reason, inline=True)
         if reason == "take":
             raise TakePlanned
-        return found
+        return read
 
     async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
         return await cast("_Pool", self.pool).real.run(work)

@@ -18,7 +18,6 @@ from alance.file.batches import fixed_bytes
 from alance.file.grouped import group_key, read_together
 from alance.file.whole import FragmentFiles, read_whole
 from alance.format.layouts.fields import leaf_columns
-from alance.ops.version.handle import local_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,8 +170,7 @@ class Split:
             return read_together(group.opened)
         (fragment,) = group.opened
         if self.rows is not None:
-            files = local_files(group.handles)
-            return fragment.take(self.rows, group.states, guess=guess, files=files)
+            return fragment.take(self.rows, group.states, guess=guess)
         return fragment.read(self.start, self.stop, group.states)
 
 

@@ -26,13 +26,12 @@ from alance.file.grouped import group_key
 from alance.file.in_place import LocalRows
 from alance.file.states import ScanStates
 from alance.file.tracing import describe
-from alance.format.plans import together
+from alance.format.plans import all_read, together
 from alance.io import trace
 from alance.io.readahead import Job
 from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
-from alance.ops.version.handle import local_files
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.plans import Plan, T
+    from alance.format.plans import Plan, Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
@@ -223,7 +222,7 @@ class SplitReader:
         if _as_one(opened):
             firsts = np.cumsum([0, *(fragment.num_rows for fragment in opened)])
             offsets = [part + first for (_, part), first in zip(parts, firsts, strict=False)]
-            return [LateRows(opened, np.concatenate(offsets), 0, int(firsts[-1]), engine.cache, {})]
+            return [LateRows(opened, np.concatenate(offsets), 0, int(firsts[-1]), engine.cache)]
         is_single = len(group.handles) == 1
         return [
             LateRows(
@@ -232,9 +231,9 @@ class SplitReader:
                 split.start if is_single else 0,
                 split.stop if is_single else fragment.num_rows,
                 engine.cache,
-                local_files([handle]),
+                is_near=not self.snapshot.is_remote,
             )
-            for (handle, part), fragment in zip(parts, opened, strict=True)
+            for (_, part), fragment in zip(parts, opened, strict=True)
         ]
 
     async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
@@ -249,15 +248,19 @@ class SplitReader:
             for kept in splits
         )
 
-    async def _read_late(self, late: Sequence[LateRows], *, is_sparse: bool) -> list[FragmentTask]:
+    async def _read_late(
+        self, late: Sequence[LateRows], *, is_sparse: bool
+    ) -> list[tuple[FragmentTask, Reader]]:
         """The late columns of those that are taken one by one, or of the others."""
         plans = [
             rows.reading(guess=self.snapshot.is_remote)
             for rows in late
             if rows.is_sparse == is_sparse
         ]
-        drive = self.snapshot.engine.drive
-        return await drive(together(plans), "late columns", bulk=not is_sparse)
+        engine, reason = self.snapshot.engine, "late columns"
+        tasks = await engine.drive(together(plans), reason, bulk=not is_sparse)
+        read = await engine.reader([rows for task in tasks for rows in task.unread], reason)
+        return [(task, read) for task in tasks]
 
     async def _filter_ahead(
         self, splits: Sequence[Split], late: OpenFragment, reserved: int, is_eager: bool
@@ -284,7 +287,7 @@ class SplitReader:
                 return []
             if is_eager:
                 merged = await all_of(
-                    self._run(partial(one.merge, self.plan, [task]))
+                    self._run(partial(one.merge, self.plan, [(task, all_read)]))
                     for one, task in zip(filtered, await reading[1], strict=True)
                     if one is not None
                 )
@@ -324,7 +327,7 @@ class SplitReader:
         if batch is None:
             return None
         rows = split.offsets() if rows is None else rows
-        late_rows = LateRows([late], rows, split.start, split.stop, split.group.states, {})
+        late_rows = LateRows([late], rows, split.start, split.stop, split.group.states)
         return Kept(batch, [late_rows])
 
     async def _run(self, work: Callable[[], T]) -> T:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from alance.expr.tree import Node
     from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.layouts.paged_rows import LocalFile
-    from alance.format.plans import Plan
+    from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.options import ScanOptions
@@ -182,7 +181,7 @@ class LateRows:
         rows: offsets in the fragment; in several they are numbered one behind the other.
         start, stop: rows of which these were kept; of several fragments all.
         states: where plans leave what they learn.
-        files: open local files by location: rows are read from them when they are decoded.
+        is_near: they are in files of this machine.
     """
 
     opened: Sequence[OpenFragment]
@@ -190,7 +189,7 @@ class LateRows:
     start: int
     stop: int
     states: States
-    files: Mapping[str, LocalFile]
+    is_near: bool = False
 
     @property
     def num_bytes(self) -> float:
@@ -213,12 +212,12 @@ class LateRows:
         """Whether rows are taken one by one: where that touches fewer bytes than their range."""
         if len(self.opened) > 1:
             return False
-        # From an open file even chunks that are all read cost less than their whole decoding.
+        # From files here even chunks that are all read cost less than their whole decoding.
         few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
-        return self._taken_bytes <= self._all_bytes or (bool(self.files) and few)
+        return self._taken_bytes <= self._all_bytes or (self.is_near and few)
 
     def reading(self, *, guess: bool) -> Plan[FragmentTask]:
-        """Plan the late columns.
+        """Plan the late columns, without what is `unread` of the task.
 
         Args:
             guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
@@ -227,12 +226,12 @@ class LateRows:
             return read_together(self.opened)
         (fragment,) = self.opened
         if self.is_sparse:
-            return fragment.take(self.rows, self.states, guess=guess, files=self.files)
+            return fragment.place(self.rows, self.states, guess=guess)
         return fragment.read(self.start, self.stop, self.states)
 
-    def decode(self, task: FragmentTask) -> pa.RecordBatch:
-        """The late columns of the rows, of what was read."""
-        batch = task.decode()
+    def decode(self, task: FragmentTask, read: Reader) -> pa.RecordBatch:
+        """The late columns of the rows; `read` brings what is `unread` of the task."""
+        batch = task.decode(read)
         if len(self.rows) < batch.num_rows:
             offsets = self.rows - self.start
             mask = np.zeros(batch.num_rows, np.bool_)
@@ -253,9 +252,13 @@ class Kept:
         """Encoded bytes of late columns that are read."""
         return sum(rows.num_bytes for rows in self.late)
 
-    def merge(self, plan: ScanPlan, tasks: Sequence[FragmentTask]) -> pa.RecordBatch:
-        """The output: first and late columns side by side."""
-        parts = [rows.decode(task) for rows, task in zip(self.late, tasks, strict=True)]
+    def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
+        """The output: first and late columns side by side.
+
+        Args:
+            tasks: of the late columns, each with what brings its unread bytes.
+        """
+        parts = [rows.decode(*task) for rows, task in zip(self.late, tasks, strict=True)]
         late = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         arrays = [*self.batch.columns, *late.columns]
         schema = pa.schema([*self.batch.schema, *late.schema])

@@ -10,30 +10,28 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, NotFoundError
 from alance.file.batches import empty_batch, empty_columns, side_by_side
 from alance.file.fragment import open_fragment
+from alance.file.fragment import take_rows as take_fragments
 from alance.file.open import open_file
 from alance.file.taken import TakenRows
-from alance.file.tracing import describe, note_rows
+from alance.file.tracing import describe
 from alance.format.numbers import to_arrow
 from alance.format.plans import together
-from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.read.placed import by_fragment, by_position
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import with_meta
-from alance.ops.read.warm import learn, warm_files, warm_plan
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.handle import local_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.layouts.paged_rows import LocalFile
     from alance.format.plans import Plan
     from alance.format.schema import Schema
+    from alance.io.cache import SearchCache
     from alance.ops.read.placed import Placed
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, Wanted
@@ -122,79 +120,44 @@ async def _take_placed(
         elif not live:
             _check_live(handle, mine)
         rows_of.append(mine)
-    taken = TakenRows(schema, await _tasks(snapshot, handles, rows_of, wanted))
+    engine = snapshot.engine
+    taking = _take_fragments(snapshot, handles, rows_of, wanted)
+    taken = TakenRows(schema, await engine.drive(taking, "take"))
 
     def finish(batch: pa.RecordBatch) -> pa.Table:
         if projection.meta:
             batch = _with_meta(batch, handles, rows_of, projection)
         return in_order(projection.apply(batch), places)
 
-    begun = trace.now()
-    table = await _decode(snapshot, taken, finish)
-    note_rows(taken, begun)
-    return table
-
-
-async def _tasks(
-    snapshot: Snapshot,
-    handles: Sequence[FragmentHandle],
-    rows_of: Sequence[npt.NDArray[np.int64]],
-    wanted: Wanted,
-) -> list[FragmentTask]:
-    """The rows of each fragment, fetched."""
-    engine = snapshot.engine
-    if snapshot.is_remote:
-        plan = warm_plan(engine.cache, handles, rows_of, wanted)
-        if plan is not None:
-            return await engine.drive(plan, "take")
-    files = local_files(handles)
-    if files:
-        warm = warm_files(engine.cache, handles, rows_of, wanted, files)
-        if warm is not None:
-            return warm
-    plans = [
-        _take_fragment(snapshot, handle, mine, wanted, files)
-        for handle, mine in zip(handles, rows_of, strict=True)
-    ]
-    is_known = engine.cache.peek(("fragment", handles[0].identity, wanted.key)) is not None
-    tasks = await engine.drive(together(plans), "take")
-    if files and is_known:
-        learn(engine.cache, handles, rows_of, wanted)
-    return tasks
+    return await _decode(snapshot, taken, finish)
 
 
 async def _decode(
     snapshot: Snapshot, taken: TakenRows, finish: Callable[[pa.RecordBatch], pa.Table]
 ) -> pa.Table:
-    """Decode on the loop what is small and needs no disk, in the pool what is not, and by all
-    its threads what is large.
+    """Decode on the loop what is small, in the pool what is not, and by all its threads what is
+    large.
     """
-    pool, num_bytes = snapshot.engine.pool, taken.num_bytes
+    engine, num_bytes = snapshot.engine, taken.num_bytes
+    pool = engine.pool
     if num_bytes <= INLINE_BYTES:
-        batch = taken.decode(wait=False)
-        if batch is not None:
-            table = finish(batch)
-            await pool.share_turn()
-            return table
+        table = finish(taken.decode(await engine.reader(taken.unread, "take", inline=True)))
+        await pool.share_turn()
+        return table
+    read = await engine.reader(taken.unread, "take")
     if num_bytes <= SHARED_BYTES:
-        return await pool.run(lambda: finish(_all_of(taken)))
+        return await pool.run(lambda: finish(taken.decode(read)))
     parts = taken.split(snapshot.session.decode_threads)
     batches: list[pa.RecordBatch | None] = [None] * len(parts)
     left = [*range(len(parts))]
 
     def decode(number: int) -> pa.Table | None:
-        batches[number] = _all_of(parts[number])
+        batches[number] = parts[number].decode(read)
         is_last = left.pop() == 0  # each thread has another answer
         return finish(side_by_side(cast("list[pa.RecordBatch]", batches))) if is_last else None
 
     tables = await all_of(pool.run(partial(decode, number)) for number in range(len(parts)))
     return next(table for table in tables if table is not None)
-
-
-def _all_of(taken: TakenRows) -> pa.RecordBatch:
-    batch = taken.decode()
-    assert batch is not None
-    return batch
 
 
 async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
@@ -212,32 +175,44 @@ async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema
     await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
 
 
-def _take_fragment(
+def _take_fragments(
     snapshot: Snapshot,
-    handle: FragmentHandle,
-    rows: npt.NDArray[np.int64],
+    handles: Sequence[FragmentHandle],
+    rows_of: Sequence[npt.NDArray[np.int64]],
     wanted: Wanted,
-    files: Mapping[str, LocalFile],
-) -> Plan[FragmentTask]:
+) -> Plan[list[FragmentTask]]:
+    """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
-    key = ("fragment", handle.identity, wanted.key)
-    opened: OpenFragment | None = cache.peek(key)
+    keys = [("fragment", handle.identity, wanted.key) for handle in handles]
+    fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
+    missing = [number for number, fragment in enumerate(fragments) if fragment is None]
+    if missing:
+        opening = [_open(handles[number], wanted, cache) for number in missing]
+        for number, fragment in zip(missing, (yield from together(opening)), strict=True):
+            fragments[number] = fragment
+    opened = [fragment for fragment in fragments if fragment is not None]
+    for fragment in opened:
+        describe(fragment)
+    tasks = yield from take_fragments(
+        wanted.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
+    )
+    for key, fragment in zip(keys, opened, strict=True):
+        if fragment.tables.has_grown:
+            fragment.tables.has_grown = False
+            cache.put(key, fragment, fragment.num_bytes)
+    return tasks
+
+
+def _open(handle: FragmentHandle, wanted: Wanted, cache: SearchCache) -> Plan[OpenFragment]:
+    """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
+    sources = [one for one in handle.sources if not wanted.ids.isdisjoint(one.columns)]
+    yield from together([open_file(one.location, one.file_bytes, cache) for one in sources])
+    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, wanted.key))
     if opened is None:
-        # Of callers that waited for the same files, one opens the fragment.
-        sources = [one for one in handle.sources if not wanted.ids.isdisjoint(one.columns)]
-        yield from together([open_file(one.location, one.file_bytes, cache) for one in sources])
-        opened = cache.peek(key)
-    if opened is None:
-        opened = yield from open_fragment(
-            wanted.schema, handle.sources, handle.num_physical_rows, cache
-        )
-        cache.put(key, opened, opened.num_bytes)
-        files = local_files([handle])  # which that has opened
-    describe(opened)
-    found = opened.take_now(rows, cache, files)
-    if found is not None:
-        return found
-    return (yield from opened.take(rows, cache, guess=snapshot.is_remote, files=files))
+        rows = handle.num_physical_rows
+        opened = yield from open_fragment(wanted.schema, handle.sources, rows, cache)
+        cache.put(("fragment", handle.identity, wanted.key), opened, opened.num_bytes)
+    return opened
 
 
 def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:

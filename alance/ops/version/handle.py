@@ -17,12 +17,11 @@ from alance.versioning.row_index import RowValues
 from alance.versioning.sidecars import load_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
-    from alance.format.layouts.paged_rows import LocalFile
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import Fragment
@@ -111,10 +110,6 @@ class FragmentHandle:
                 for file in self.fragment.files
             )
         return self._sources
-
-    def local_file(self, source: FileSource) -> LocalFile | None:
-        """A data file, if it is local and open already."""
-        return self._snapshot.engine.local_file(source.location)
 
     def resolve(self, sources: Sequence[FileSource], num_rows: int) -> None:
         """Remember the files with their sizes, and the row count."""
@@ -251,14 +246,3 @@ class FragmentHandle:
             )
         found = self._values[name] = RowValues.of(content, 1 if name == ROW_ID else 0)
         return found
-
-
-def local_files(handles: Iterable[FragmentHandle]) -> dict[str, LocalFile]:
-    """The data files of fragments that are local and open already, by location."""
-    found: dict[str, LocalFile] = {}
-    for handle in handles:
-        for source in handle.sources:
-            file = handle.local_file(source)
-            if file is not None:
-                found[source.location] = file
-    return found

@@ -1,0 +1,143 @@
+"""What is known of the pages of open fragments, in tables that the kernel looks rows up in.
+
+A table has a column's pages whose rows can be taken in one call. A page that was not met yet is a
+hole, which a take fills: from the caches, or by a plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from alance.errors import AlanceError
+from alance.file.columns import OpenColumn
+from alance.file.open import from_content
+from alance.file.recall import kept_by
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.paged_rows import takes_rows
+from alance.format.plans import together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from alance.file.columns import States
+    from alance.file.leaves import OpenLeaf
+    from alance.format.layouts.base import PageState
+    from alance.format.plans import ByteRange, Plan
+
+    Chunked: TypeAlias = tuple["Hole", MiniBlockPage, list[ByteRange]]
+
+
+class PageTables:
+    """The page tables of a fragment, one a leaf; None of a leaf whose rows go another way.
+
+    Attributes:
+        num_bytes: memory of the tables and of what they keep alive.
+        is_simple: rows of all leaves are those of the fragment, and no file is kept whole.
+        has_grown: pages were learned since the tables were last weighed.
+    """
+
+    __slots__ = ("has_grown", "is_simple", "leaves", "num_bytes", "tables")
+
+    def __init__(self, leaves: Sequence[OpenLeaf]) -> None:
+        self.leaves = leaves
+        self.tables = [
+            leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
+        ]
+        self.num_bytes = sum(60 + 24 * len(leaf.column.column.first_rows) for leaf in leaves)
+        self.is_simple = all(
+            leaf.leaf.multiplier == 1 and not leaf.column.container.is_whole for leaf in leaves
+        )
+        self.has_grown = True
+
+
+class Hole(NamedTuple):
+    """A page of which a table knows nothing."""
+
+    tables: PageTables
+    at: int  # number of the leaf
+    number: int  # of the page
+
+    @property
+    def leaf(self) -> OpenLeaf:
+        """The leaf that it is a page of."""
+        return self.tables.leaves[self.at]
+
+    def fill(self, state: PageState | None) -> None:
+        """Note what is known of the page; None: nothing has to be. Without rows that the kernel
+        takes the leaf has no table any more.
+
+        Raises:
+            CorruptFileError: the state contradicts the page's description.
+        """
+        table = self.tables.tables[self.at]
+        if table is None:
+            return
+        page = self.leaf.column.row_page(self.number, state)
+        if page is None:
+            self.tables.tables[self.at] = None
+        else:
+            table.set(self.number, page.kernel, page, page.kind)
+            self.tables.num_bytes += 0 if state is None else state.num_bytes
+        self.tables.has_grown = True
+
+    def learn(self, states: States) -> Plan[None]:
+        """Plan what has to be known of the page: one round at most."""
+        column = self.leaf.column
+        learning = column.learn(self.number, states)
+        self.fill((yield from from_content(learning, column.container)))
+
+
+def fill_known(holes: Iterable[Hole], states: States) -> list[Hole]:
+    """Fill holes of which the caches know all; gives the others."""
+    left = []
+    for hole in holes:
+        column = hole.leaf.column
+        if not isinstance(column, OpenColumn):
+            hole.fill(None)
+        elif (state := column.known(hole.number, states)) is not None:
+            hole.fill(state)
+        else:
+            left.append(hole)
+    return left
+
+
+def learn(holes: Sequence[Hole], states: States) -> Plan[None]:
+    """Plan what has to be known of pages: one round.
+
+    Raises:
+        CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
+    """
+    # Most pages are of mini-blocks: theirs need no plans of their own.
+    chunked: list[Chunked] = []
+    others: list[Plan[None]] = []
+    keeps = kept_by(states) is not None
+    for hole in holes:
+        column = hole.leaf.column
+        if isinstance(column, OpenColumn) and not keeps and not column.container.is_whole:
+            layout = column.layout(hole.number)
+            ranges = layout.state_ranges() if isinstance(layout, MiniBlockPage) else []
+            if isinstance(layout, MiniBlockPage) and all(start < stop for _, start, stop in ranges):
+                chunked.append((hole, layout, ranges))
+                continue
+        others.append(hole.learn(states))
+    if chunked:
+        others.append(_learn_chunks(chunked, states))
+    yield from together(others)
+
+
+def _learn_chunks(pages: Sequence[Chunked], states: States) -> Plan[None]:
+    """Plan the states of pages, from the ranges that hold them."""
+    buffers = yield [wanted for *_, ranges in pages for wanted in ranges]
+    first = 0
+    for hole, layout, ranges in pages:
+        stop = first + len(ranges)
+        column = hole.leaf.column
+        assert isinstance(column, OpenColumn)
+        try:
+            state = layout.state_of(buffers[first:stop])
+        except AlanceError as error:
+            column.add_place(error, hole.number)
+            raise
+        first = stop
+        column.learned(hole.number, state, states)
+        hole.fill(state)

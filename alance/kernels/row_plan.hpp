@@ -1,0 +1,50 @@
+// Where single rows of columns of many files are: groups of pieces of files that are read together,
+// and the pages and rows that each of them holds.
+#pragma once
+#include <vector>
+
+#include "row_page.hpp"
+#include "source.hpp"
+
+namespace alance {
+
+class RowPlan {
+ public:
+  // Rows of a page, as positions in the list of all rows.
+  struct Part {
+    size_t hit;
+    int64_t first, last;
+  };
+  // What is read together and decoded in one go; its pages are of one column and of one kind.
+  struct Group {
+    size_t parts_end, pieces_end;  // behind its last part, and piece
+    int64_t bytes_end, num_rows;   // its end in the bytes of all groups
+    int kind;
+  };
+  struct Hit {
+    size_t table, page;
+    const RowPage* kernel;
+  };
+  struct Unknown {
+    size_t table, page;
+  };
+
+  std::vector<int64_t> rows;  // counted from the first of their page, column by column
+  std::vector<Hit> hits;
+  std::vector<nb::object> pages;  // of the hits: they keep the kernels alive
+  std::vector<Part> parts;
+  std::vector<Piece> pieces;
+  std::vector<Group> groups;
+  std::vector<size_t> columns;   // where the groups of each end
+  std::vector<Unknown> unknown;  // where there are any, the groups are not complete
+
+  size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
+  size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
+  size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
+  int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
+  void check_groups(size_t first, size_t last) const {
+    if (first > last || last > groups.size()) corrupt("row plan: no such groups");
+  }
+};
+
+}  // namespace alance
