@@ -193,7 +193,7 @@ class Dataset(Verbs):
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
 
         Raises:
-            InvalidInputError: as of `take`.
+            InvalidInputError: a position that is not there, or an unknown column.
         """
         await self._load(explain)
         return await explain.explain_take(self._snapshot, indices, columns)

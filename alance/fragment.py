@@ -122,14 +122,18 @@ class DatasetFragment:
         a crash only the other fragments need to be made, as long as they are of the same version.
         A `checkpoint_file` of a `batch_udf` stays.
 
-        Args: as of `Dataset.add_columns`; rows are those of this fragment.
+        Args:
+            transforms: what `Dataset.add_columns` takes; rows are those of this fragment.
+            read_columns: that the function gets; None: all.
+            batch_size: rows that are computed at once at most.
 
         Returns:
             The fragment with one more file, and the fields of the table with the new columns;
             protobuf messages.
 
         Raises:
-            InvalidInputError: as of `Dataset.add_columns`.
+            InvalidInputError: a column that exists, bad SQL, rows too many or too few, values
+                that do not fit.
         """
         await self._snapshot.engine.pool.load(columns_fragment)
         return await columns_fragment.add_to_fragment(
@@ -155,7 +159,16 @@ class DatasetFragment:
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write the columns of other data, joined by a key, without a commit.
 
-        Args and errors: as of `Dataset.merge`; result: as of `add_columns`.
+        Args:
+            data: anything that `write_dataset` takes; all its columns but the key are added.
+            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
+            right_on: that of the data; None: the same name.
+
+        Returns:
+            The fragment with one more file, and the fields of the table with the new columns.
+
+        Raises:
+            InvalidInputError: a column that exists, a key that is not there or of another type.
         """
         await self._snapshot.engine.pool.load(columns_fragment)
         return await columns_fragment.merge_into_fragment(
@@ -174,7 +187,12 @@ class DatasetFragment:
         `operations.DataReplacement` takes what this gives, of any fragments; in all of them the
         same columns must be replaced.
 
-        Args and errors: as of `Dataset.replace_columns`.
+        Args:
+            transforms: what `Dataset.replace_columns` takes; rows are those of this fragment.
+
+        Raises:
+            InvalidInputError: a column that does not exist, values that its type cannot hold, rows
+                too many or too few.
         """
         await self._snapshot.engine.pool.load(columns_replace)
         return await columns_replace.replace_in_fragment(
@@ -195,9 +213,10 @@ class DatasetFragment:
         `update_mode=1`, which is the rewriting of columns.
 
         Args:
-            data: kinds as of `write_dataset`; a key, and columns that exist. It is held in memory;
-                of several rows with one key the last counts.
-            left_on, right_on: as of `Dataset.merge`.
+            data: anything that `write_dataset` takes: a key, and columns that exist. It is held in
+                memory; of several rows with one key the last counts.
+            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
+            right_on: that of the data; None: the same name.
 
         Returns:
             The fragment, the ids of the fields in its new file, and which of its physical rows

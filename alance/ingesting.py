@@ -70,7 +70,7 @@ def ingest(
     share versions; any number of tasks may write to one sink.
 
     Args:
-        uri: as of `write_dataset`.
+        uri: path or URI of the table; see `dataset`.
         schema: of the table, where it is to be created; None: that of the first batch.
         max_buffer_bytes: rows in memory that are not encoded yet; `write` waits for room.
         max_rows_per_file: a file is cut there.
@@ -87,7 +87,7 @@ def ingest(
             tokens.
         data_storage_version, stable_row_ids: of a new table.
         properties: noted in each transaction.
-        blobs: as of `write_dataset`.
+        blobs: how blobs of version 2 are written; see `BlobOptions`.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -213,7 +213,12 @@ class Sink:
         return (await self._ingest.flush()).version
 
     async def close(self) -> None:
-        """Commit all that was accepted, and end. May be called twice. Errors as of `flush`."""
+        """Commit all that was accepted, and end. May be called twice.
+
+        Raises:
+            CommitConflictError: others have committed the same batches, or changed the columns.
+            AlanceError: what has failed.
+        """
         is_open, self._is_open = self._is_open, False
         if is_open and self._ingest is not None:
             await self._ingest.close()

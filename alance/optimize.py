@@ -149,7 +149,7 @@ class Compaction:
 
         Raises:
             InvalidInputError: an option out of its range.
-            UnsupportedError: as of `Optimize.compact_files`.
+            UnsupportedError: files of a version that is not written, or a fragment-reuse index.
         """
         await dataset._load(compact, compact_plan)
         return await compact.plan(dataset._snapshot, compact_plan.CompactionOptions(**options))

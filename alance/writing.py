@@ -69,7 +69,7 @@ async def write_dataset(
             with the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic
             models, a dict of lists, or an iterable or async iterable of Tables or RecordBatches.
             Streams are never held as a whole.
-        uri: as of `dataset`.
+        uri: path or URI of the table; see `dataset`.
         mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
             columns that they lack are null; `overwrite`: rows and schema are replaced, older
             versions stay. The latter two create a table where there is none.
@@ -85,7 +85,8 @@ async def write_dataset(
         blobs: how blobs of version 2 are written; see `BlobOptions`.
         statistics: files of 2.1 and 2.2 say what their zones of rows hold, by which filters skip
             them (docs/statistics.md); about 5 % of the time of writing.
-        manifest_store, commit_lock: what keeps the versions, as of `dataset`.
+        manifest_store, commit_lock: what keeps the versions, where the store of objects cannot;
+            see `dataset`.
         properties, message: noted in the transaction; a message of the commit.
         max_retries: attempts of the commit after the first, where others were first.
 
@@ -146,7 +147,7 @@ async def write_fragments(
     Args:
         dataset_or_uri: a dataset: rows are cast to its schema and get its field ids; a URI: the
             rows of a new table, or of one that is overwritten.
-        others: as of `write_dataset`.
+        others: those of `write_dataset`.
 
     Returns:
         Fragments for `operations.Append` or `operations.Overwrite`; protobuf messages, which can
@@ -188,12 +189,14 @@ async def commit(
         read_version: the version that the operation was computed from; None: that of the dataset,
             or the latest at the URI.
         detached: a version outside of the table's history, under a random number.
-        others: as of `write_dataset`.
+        others: those of `write_dataset`.
 
     Raises:
         NotFoundError: no such version.
         InvalidInputError: the operation does not fit the version.
-        Others as of `write_dataset`.
+        CommitConflictError: a concurrent commit rules this one out.
+        CommitStateUnknownError: whether the commit landed could not be found out.
+        StoreError: the store failed.
     """
     options = _options(
         MAX_ROWS_PER_FILE,

@@ -34,7 +34,8 @@ def encode_file(
         schema: without blobs of version 2, which have objects beside the file.
 
     Raises:
-        InvalidInputError, UnsupportedError: as of `DataFileWriter`.
+        InvalidInputError: values that the format cannot hold.
+        UnsupportedError: types that files of the version do not hold.
     """
     upload = _Pieces()
     writer = writer_of(version)(upload, schema, version, _Here(), threads=1, statistics=statistics)

@@ -120,7 +120,11 @@ class BlobPlacer:
         return replace(page, values=await self._pool.run(partial(_block, parts, field.name)))
 
     async def finish(self) -> None:
-        """End the object that is open. Errors as of `place`."""
+        """End the object that is open.
+
+        Raises:
+            StoreError: of its upload.
+        """
         if self._open is not None:
             (_, upload), self._open = self._open, None
             await upload.finish()

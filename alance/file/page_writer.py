@@ -47,7 +47,7 @@ class _Flushed:
 
 
 class PageWriter(DataFileWriter):
-    """Writes one data file of version 2.1 or later; as of `DataFileWriter`."""
+    """Writes one data file of version 2.1 or later, page by page."""
 
     _blobs: BlobPlacer | None = None
 
@@ -71,7 +71,12 @@ class PageWriter(DataFileWriter):
         return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
 
     async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        """Hand all bytes to the upload; the object is not visible yet.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: of the upload.
+        """
         await self._flush(self._columns)
         if self._statistics is not None:
             content = await self._pool.run(self._statistics.finish)
@@ -82,7 +87,11 @@ class PageWriter(DataFileWriter):
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
     async def publish(self) -> None:
-        """Make the sealed object visible. Errors as of `write`."""
+        """Make the sealed object visible.
+
+        Raises:
+            StoreError: of the upload.
+        """
         if self._blobs is not None:
             await self._blobs.finish()
         await super().publish()

@@ -34,7 +34,7 @@ def writer_of(version: FileVersion) -> type[DataFileWriter]:
 
 
 class BatchWriter(DataFileWriter):
-    """Writes one data file of version 0.1; as of `DataFileWriter`.
+    """Writes one data file of version 0.1, batch by batch.
 
     Values that are null become zeros, empty lists, valid structs: files of 0.1 hold no others.
     It warns of that once a file. Strings alone can be null, and empty ones are.
@@ -56,7 +56,12 @@ class BatchWriter(DataFileWriter):
         return self._batches.num_bytes + self._waiting_bytes
 
     async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        """Hand all bytes to the upload; the object is not visible yet.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: of the upload.
+        """
         await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=False)))
         await self._upload_all(self._batches.finish())
         if self._batches.lost:

@@ -61,7 +61,7 @@ class _Waiting:
 
 
 class ArrayWriter(DataFileWriter):
-    """Writes one data file of version 2.0; as of `DataFileWriter`.
+    """Writes one data file of version 2.0, page by page.
 
     Raises:
         UnsupportedError: a schema with types that files of 2.0 do not hold.
@@ -80,7 +80,12 @@ class ArrayWriter(DataFileWriter):
         return self._arrays.num_bytes + sum(one.num_bytes for one in self._waiting)
 
     async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        """Hand all bytes to the upload; the object is not visible yet.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: of the upload.
+        """
         await self._flush_units(self._waiting)
         for number in self._array_columns.headers:
             self._arrays.add_header_rows(number, self._num_rows)

@@ -87,7 +87,11 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     def _begin(self, *, statistics: bool) -> None:
-        """Set up an empty file. Errors as of the class."""
+        """Set up an empty file.
+
+        Raises:
+            UnsupportedError: types that files of the version do not hold.
+        """
 
     def attach(self, sidecars: Sidecars) -> None:
         """Tell where blobs of version 2 go; without it they are refused.
@@ -129,7 +133,8 @@ class DataFileWriter(ABC):
         """Write what waits and the file's end; the object is visible when this returns.
 
         Raises:
-            InvalidInputError, StoreError: as of `write`.
+            InvalidInputError: values that the format cannot hold.
+            StoreError: of the upload.
         """
         written = await self.seal()
         await self.publish()
@@ -137,10 +142,19 @@ class DataFileWriter(ABC):
 
     @abstractmethod
     async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet. Errors as of `write`."""
+        """Hand all bytes to the upload; the object is not visible yet.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: of the upload.
+        """
 
     async def publish(self) -> None:
-        """Make the sealed object visible. Errors as of `write`."""
+        """Make the sealed object visible.
+
+        Raises:
+            StoreError: of the upload.
+        """
         await self._upload.finish()
 
     async def abort(self) -> None:

@@ -56,8 +56,8 @@ class ColumnVerbs(Handle):
                 - SQL text or a pyarrow expression by the new column's name;
                 - a function, async or not, that is called with a batch of live rows and gives a
                   batch, table or frame of as many rows; see `alance.batch_udf`;
-                - rows: one for each live row of the table, in its order; kinds as of
-                  `write_dataset`;
+                - rows: one for each live row of the table, in its order, as `write_dataset` takes
+                  them;
                 - a pyarrow Field, a list of them, or a Schema: columns of nulls.
             read_columns: that the function gets; None: all. `_rowid` and `_rowaddr` may be there.
             batch_size: rows that are computed at once at most.
@@ -131,11 +131,11 @@ class ColumnVerbs(Handle):
         """Add the columns of other data, joined by a key: a left join.
 
         A row gets the values of the last row of the data that has its key, or nulls; a null key is
-        equal to a null key. Cost: as of `add_columns`, reading the key column; the data is held in
-        memory.
+        equal to a null key. Cost: a scan of the key column, the new files, and two rounds for the
+        commit; the data is held in memory.
 
         Args:
-            data: kinds as of `write_dataset`; all its columns but the key are added.
+            data: anything that `write_dataset` takes; all its columns but the key are added.
             left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
             right_on: that of the data; None: the same name.
 
@@ -160,9 +160,13 @@ class ColumnVerbs(Handle):
         """Give columns that exist other values, in all rows.
 
         New files take the place of the old values; the other columns are not touched. Indices of
-        the columns no longer cover the fragments. Cost: as of `add_columns`.
+        the columns no longer cover the fragments. Cost: a scan of the columns that are read, the
+        new files, and two rounds for the commit.
 
-        Args: as of `add_columns`; values are cast to the columns' types.
+        Args:
+            transforms: what `add_columns` takes; values are cast to the columns' types.
+            read_columns: that the function gets; None: all.
+            batch_size: rows that are computed at once at most.
 
         Raises:
             InvalidInputError: a column that does not exist, values that its type cannot hold, rows

@@ -156,8 +156,8 @@ class MergeInsert:
         beside the transaction's file and a LIST; then the manifest.
 
         Args:
-            data: as of `write_dataset`; its columns in any order, and not all of them need be
-                there.
+            data: anything that `write_dataset` takes; its columns in any order, and not all of
+                them need be there.
             schema: of the data, where an iterable may be empty.
 
         Raises:
@@ -205,7 +205,12 @@ class MergeVerbs(Handle):
     ) -> Self:
         """Update the rows that have the same key, and insert the others.
 
-        Args, cost, errors: as of `merge_insert` and `MergeInsert.execute`.
+        The same as `merge_insert` with both clauses, and `MergeInsert.execute`, which says the
+        cost and the errors.
+
+        Args:
+            data: anything that `write_dataset` takes.
+            on: the key columns; None: the table's primary key.
         """
         merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
         merge = merge.commit_options(**commit)

@@ -61,7 +61,9 @@ class MetadataVerbs(Handle):
     ) -> Self:
         """Change the table's own metadata, which is free for users.
 
-        Raises: as of `update_config`.
+        Raises:
+            InvalidInputError: keys or values that are no text.
+            CommitConflictError: another commit has changed one of the keys.
         """
         await self._load(config)
         options = CommitOptions(**commit)

@@ -53,7 +53,15 @@ class RowVerbs(Handle):
         Cost: two rounds of requests where the rows fit one object: they, the transaction's file
         and a LIST at once; then the manifest.
 
-        Args and errors: as of `write_dataset`.
+        Args:
+            data: anything that `write_dataset` takes; columns that it lacks are null.
+            mode: `append`, or `overwrite`: rows and schema are replaced, older versions stay.
+
+        Raises:
+            InvalidInputError: data that does not fit the schema, or that the format cannot hold.
+            CommitConflictError: a concurrent commit rules this one out.
+            CommitStateUnknownError: whether the commit landed could not be found out.
+            StoreError: the store failed.
         """
         await self._load(write)
         chosen = blobs or blob_files.BlobOptions()
@@ -122,7 +130,8 @@ class RowVerbs(Handle):
             updates: columns to SQL text or pyarrow expressions, cast to the columns' types as SQL
                 does: a fraction is cut off, what is out of range is an error.
             where: None: all rows.
-            max_retries: as of `delete`.
+            max_retries: how often the update is computed again, on the latest version, where
+                others changed the same fragments.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, values that a column cannot hold.

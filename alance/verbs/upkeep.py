@@ -117,13 +117,18 @@ class UpkeepVerbs(Handle):
     ) -> CleanupExplanation:
         """What `cleanup_old_versions` would remove, and why other versions stay.
 
-        Cost: as of it, without the deletions.
+        Cost: a LIST of each folder of the table, and a GET for each version of it and of its
+        branches.
 
-        Args: as of it, and
+        Args:
             include_files: list the files, too.
             max_files: so many of them.
+            others: those of `cleanup_old_versions`.
 
-        Raises: as of it.
+        Raises:
+            InvalidInputError: tags name versions that match.
+            CorruptFileError, UnsupportedError: a manifest that cannot be read.
+            StoreError: the store failed.
         """
         await self._load(cleanup, cleanup_policy)
         policy = cleanup_policy.CleanupPolicy(

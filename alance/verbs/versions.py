@@ -149,7 +149,18 @@ class VersionVerbs(Handle):
     ) -> Self:
         """Make a branch and open it; what is inserted into it the main branch does not see.
 
-        Args, errors and cost: as of `Branches.create`.
+        No data is copied. Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of
+        the transaction and of the manifest, and a LIST. A cancelled call still makes the branch.
+
+        Args:
+            name: letters, digits, `.`, `-` and `_`, in segments between `/`.
+            reference: a number on this branch, a tag, or a branch (None: main) and a number
+                (None: the latest); None: this very version.
+
+        Raises:
+            AlreadyExistsError: there is such a branch, or its folder has versions.
+            NotFoundError: no such version, tag or branch.
+            InvalidInputError: no branch can have this name; a detached version.
         """
         await self._load(refs_write)
         options = CommitOptions()
@@ -174,7 +185,7 @@ class VersionVerbs(Handle):
         Cost: a GET for a version that is not this one; a LIST and two PUTs.
 
         Args:
-            target_uri: as of `dataset`.
+            target_uri: path or URI of the new table.
             reference: a number on this branch, a tag, or a branch (None: main) and a number
                 (None: the latest); None: this very version.
             store, storage_options: of the target; by default those of this dataset, where the

@@ -90,7 +90,7 @@ class DatasetDelta:
         Args:
             columns: names; None: all. `_rowid`, `_row_created_at_version` and
                 `_row_last_updated_at_version` come behind them.
-            others: as of `ScanOptions`.
+            others: see `ScanOptions`.
 
         Raises:
             UnsupportedError: the table has no stable row ids, and so no row lineage.
@@ -116,7 +116,12 @@ class DatasetDelta:
 
         A row that was changed again after the range is not among them: open `end_version`.
 
-        Args and errors: as of `get_inserted_rows`.
+        Args:
+            columns: names; None: all. `_rowid`, `_row_created_at_version` and
+                `_row_last_updated_at_version` come behind them.
+
+        Raises:
+            UnsupportedError: the table has no stable row ids, and so no row lineage.
         """
         options = ScanOptions(
             batch_size=batch_size,
@@ -185,7 +190,12 @@ class DatasetDelta:
 def delta(
     snapshot: Snapshot, compared_against: int | None, begin: int | None, end: int | None
 ) -> DatasetDelta:
-    """The changes between two versions; errors as of `Dataset.delta`."""
+    """The changes between two versions.
+
+    Raises:
+        InvalidInputError: neither or both kinds of range; versions that do not ascend, or later
+            ones than the snapshot.
+    """
     if compared_against is not None:
         if begin is not None or end is not None:
             raise InvalidInputError(

@@ -97,7 +97,8 @@ class Tags:
     async def update(self, name: str, reference: Reference | None = None) -> None:
         """Make a tag name another version.
 
-        Of two that do it at once the later one wins. Cost: as of `create`, and a GET.
+        Of two that do it at once the later one wins. Cost: a HEAD, a GET and a PUT; for a reference
+        by tag or branch a GET more.
 
         Raises:
             NotFoundError: no such tag, or no such version.
@@ -183,7 +184,8 @@ class Branches:
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
-            reference: as of `Tags.create`.
+            reference: a number on the branch of this dataset, a tag, or a branch (None: main)
+                and a number (None: the latest); None: the version of this dataset.
 
         Raises:
             AlreadyExistsError: there is such a branch, or its folder has versions.

@@ -63,7 +63,7 @@ class CompactionTask:
     async def execute(self, dataset: Dataset) -> RewriteResult:
         """Write the rows of the fragments to new files.
 
-        Cost: as of a scan of the fragments, and of writing their rows; one GET where the dataset
+        Cost: a scan of the fragments, and writing their rows; one GET where the dataset
         is at another version. Memory: what is read ahead, and what fills the next pages.
 
         Args:

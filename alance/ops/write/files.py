@@ -110,14 +110,19 @@ class DataFiles:
         self._tell()
 
     async def cut(self) -> None:
-        """End the file that is being written; further rows begin another. Errors as of `write`."""
+        """End the file that is being written; further rows begin another.
+
+        Raises:
+            StoreError: the store failed.
+        """
         if self._current is not None:
             await self._seal(self._current)
 
     async def seal(self) -> list[table_pb2.DataFragment]:
         """The fragments of all rows, one a file; their last bytes may still be on their way.
 
-        Errors as of `write`.
+        Raises:
+            StoreError: the store failed.
         """
         await self.cut()
         self._tell()
@@ -126,13 +131,22 @@ class DataFiles:
     async def write_all(
         self, batches: AsyncIterable[pa.RecordBatch]
     ) -> list[table_pb2.DataFragment]:
-        """Add the rows of all batches, then `seal`. Errors as of `write`, and of the batches."""
+        """Add the rows of all batches, then `seal`.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+            StoreError: the store failed. Or what the batches raise.
+        """
         async for batch in batches:
             await self.write(batch)
         return await self.seal()
 
     async def publish(self) -> None:
-        """Wait until all files are there. Errors as of `write`."""
+        """Wait until all files are there.
+
+        Raises:
+            StoreError: the store failed.
+        """
         await all_of([self._ended(file) for file in self._files])
 
     async def discard(self) -> None:
