@@ -97,8 +97,7 @@ class _Asked:
         ways = []
         for number, (first, end) in enumerate(pairwise([0, *self.ends])):
             is_placed = tables[number] is not None and number not in apart and first < end
-            is_whole = self.leaf(at, number).column.container.is_whole
-            ways.append((is_placed, number if is_whole else -1))
+            ways.append((is_placed, self.leaf(at, number).column.container.is_whole))
         runs, first = [], 0
         for (is_placed, _), same in groupby(ways):
             last = first + len([*same])
@@ -113,10 +112,9 @@ class _Asked:
             for is_placed, first, last in own:
                 if is_placed:
                     leaf = self.leaf(at, first)
-                    container = leaf.column.container
-                    whole = container.path if container.is_whole else None
+                    is_whole = leaf.column.container.is_whole
                     other = at if leaf.leaf.multiplier != 1 else None
-                    batches.setdefault((first, last, whole, other), []).append(at)
+                    batches.setdefault((first, last, is_whole, other), []).append(at)
         return [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
 
     def place(self, batch: _Batch) -> _kernels.RowPlan:
@@ -131,13 +129,15 @@ class _Asked:
             raise CorruptFileError(f"{path}: {error}") from error
 
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
-        """Rows that were placed, with their bytes where a small file is kept whole."""
+        """Rows that were placed, with their bytes where small files are kept whole."""
         leaves, first, last = batch
         numbers = range(first, last)
         containers = [self.leaf(at, number).column.container for at in leaves for number in numbers]
         placed = PlacedRows(plan, [container.path for container in containers])
-        if containers[0].is_whole:  # the only one
-            placed.content = cut(placed.pieces, containers[0].content)
+        if containers[0].is_whole:  # all of them are
+            contents = {container.path: container.content for container in containers}
+            ranges = placed.pieces.ranges()
+            placed.content = memoryview(b"".join([cut(one, contents[one.path]) for one in ranges]))
         return placed
 
 

@@ -71,6 +71,20 @@ class Pieces(NamedTuple):
         """Where the last piece ends, of pieces of one object."""
         return int(self.stops[-1])
 
+    def split(self, most: int) -> list[Pieces]:
+        """The same as pieces of at most so many objects each, in order."""
+        if len(self.paths) <= most:
+            return [self]
+        parts = []
+        for first in range(0, len(self.paths), most):
+            begin = self.ends[first - 1] if first else 0
+            ends = [end - begin for end in self.ends[first : first + most]]
+            starts = self.starts[begin : begin + ends[-1]]
+            stops = self.stops[begin : begin + ends[-1]]
+            num_bytes = int((stops - starts).sum())
+            parts.append(Pieces(self.paths[first : first + most], ends, starts, stops, num_bytes))
+        return parts
+
     def ranges(self) -> list[ByteRange]:
         """The pieces one by one."""
         starts, stops = self.starts.tolist(), self.stops.tolist()

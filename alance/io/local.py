@@ -23,7 +23,7 @@ from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from alance.format.plans import Pieces
     from alance.io.store import Body, Names, Span
@@ -35,10 +35,49 @@ INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
 PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 MAX_OPEN_FILES: Final = 512
+FILES_AT_ONCE: Final = 128  # that one read holds open
 TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
+
+
+class LocalSource:
+    """Files whose bytes the kernel reads while it decodes them, in one thread.
+
+    Args:
+        root: what stands before a path in errors.
+        paths: of the files, as the kernel numbers them.
+        opened: the files, kept open as long as this.
+    """
+
+    def __init__(
+        self, root: str, paths: Sequence[str], opened: Mapping[str, files.OpenFile]
+    ) -> None:
+        self._root, self._paths, self._opened = root, paths, opened
+        self._source = _kernels.FileSource([opened[path].fd for path in paths], files.PIECES_GAP)
+
+    @contextmanager
+    def reading(self) -> Iterator[_kernels.Source]:
+        """The kernel's source.
+
+        Raises:
+            CorruptFileError: a file ends before what was to be read of it.
+            StoreError: the system refuses.
+        """
+        source = self._source
+        try:
+            yield source
+        except AlanceError:
+            raise
+        except OSError:
+            path = self._root + self._paths[source.file]
+            if source.status == files.PIECES_SHORT:
+                raise CorruptFileError(
+                    f"{path}: the file ends before what was to be read"
+                ) from None
+            failure = translate(OSError(source.status, os.strerror(source.status)), path)
+            raise failure from failure.__cause__
 
 
 class LocalStore:
@@ -144,50 +183,38 @@ class LocalStore:
         """
 
         def job() -> memoryview:
-            path = ""
-            try:
-                opened = {}
-                for path in dict.fromkeys(pieces.paths):
-                    file = self._files.open("/" + path)
-                    opened[path] = file, file.num_bytes
-                content = files.read_pieces(opened, self.root, pieces, wait=True)
-            except OSError as error:
-                failure = translate(error, self.root + path)
-                raise failure from failure.__cause__
-            assert content is not None
-            return content
+            contents = []
+            for part in pieces.split(FILES_AT_ONCE):
+                path = ""
+                try:
+                    opened = {}
+                    for path in dict.fromkeys(part.paths):
+                        file = self._files.open("/" + path)
+                        opened[path] = file, file.num_bytes
+                    content = files.read_pieces(opened, self.root, part, wait=True)
+                except OSError as error:
+                    failure = translate(error, self.root + path)
+                    raise failure from failure.__cause__
+                assert content is not None
+                contents.append(content)
+            return contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
 
         return self._start(asyncio.get_running_loop(), job)
 
-    @contextmanager
-    def source(self, paths: Sequence[str]) -> Iterator[_kernels.Source]:
-        """What brings bytes of files to the kernel that decodes them; blocks. For threads.
+    def source(self, paths: Sequence[str]) -> LocalSource:
+        """What brings bytes of files to the kernel that decodes them; blocks. For one thread.
 
         Raises:
-            CorruptFileError: a file ends before what was to be read of it.
+            NotFoundError, StoreError: a file cannot be opened.
         """
-        path = ""
         opened: dict[str, files.OpenFile] = {}
-        source = None
-        try:
-            for path in dict.fromkeys(paths):
+        for path in dict.fromkeys(paths):
+            try:
                 opened[path] = self._files.open("/" + path)
-            fds = [opened[path].fd for path in paths]
-            source = _kernels.FileSource(fds, files.PIECES_GAP)
-            yield source
-        except AlanceError:
-            raise
-        except OSError as error:
-            if source is None:
+            except OSError as error:
                 failure = translate(error, self.root + path)
                 raise failure from failure.__cause__
-            path = self.root + paths[source.file]
-            if source.status == files.PIECES_SHORT:
-                raise CorruptFileError(
-                    f"{path}: the file ends before what was to be read"
-                ) from None
-            failure = translate(OSError(source.status, os.strerror(source.status)), path)
-            raise failure from failure.__cause__
+        return LocalSource(self.root, paths, opened)
 
     def _read(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         where = self.root + path

@@ -8,6 +8,7 @@ that request. What a local page cache or memory has is answered at once.
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,7 +19,7 @@ from alance.io.blocks import BlockCache
 from alance.io.booking import Wanted, book
 from alance.io.flights import Lane
 from alance.io.inline import answer_now, from_blocks, note_pieces, sort_out, total
-from alance.io.local import LocalStore
+from alance.io.local import FILES_AT_ONCE, LocalSource, LocalStore
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
 from alance.io.store import ObjectMeta
@@ -114,16 +115,23 @@ class Scheduler:
         Reads go into the trace of the caller of this.
         """
         self._check_open()
+        if len(locations) > FILES_AT_ONCE:
+            return None
         places = {location: self._registry.resolve(location) for location in locations}
         (store, _), *others = places.values()
         if not isinstance(store, LocalStore) or any(other is not store for other, _ in others):
             return None
         recorder, caller = trace.current(), trace.caller()
+        # Columns of the same rows share a source. A thread has its own: a source has one place.
+        sources: dict[tuple[int, int], tuple[Sequence[str], LocalSource]] = {}
 
         @contextmanager
         def read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> Iterator[_kernels.Source]:
             begun = trace.now()
-            with store.source([places[path][1] for path in paths]) as source:
+            key = threading.get_ident(), id(paths)
+            if key not in sources:
+                sources[key] = paths, store.source([places[path][1] for path in paths])
+            with sources[key][1].reading() as source:
                 yield source
             if recorder is not None:
                 note_pieces(pieces(), recorder, reason, caller, begun)

@@ -18,7 +18,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.layouts.paged_rows import PlacedRows
 from alance.io.flights import Flight
-from alance.io.local import LocalStore
+from alance.io.local import LocalSource, LocalStore
 from alance.ops.read.placed import by_fragment, by_position
 from alance.testing.lab import Lab
 
@@ -260,7 +260,7 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
     for owner, name in (
         (LocalStore, "pieces_now"),
         (LocalStore, "get_pieces"),
-        (LocalStore, "source"),
+        (LocalSource, "reading"),
         (PlacedRows, "__init__"),
     ):
         count_calls(owner, name)
