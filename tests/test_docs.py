@@ -14,16 +14,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from moto.server import ThreadedMotoServer
 
 import alance
 from alance.testing.lab import Lab
 from tests.pages import PAGES, ROOT, blocks, run_page
+from tests.versioning.dynamodb import serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -166,32 +165,8 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator[str]:
     """A DynamoDB with the table `versions`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = boto3.client(
-        "dynamodb",
-        endpoint_url=f"http://{host}:{port}",
-        region_name="us-east-1",
-        aws_access_key_id="lab",
-        aws_secret_access_key="lab",
-    )
-    if "versions" not in client.list_tables()["TableNames"]:
-        client.create_table(
-            TableName="versions",
-            KeySchema=[
-                {"AttributeName": "base_uri", "KeyType": "HASH"},
-                {"AttributeName": "version", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "base_uri", "AttributeType": "S"},
-                {"AttributeName": "version", "AttributeType": "N"},
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
-    client.close()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with serving(versions="N") as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

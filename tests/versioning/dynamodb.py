@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 import pytest
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
 CREDENTIALS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """A DynamoDB with the table `versions`, and one with other keys."""
+@contextmanager
+def serving(**tables: Literal["N", "S"]) -> Iterator[str]:
+    """The URL of a DynamoDB with some tables, by name the type of the sort key `version`."""
     # The server's tables are those of the process: the last one may have left some.
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
-    client = boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+    client = connect(endpoint)
     there = client.list_tables()["TableNames"]
-    for name, kind in (("versions", "N"), ("wrong", "S")):
+    for name, kind in tables.items():
         if name in there:
             continue
         client.create_table(
@@ -50,6 +51,18 @@ def endpoint() -> Iterator[str]:
     client.close()
     yield endpoint
     server.stop()
+
+
+def connect(endpoint: str) -> Any:
+    """A client, which is to be closed."""
+    return boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A DynamoDB with the table `versions`, and one with other keys."""
+    with serving(versions="N", wrong="S") as url:
+        yield url
 
 
 @pytest.fixture

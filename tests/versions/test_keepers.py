@@ -9,10 +9,8 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import lance
 import pytest
-from moto.server import ThreadedMotoServer
 
 import alance
 from alance.errors import (
@@ -24,6 +22,7 @@ from alance.errors import (
 )
 from alance.io.memory import MemoryStore
 from alance.versioning.external_store import Entry
+from tests.versioning.dynamodb import connect, serving
 from tests.versions.conftest import numbers
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 _numbers = itertools.count(1)
-CREDENTIALS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
 
 
 class Overwriting(MemoryStore):
@@ -58,35 +56,13 @@ class Refusing(Overwriting):
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    found = f"http://{host}:{port}"
-    client = dynamodb(found)
-    client.create_table(
-        TableName="kept",
-        KeySchema=[
-            {"AttributeName": "base_uri", "KeyType": "HASH"},
-            {"AttributeName": "version", "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[
-            {"AttributeName": "base_uri", "AttributeType": "S"},
-            {"AttributeName": "version", "AttributeType": "N"},
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    client.close()
-    yield found
-    server.stop()
-
-
-def dynamodb(endpoint: str) -> Any:
-    return boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+    with serving(kept="N") as url:
+        yield url
 
 
 def items(endpoint: str, key: str) -> list[tuple[int, str]]:
     """The versions and paths that DynamoDB has of a table."""
-    client = dynamodb(endpoint)
+    client = connect(endpoint)
     found = client.query(
         TableName="kept",
         KeyConditionExpression="base_uri = :b",
