@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.plans import ByteRange, Pieces
+from alance.io import local
+from alance.io.files import OpenFile
+from alance.io.local import LocalStore
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 from alance.io.trace import trace
@@ -125,6 +128,50 @@ async def test_pieces_of_a_local_file(path: Path) -> None:
     cancelled = scheduler.read([pieces, ByteRange(location, 1, 3)], bulk=True)
     cancelled.cancel()
     await scheduler.aclose()
+
+
+@given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=9), most=st.integers(1, 10))
+def test_pieces_split_by_objects_are_the_same_pieces(counts: list[int], most: int) -> None:
+    starts, stops = bounds([(3, 2)] * sum(counts))
+    paths = [f"file{number}" for number in range(len(counts))]
+    ends = np.cumsum(counts).tolist()
+    pieces = Pieces(paths, ends, starts, stops, int((stops - starts).sum()))
+    parts = pieces.split(most)
+    assert [one for part in parts for one in part.ranges()] == pieces.ranges()
+    assert sum(part.num_bytes for part in parts) == pieces.num_bytes
+    assert max(len(part.paths) for part in parts) <= most
+
+
+async def test_a_read_of_many_files_holds_few_of_them_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(local, "MAX_OPEN_FILES", 1)  # that are kept open beyond a read: 8
+    files = [tmp_path / f"{number:02}" for number in range(40)]
+    for file in files:
+        file.write_bytes(file.name.encode() * 10)
+    num_open = most = 0
+    opening, closing = OpenFile.__init__, OpenFile.__del__
+
+    def opened(self: OpenFile, path: str) -> None:
+        nonlocal num_open, most
+        opening(self, path)
+        num_open += 1
+        most = max(most, num_open)
+
+    def closed(self: OpenFile) -> None:
+        nonlocal num_open
+        closing(self)
+        num_open -= 1
+
+    monkeypatch.setattr(OpenFile, "__init__", opened)
+    monkeypatch.setattr(OpenFile, "__del__", closed)
+    four = np.full(len(files), 4, np.int64)
+    paths, ends = [str(file)[1:] for file in files], [*range(1, len(files) + 1)]
+    pieces = Pieces(paths, ends, four, 2 * four, int(four.sum()))
+    content = await LocalStore().get_pieces(pieces)
+    assert bytes(content) == b"".join(file.name.encode() * 2 for file in files)
+    assert most <= 8 + 3 + 1  # those kept, those of a part, and one that is just opened
 
 
 async def test_pieces_of_an_object_in_memory() -> None:
