@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-# The work of parsing a character, as bytes to decode: 500 characters
-# are parsed on the loop, in about 2 ms, on a busy machine 5.
+# The work of a character of a filter, to parse it or to make checks of it, as bytes to decode:
+# 500 characters take about 2 ms on the loop, on a busy machine 5.
 CHARACTER_BYTES: Final = 128
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's

@@ -17,6 +17,7 @@ from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.read.groups import file_bytes
+from alance.ops.read.plan import CHARACTER_BYTES
 from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Spans = Sequence[tuple[int, int]]
 
-CHARACTER_BYTES: Final = 128  # the work of a character of a filter, as bytes to decode
 NO_FIELD: Final = -1
 # Asking takes 100 us a fragment, 300 at first: as long as decoding so many bytes, or checking so
 # many rows. Files up to here came whole when they were opened: there is no request to be saved.
