@@ -76,6 +76,7 @@ class RemoteStore:
         is_given: bool = False,
     ) -> None:
         self.root = root
+        self._uri = without_number(root)  # for messages
         self.profile = profile
         self.is_given = is_given
         self._objects = objects
@@ -98,7 +99,7 @@ class RemoteStore:
         """The ranges; small ones that follow each other cross to the runtime together."""
         loop = asyncio.get_running_loop()
         try:
-            check_spans(self.root + path, ranges)
+            check_spans(self._uri + path, ranges)
         except CorruptFileError as error:
             return failed(error, loop)
         calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
@@ -119,7 +120,7 @@ class RemoteStore:
     def _get_group(
         self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[Sequence[memoryview]]:
-        where = self.root + path
+        where = self._uri + path
         asked = [span for span in ranges if span[0] != span[1]]  # HTTP knows no empty range
 
         def start_one() -> asyncio.Future[obstore.Bytes]:
@@ -167,14 +168,14 @@ class RemoteStore:
 
         def failed(error: BaseException) -> Exception:
             nonlocal last
-            last = translate(error, self.root + path)
+            last = translate(error, self._uri + path)
             return last
 
         try:
             async with limit.clock:
                 return await self._retries.run(enter, failed)
         except TimeoutError:
-            raise translate(outlasted(limit.seconds, last), self.root + path) from None
+            raise translate(outlasted(limit.seconds, last), self._uri + path) from None
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
@@ -209,7 +210,7 @@ class RemoteStore:
 
         tail, size = await self._run(path, attempt, Limit(self.limits.whole(num_bytes)))
         if len(tail) != min(num_bytes, size):
-            raise short_read(self.root + path, (max(0, size - num_bytes), size), len(tail))
+            raise short_read(self._uri + path, (max(0, size - num_bytes), size), len(tail))
         return tail, size
 
     def open_file(self, path: str) -> None:
@@ -222,8 +223,8 @@ class RemoteStore:
         async def attempt() -> memoryview:
             result = await _watch(obstore.get_async(self._objects, path))
             trace.note_first_byte()
-            check_tag(self.root + path, e_tag, result.meta["e_tag"])
-            check_whole(self.root + path, result.meta["size"])
+            check_tag(self._uri + path, e_tag, result.meta["e_tag"])
+            check_whole(self._uri + path, result.meta["size"])
             limit.become(self.limits.whole(result.meta["size"]))
             return memoryview(await _watch(result.bytes_async()))
 
@@ -265,7 +266,7 @@ class RemoteStore:
         try:
             await attempt()
         except Exception as error:
-            failure = translate(error, self.root + path)
+            failure = translate(error, self._uri + path)
             raise failure from failure.__cause__
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
@@ -313,7 +314,7 @@ class RemoteStore:
 
     def uri_of(self, path: str) -> str | None:
         """None where the store object has a prefix, which no URI tells."""
-        return None if getattr(self._objects, "prefix", None) else without_number(self.root) + path
+        return None if getattr(self._objects, "prefix", None) else self._uri + path
 
     def lasting_name(self) -> str | None:
         """Its root and what names its server."""
@@ -336,7 +337,7 @@ class RemoteStore:
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""
-        return list_objects(self._objects, self.root, self.profile, self._run, prefix, start_after)
+        return list_objects(self._objects, self._uri, self.profile, self._run, prefix, start_after)
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:

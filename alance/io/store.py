@@ -172,12 +172,12 @@ class Store(Protocol):
 
 
 # A root has a number where a bucket was opened with several options.
-_NUMBER: Final = re.compile(r"#\d+/$")
+_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
 
 
-def without_number(root: str) -> str:
-    """A root as a URI has it."""
-    return _NUMBER.sub("/", root)
+def without_number(location: str) -> str:
+    """A location, or a root, as a URI has it."""
+    return _NUMBER.sub(r"\1/", location)
 
 
 def check_spans(where: str, ranges: Sequence[Span]) -> None:

@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.io.store import without_number
 from alance.io.trace_events import HopEvent, Kind, RequestEvent, Totals
 from alance.io.trace_places import Places, merged
 from alance.io.trace_text import chrome, span_of, table, waterfall, waves
@@ -206,7 +207,7 @@ def record(
         return
     event = RequestEvent(
         kind,
-        location,
+        without_number(location),
         span[0],
         span[1],
         tuple(dict.fromkeys(reason for reason in reasons if reason)),
@@ -253,7 +254,7 @@ def look(cache: str, *, found: bool, recorder: Recorder | None = None) -> None:
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
     """Tell what is where in an object: the bytes of a column, worked out when asked for."""
     for one in _with_outer([_current.get()]):
-        one.places.add(location, name, spans)
+        one.places.add(without_number(location), name, spans)
 
 
 @contextmanager

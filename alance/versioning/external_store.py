@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import AlanceError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
+from alance.io.store import without_number
 from alance.io.tasks import all_of
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.manifest_store import (
@@ -172,7 +173,7 @@ class ExternalManifests:
         settled = await put_settled(
             lambda: self._external.put_if_not_exists(self._key, staged),
             whose,
-            f"version {version} of {self._store.root}{self._key}",
+            f"version {version} of {without_number(self._store.root)}{self._key}",
             self._inner.patience,
         )
         if settled is Settled.OURS and found is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, UnsupportedError
+from alance.io.store import without_number
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ async def check_conditional_puts(
         _answers[store] = heeds
     if not heeds:
         raise UnsupportedError(
-            f"{store.root}: this store overwrites where it was asked to create an object only if "
-            f"it is absent, so that concurrent commits would be lost; give a commit_lock or an "
-            f"external manifest store (alance.check_store tells what else is amiss)"
+            f"{without_number(store.root)}: this store overwrites where it was asked to create an "
+            f"object only if it is absent, so that concurrent commits would be lost; give a "
+            f"commit_lock or an external manifest store (alance.check_store tells what else is "
+            f"amiss)"
         )
 
 

@@ -5,15 +5,15 @@ A location is a store's root and the path inside it; see `io.registry`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
 from alance.io.access import Access, own_options
+from alance.io.store import without_number
 from alance.io.uri import clean_path, join, parse_uri
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from alance.versioning.lock import CommitLock
 
 # What the registry adds to the root of a second store at the same place.
-_NUMBER: Final = re.compile(r"#\d+/$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +268,7 @@ class Table:
     def _open(self, uri: str, what: str, *, is_callers: bool = False) -> str:
         """The location of a URI: in the table's own store where it is the same place."""
         address = parse_uri(uri)
-        own = _NUMBER.sub("/", self.store.root)
-        if address.root == own:
+        if address.root == without_number(self.store.root):
             return self.store.root + address.path
         where = f"{what} {uri!r} of dataset {self.uri!r}"
         options = self.access.options(uri, address, where, is_callers=is_callers)

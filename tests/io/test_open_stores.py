@@ -10,7 +10,7 @@ import pytest
 from obstore.store import S3Store
 
 import alance
-from alance.errors import InvalidInputError
+from alance.errors import AlanceError, InvalidInputError
 from alance.io import registry as registries
 from alance.io.limits import TimeLimits
 from alance.io.registry import KEPT_STORES, StoreRegistry
@@ -57,6 +57,21 @@ async def test_tokens_that_change_leave_a_bounded_number_in_a_session(lineitem_l
         assert num_remote() - before <= 2 * KEPT_STORES
         del dataset
     assert num_remote() <= before
+
+
+async def test_traces_and_errors_name_objects_as_their_uri_does(lineitem_lab: Lab) -> None:
+    """Also of the second store that is open of a bucket, by other options."""
+    uri = "s3://lab/lineitem.lance"
+    async with alance.Session() as session:
+        for token in range(2):
+            options = lineitem_lab.lance_options() | {"session_token": f"token {token}"}
+            dataset = await alance.dataset(uri, storage_options=options, session=session)
+            with alance.trace() as recorder:
+                await dataset.take([token])
+            assert {event.location.startswith(uri) for event in recorder.events} == {True}
+            with pytest.raises(AlanceError) as refused:
+                await session.engine.scheduler.size(f"{dataset._snapshot.table.root}/absent")
+            assert f"{uri}/absent" in str(refused.value)
 
 
 async def test_a_table_keeps_its_store_whatever_else_is_opened(lineitem_lab: Lab) -> None:
