@@ -24,18 +24,16 @@ if TYPE_CHECKING:
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
     from alance.operations import DataReplacementGroup
-    from alance.ops.columns import fragment as columns_fragment
-    from alance.ops.columns import replace as columns_replace
-    from alance.ops.columns import update as columns_update
+    from alance.ops.columns import add as columns_add
+    from alance.ops.columns import join as columns_join
     from alance.ops.columns.sources import Transforms
     from alance.ops.read.options import FragmentScanArguments
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.ops.write.sources import Data
 else:
-    columns_fragment = Deferred("alance.ops.columns.fragment")
-    columns_replace = Deferred("alance.ops.columns.replace")
-    columns_update = Deferred("alance.ops.columns.update")
+    columns_add = Deferred("alance.ops.columns.add")
+    columns_join = Deferred("alance.ops.columns.join")
 
 
 class DatasetFragment:
@@ -135,8 +133,8 @@ class DatasetFragment:
             InvalidInputError: a column that exists, bad SQL, rows too many or too few, values
                 that do not fit.
         """
-        await self._snapshot.engine.pool.load(columns_fragment)
-        return await columns_fragment.add_to_fragment(
+        await self._snapshot.engine.pool.load(columns_add)
+        return await columns_add.add_to_fragment(
             self._snapshot,
             self._handle,
             transforms,
@@ -170,8 +168,8 @@ class DatasetFragment:
         Raises:
             InvalidInputError: a column that exists, a key that is not there or of another type.
         """
-        await self._snapshot.engine.pool.load(columns_fragment)
-        return await columns_fragment.merge_into_fragment(
+        await self._snapshot.engine.pool.load(columns_join)
+        return await columns_join.merge_into_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )
 
@@ -194,8 +192,8 @@ class DatasetFragment:
             InvalidInputError: a column that does not exist, values that its type cannot hold, rows
                 too many or too few.
         """
-        await self._snapshot.engine.pool.load(columns_replace)
-        return await columns_replace.replace_in_fragment(
+        await self._snapshot.engine.pool.load(columns_add)
+        return await columns_add.replace_in_fragment(
             self._snapshot,
             self._handle,
             transforms,
@@ -225,7 +223,7 @@ class DatasetFragment:
         Raises:
             InvalidInputError: a column that does not exist, or values that its type cannot hold.
         """
-        await self._snapshot.engine.pool.load(columns_update)
-        return await columns_update.update_in_fragment(
+        await self._snapshot.engine.pool.load(columns_join)
+        return await columns_join.update_in_fragment(
             self._snapshot, self._handle, data, left_on, right_on
         )

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.proto import table_pb2
-from alance.ops.columns.add import merge_of
-from alance.ops.columns.backfill import owned_ids, source_of
-from alance.ops.columns.fields import added, check_grown, next_field_id
-from alance.ops.columns.fragment import add_to_fragment
-from alance.ops.columns.sources import NewColumns, opened
+from alance.ops.columns.add import add_to_fragment, grown, merge_of
+from alance.ops.columns.backfill import owned_ids
+from alance.ops.columns.sources import opened, source_of
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change
 
@@ -49,8 +47,7 @@ class ColumnBackfill:
         Raises:
             InvalidInputError: as of `Dataset.add_columns`.
         """
-        _, new = await self._grown(dataset._snapshot)
-        check_grown(dataset._snapshot.manifest, new, is_null=False)
+        await self._grown(dataset._snapshot)
 
     @staticmethod
     def source(fragment: DatasetFragment) -> str:
@@ -115,6 +112,4 @@ class ColumnBackfill:
     async def _grown(self, snapshot: Snapshot) -> tuple[Schema, Schema]:
         """The schema with the new fields, and these alone."""
         columns = await opened(snapshot, self.transforms, self.read_columns, self.batch_size)
-        assert isinstance(columns, NewColumns)
-        arrow = await columns.schema(snapshot)
-        return added(snapshot.schema, arrow, next_field_id(snapshot.manifest))
+        return await grown(snapshot, columns)

@@ -12,21 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self, Unpack
 
-    from alance.ops.columns import add as columns
+    from alance.ops.columns import add as columns_add
     from alance.ops.columns import alter as columns_alter
-    from alance.ops.columns import drop as columns_drop
     from alance.ops.columns import join as columns_join
-    from alance.ops.columns import replace as columns_replace
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write.sources import Data
 else:
-    columns = Deferred("alance.ops.columns.add")
+    columns_add = Deferred("alance.ops.columns.add")
     columns_alter = Deferred("alance.ops.columns.alter")
-    columns_drop = Deferred("alance.ops.columns.drop")
     columns_join = Deferred("alance.ops.columns.join")
-    columns_replace = Deferred("alance.ops.columns.replace")
 
 
 class ColumnVerbs(Handle):
@@ -67,9 +63,9 @@ class ColumnVerbs(Handle):
                 that do not fit. The table is as it was, the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load(columns)
+        await self._load(columns_add)
         options = CommitOptions(**commit)
-        made = await columns.add_columns(
+        made = await columns_add.add_columns(
             self._snapshot,
             transforms,
             read_columns=read_columns,
@@ -117,9 +113,9 @@ class ColumnVerbs(Handle):
             InvalidInputError: no such column, or none would be left.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load(columns_drop)
+        await self._load(columns_alter)
         options = CommitOptions(**commit)
-        return type(self)(await columns_drop.drop_columns(self._snapshot, columns, options))
+        return type(self)(await columns_alter.drop_columns(self._snapshot, columns, options))
 
     async def merge(
         self,
@@ -173,9 +169,9 @@ class ColumnVerbs(Handle):
                 too many or too few. The table is as it was.
             CommitConflictError: a concurrent commit rules this one out.
         """
-        await self._load(columns_replace)
+        await self._load(columns_add)
         options = CommitOptions(**commit)
-        made = await columns_replace.replace_columns(
+        made = await columns_add.replace_columns(
             self._snapshot,
             transforms,
             read_columns=read_columns,

@@ -1,24 +1,35 @@
-"""Add columns: their fields, a new data file beside those of each fragment, one Merge."""
+"""Columns in new data files: added beside those of each fragment by a Merge, or put in the place of
+old values by a DataReplacement. Other columns of the fragments are neither read nor written.
+
+Of single fragments, for backfills that many processes share: files now, one commit later.
+"""
 
 from __future__ import annotations
 
+from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alance.format.table.operations import Merge
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.table.operations import DataReplacement, DataReplacementGroup, Merge
 from alance.ops.columns.backfill import Backfill
+from alance.ops.columns.cast import cast
 from alance.ops.columns.fields import added, check_grown, next_field_id
-from alance.ops.columns.sources import AllNull, opened
+from alance.ops.columns.sources import opened
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.write.write import messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
-    from alance.format.proto import table_pb2
+    from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
-    from alance.ops.columns.sources import NewColumns, Transforms
+    from alance.ops.columns.sources import NewColumns, Transforms, Values
+    from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
 
@@ -32,10 +43,7 @@ async def add_columns(
 ) -> Snapshot:
     """The version with new columns. See `Dataset.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
-    commit = options or CommitOptions()
-    if isinstance(columns, AllNull):
-        return await _add_nulls(snapshot, columns, commit)
-    return await add_opened(snapshot, columns, commit)
+    return await add_opened(snapshot, columns, options or CommitOptions())
 
 
 async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
@@ -47,35 +55,41 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
             the source has no values.
         CommitConflictError: a newer version rules this one out.
     """
-    backfill = Backfill(columns.values, columns.checkpoint)
+    if columns.values is None:
+        return await _add_nulls(snapshot, columns, options)
 
     async def attempt(base: Snapshot) -> Snapshot:
-        next_id = await base.engine.pool.run(partial(next_field_id, base.manifest))
-        schema, new = added(base.schema, await columns.schema(base), next_id)
-        check_grown(base.manifest, new, is_null=False)
+        schema, new = await grown(base, columns)
         fragments = await backfill.fragments(base, new)
         change = merge_of(base, schema, new, fragments)
         summary = {"num_data_files": len(fragments)}
         return await backfill.commit(base, change, options, summary)
 
-    try:
-        made = await with_retries(snapshot, attempt, options.max_retries)
-    except BaseException:
-        await backfill.discard()
-        raise
-    await columns.finish()
-    return made
+    async with Backfill(columns.values, columns.checkpoint) as backfill:
+        return await with_retries(snapshot, attempt, options.max_retries)
 
 
-async def _add_nulls(snapshot: Snapshot, columns: AllNull, options: CommitOptions) -> Snapshot:
+async def _add_nulls(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
     async def attempt(base: Snapshot) -> Snapshot:
-        next_id = await base.engine.pool.run(partial(next_field_id, base.manifest))
-        schema, new = added(base.schema, columns.arrow, next_id)
-        check_grown(base.manifest, new, is_null=True)
+        schema, new = await grown(base, columns)
         fragments = [handle.fragment.message for handle in base.handles]
         return await commit_change(base, merge_of(base, schema, new, fragments), options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def grown(snapshot: Snapshot, columns: NewColumns) -> tuple[Schema, Schema]:
+    """The schema of a version with new columns, and the new fields alone, with their parents.
+
+    Raises:
+        InvalidInputError: a column that is there already, or inside of a list where it has values.
+        UnsupportedError: a type that the format has not, or that the table's files have not.
+    """
+    arrow = await columns.schema(snapshot)
+    next_id = await snapshot.engine.pool.run(partial(next_field_id, snapshot.manifest))
+    schema, new = added(snapshot.schema, arrow, next_id)
+    check_grown(snapshot.manifest, new, is_null=columns.values is None)
+    return schema, new
 
 
 def merge_of(
@@ -91,10 +105,156 @@ def merge_of(
         new: the fields that are new, with their parents.
         fragments: all of them, with their new files.
     """
-    known = {one.id for one in base.schema.walk()}
-    keeps = all(one.nullable for one in new.walk() if one.id not in known)
+    ids_before = {field.id for field in base.schema.walk()}
     return Merge(
         fragments=tuple(fragments),
         schema=messages_of(schema),
-        preserves_nullability=keeps,
+        preserves_nullability=all(
+            field.nullable for field in new.walk() if field.id not in ids_before
+        ),
     )
+
+
+async def add_to_fragment(
+    snapshot: Snapshot,
+    handle: FragmentHandle,
+    transforms: Transforms,
+    *,
+    read_columns: Sequence[str] | None = None,
+    batch_size: int | None = None,
+) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
+    """A fragment with new columns, and the schema. See `DatasetFragment.add_columns`."""
+    columns = await opened(snapshot, transforms, read_columns, batch_size)
+    return await add_opened_to_fragment(snapshot, handle, columns)
+
+
+async def add_opened_to_fragment(
+    snapshot: Snapshot, handle: FragmentHandle, columns: NewColumns
+) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
+    """A fragment with new columns, whose values come from a source that is open; and the schema."""
+    schema, new = await grown(snapshot, columns)
+    if columns.values is None:
+        return handle.fragment.message, messages_of(schema)
+    async with Backfill(columns.values, columns.checkpoint) as backfill:
+        (fragment,) = await backfill.fragments(snapshot, new, [handle])
+    return fragment, messages_of(schema)
+
+
+async def replace_columns(
+    snapshot: Snapshot,
+    transforms: Transforms,
+    *,
+    read_columns: Sequence[str] | None = None,
+    batch_size: int | None = None,
+    options: CommitOptions | None = None,
+) -> Snapshot:
+    """The version with other values of columns. See `Dataset.replace_columns`."""
+    commit = options or CommitOptions()
+    columns = await opened(snapshot, transforms, read_columns, batch_size)
+    values = Conformed(columns.given_values())
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        schema = await values.aim(base, columns)
+        fragments = await backfill.fragments(base, schema)
+        change = DataReplacement(_replacements(base, fragments))
+        summary = {"num_data_files": len(change.replacements)}
+        return await backfill.commit(base, change, commit, summary)
+
+    async with Backfill(values, columns.checkpoint) as backfill:
+        return await with_retries(snapshot, attempt, commit.max_retries)
+
+
+async def replace_in_fragment(
+    snapshot: Snapshot,
+    handle: FragmentHandle,
+    transforms: Transforms,
+    *,
+    read_columns: Sequence[str] | None = None,
+    batch_size: int | None = None,
+) -> DataReplacementGroup:
+    """A new file for columns of a fragment. See `DatasetFragment.replace_columns`."""
+    columns = await opened(snapshot, transforms, read_columns, batch_size)
+    values = Conformed(columns.given_values())
+    async with Backfill(values, columns.checkpoint) as backfill:
+        schema = await values.aim(snapshot, columns)
+        fragments = await backfill.fragments(snapshot, schema, [handle])
+    (replacement,) = _replacements(snapshot, fragments)
+    return replacement
+
+
+def _replacements(
+    snapshot: Snapshot, fragments: Sequence[table_pb2.DataFragment]
+) -> tuple[DataReplacementGroup, ...]:
+    """The new files of fragments that have one more than in a version.
+
+    Raises:
+        InvalidInputError: there are none.
+    """
+    replacements = tuple(
+        DataReplacementGroup(fragment.id, fragment.files[-1])
+        for fragment in fragments
+        if len(fragment.files) > len(snapshot.handle(fragment.id).fragment.files)
+    )
+    if not replacements:
+        raise InvalidInputError("replace_columns: there are no rows")
+    return replacements
+
+
+def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
+    """The fields of columns at top level.
+
+    Raises:
+        InvalidInputError: one that does not exist, or is below another.
+    """
+    schema = snapshot.schema.project(names)
+    if [field.name for field in schema.fields] != list(names):
+        raise InvalidInputError(f"columns {', '.join(names)}: expected whole columns, each once")
+    return schema
+
+
+@dataclass(slots=True)
+class Conformed:
+    """Values in the types of columns that exist.
+
+    Attributes:
+        target: those columns, in the order of the values.
+    """
+
+    values: Values
+    target: pa.Schema | None = None
+
+    async def aim(self, snapshot: Snapshot, columns: NewColumns) -> Schema:
+        """The fields that get new values, of a version.
+
+        Raises:
+            InvalidInputError: one that does not exist.
+        """
+        schema = whole_columns(snapshot, (await columns.schema(snapshot)).names)
+        self.target = pa.schema([field.logical_arrow() for field in schema.fields])
+        return schema
+
+    @property
+    def is_physical(self) -> bool:
+        return self.values.is_physical
+
+    @property
+    def in_order(self) -> bool:
+        return self.values.in_order
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        # What others do to the columns themselves is lost as well.
+        names = [] if self.target is None else self.target.names
+        own = frozenset(field.id for field in schema.project(names).walk())
+        reads = self.values.reads(schema)
+        return None if reads is None else reads | own
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        assert self.target is not None
+        async with aclosing(self.values.batches(snapshot, handle, ahead_bytes)) as batches:
+            async for batch in batches:
+                yield await snapshot.engine.pool.run(partial(cast, batch, self.target))
+
+    async def end(self, snapshot: Snapshot) -> None:
+        await self.values.end(snapshot)

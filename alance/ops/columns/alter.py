@@ -1,26 +1,43 @@
-"""Alter columns: names and nullability by the schema alone, types by new files of the column."""
+"""Alter and drop columns: by the schema alone, but for types, by new files of the column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.expr.logic import is_null, junction
+from alance.expr.pruning import check_of
+from alance.expr.tree import Column, plain_type
 from alance.file_version import FileVersion
+from alance.format.numbers import as_numbers
 from alance.format.table.apply_columns import without_dead_files
 from alance.format.table.apply_indices import related
 from alance.format.table.operations import Merge, Project
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import Casts
-from alance.ops.columns.fields import changed, check_names, field_ids, next_field_id, recast
-from alance.ops.columns.nulls import check_no_nulls
+from alance.ops.columns.fields import (
+    changed,
+    check_names,
+    dropped,
+    field_ids,
+    next_field_id,
+    recast,
+)
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.pruning import Pruner
+from alance.ops.read.rows import ScanPlan
+from alance.ops.read.scan import scan
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.projection import ROW_ADDRESS, project
 from alance.ops.write.write import messages_of
 
 if TYPE_CHECKING:
@@ -29,6 +46,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.version.snapshot import Snapshot
+
 
 Alteration: TypeAlias = Mapping[str, Any]
 KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
@@ -93,7 +111,6 @@ async def alter_columns(
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
     casts = Casts()
-    backfill = Backfill(casts)
 
     async def attempt(base: Snapshot) -> Snapshot:
         made = await base.engine.pool.run(partial(altered, base, changes))
@@ -121,11 +138,8 @@ async def alter_columns(
         summary = {"num_data_files": len(fragments)}
         return await backfill.commit(base, merge, commit, summary)
 
-    try:
+    async with Backfill(casts) as backfill:
         return await with_retries(snapshot, attempt, commit.max_retries)
-    except BaseException:
-        await backfill.discard()
-        raise
 
 
 def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
@@ -205,3 +219,87 @@ def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
                 f"column {path!r}: a cast rewrites it, and {', '.join(sorted(names))} would be an "
                 "index of values that are gone; drop the index first"
             )
+
+
+async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
+    """Check that no live row has a null in some columns.
+
+    A field of a struct that is null counts as null. Cost: one scan of the columns, of the zones of
+    rows in which statistics count nulls or say nothing.
+
+    Raises:
+        InvalidInputError: one has.
+    """
+    if not paths:
+        return
+    schema = snapshot.schema.project(paths)
+    names = {path: schema.names_of(path) for path in paths}
+    projection = project(schema, None, flat=False, with_row_address=True)
+    plan = ScanPlan(
+        ScanOptions(),
+        projection,
+        None,
+        schema,
+        None,
+        snapshot.handles,
+        {},
+        projection.meta,
+        _pruner(schema, names),
+    )
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for batch in batches:
+            await snapshot.engine.pool.run(partial(_check, batch, names))
+
+
+def _pruner(schema: Schema, names: Mapping[str, Sequence[str]]) -> Pruner | None:
+    """What rules out rows in which none of the columns is null."""
+    columns = [
+        Column(tuple(parts), plain_type(schema.field(path).arrow_type))
+        for path, parts in names.items()
+    ]
+    check = check_of(junction(False, [is_null(column) for column in columns]))
+    return None if check is None else Pruner.of(check, schema)
+
+
+def _check(batch: pa.RecordBatch, names: Mapping[str, Sequence[str]]) -> None:
+    """Refuse nulls, and name the first fragment that has one; CPU work."""
+    for path, (column, *below) in names.items():
+        array = batch.column(column)
+        if _num_nulls(array, below):
+            fragments = as_numbers(batch.column(ROW_ADDRESS)).astype(np.int64) >> 32
+            edges = [*np.flatnonzero(np.diff(fragments, prepend=-1)).tolist(), len(fragments)]
+            first = next(
+                int(fragments[start])
+                for start, stop in pairwise(edges)
+                if _num_nulls(array.slice(start, stop - start), below)
+            )
+            raise InvalidInputError(
+                f"column {path!r}: it has nulls, in fragment {first} at least, and cannot forbid "
+                "them"
+            )
+
+
+def _num_nulls(array: pa.Array, names: Sequence[str]) -> int:
+    """Nulls of a field below an array."""
+    for name in names:
+        if pa.types.is_struct(array.type):
+            array = array.flatten()[array.type.get_field_index(name)]
+        elif pa.types.is_map(array.type):
+            array = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        else:
+            array = array.flatten()
+    return int(array.null_count)
+
+
+async def drop_columns(
+    snapshot: Snapshot, columns: Sequence[str], options: CommitOptions | None = None
+) -> Snapshot:
+    """The version without some columns. See `Dataset.drop_columns`."""
+    commit = options or CommitOptions()
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        schema = dropped(base.schema, columns)
+        change = Project(schema=messages_of(schema), preserves_nullability=True)
+        return await commit_change(base, change, commit)
+
+    return await with_retries(snapshot, attempt, commit.max_retries)

@@ -13,29 +13,44 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import pyarrow as pa
+
 from alance.errors import InvalidInputError
+from alance.file.batches import fixed_bytes
 from alance.format.layouts.fields import leaf_columns
+from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.io.tasks import all_of
-from alance.ops.columns.backfill_small import small_groups, write_group
-from alance.ops.columns.spread import Spread
-from alance.ops.columns.values import GroupedValues
+from alance.ops.columns.sources import GroupedValues, source_of
+from alance.ops.read.groups import (
+    GROUP_FRAGMENTS,
+    SMALL_DECODED_BYTES,
+    SMALL_ROWS,
+    fixed_row_bytes,
+    is_small,
+)
 from alance.ops.version.commits import commit_change
 from alance.ops.write.files import DataFiles
+from alance.ops.write.files_at_once import write_at_once
 from alance.ops.write.options import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Self
+
+    import numpy.typing as npt
 
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
-    from alance.ops.columns.values import Finished, Values
+    from alance.ops.columns.checkpoint import Checkpoint
+    from alance.ops.columns.sources import Values
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files_at_once import FileAtOnce
+
 
 # Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
 # is read ahead. Small ones cost their round trips, so that more of them go at once.
@@ -55,17 +70,24 @@ class _Written:
 
 @dataclass(slots=True)
 class Backfill:
-    """The new files of one operation. Whoever does not come to a version calls `discard`.
+    """The new files of one operation: `async with`, by which an error removes them.
 
     Args:
         values: of the new columns.
-        checkpoint: keeps what is finished over the end of the process.
+        checkpoint: keeps what is finished over the end of the process, until the version is there.
     """
 
     values: Values
-    checkpoint: Finished | None = None
+    checkpoint: Checkpoint | None = None
     _written: dict[int, _Written] = field(default_factory=dict, init=False)
     _unnamed: bool = field(default=True, init=False)  # no version can name the files
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            await self.discard()
 
     async def fragments(
         self, snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle] | None = None
@@ -149,7 +171,10 @@ class Backfill:
         async def unnamed() -> None:
             self._unnamed = True
 
-        return await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+        made = await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+        if self.checkpoint is not None:
+            await self.checkpoint.remove()
+        return made
 
     async def discard(self) -> None:
         """Remove all files that no version can name, but for those of a checkpoint."""
@@ -237,26 +262,6 @@ class Backfill:
         return made
 
 
-def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
-    """Names what a fragment's new values were computed from: its files of some fields."""
-    fragment = handle.fragment
-    files = [
-        f"{file.path}@{file.base_id}"
-        for file in fragment.files
-        if reads is None or not reads.isdisjoint(file.columns)
-    ]
-    return "|".join([str(handle.num_physical_rows), *files])
-
-
-def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
-    """Names what the values of the n-th live rows were computed from: as `source_of`, and the
-    deletion file.
-    """
-    file = handle.fragment.deletion_file
-    deleted = "" if file is None else file.name(handle.id)
-    return f"{source_of(handle, reads)}|{deleted}"
-
-
 def owned_ids(schema: Schema) -> list[int]:
     """The ids of the fields that have a column, in the order of a file's columns."""
     return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]
@@ -287,3 +292,130 @@ async def _removed(written: Iterable[_Written]) -> None:
     for one in written:
         if one.files is not None:
             await one.files.discard()
+
+
+def small_groups(
+    snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle]
+) -> Iterator[list[FragmentHandle]]:
+    """Neighbours of which all are small, some together; the others are left out.
+
+    Args:
+        handles: prepared.
+    """
+    if any(one.is_blob_v2 for one in new.walk()):
+        return
+    row_bytes = max(
+        fixed_row_bytes(snapshot.schema),
+        sum(fixed_bytes(one.arrow_type) for one in new.walk() if one.is_leaf),
+    )
+    group: list[FragmentHandle] = []
+    rows = 0
+    for handle in handles:
+        if not is_small(handle, row_bytes):
+            continue
+        most = min(SMALL_ROWS, SMALL_DECODED_BYTES / max(1, row_bytes))
+        if group and (rows + handle.num_physical_rows > most or len(group) == GROUP_FRAGMENTS):
+            yield group
+            group, rows = [], 0
+        group.append(handle)
+        rows += handle.num_physical_rows
+    if len(group) > 1:
+        yield group
+
+
+async def write_group(
+    snapshot: Snapshot,
+    new: Schema,
+    values: GroupedValues,
+    handles: Sequence[FragmentHandle],
+    ahead_bytes: int,
+) -> list[tuple[table_pb2.DataFile | None, FileAtOnce | None]]:
+    """The record of the new file of each fragment, and the file; None where it has no live rows.
+
+    Raises:
+        InvalidInputError: values too many or too few, or that do not fit.
+        StoreError: the store failed; no file stays.
+    """
+    spreads = [Spread.of(handle) for handle in handles]
+    wanted = sum(spread.num_live for spread in spreads)
+    found: list[pa.RecordBatch] = []
+    rows = 0
+    async with aclosing(values.grouped(snapshot, handles, ahead_bytes)) as batches:
+        async for batch in batches:
+            found.append(batch)
+            rows += batch.num_rows
+    if rows != wanted:
+        raise InvalidInputError(
+            f"new columns: {rows} values for fragments {handles[0].id} to {handles[-1].id}, "
+            f"expected {wanted}"
+        )
+    made = iter(await write_at_once(snapshot, new, lambda: _cut(found, spreads)))
+    files = [next(made) if spread.num_live else None for spread in spreads]
+    return [(None if one is None else one.record, one) for one in files]
+
+
+def _cut(found: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.RecordBatch]:
+    """The rows of each fragment that has live ones, with the deleted ones; CPU work."""
+    if not found:
+        return []
+    rows = found[0] if len(found) == 1 else pa.concat_batches(found)
+    parts, start = [], 0
+    for spread in spreads:
+        part = rows.slice(start, spread.num_live)
+        start += spread.num_live
+        sources = spread.sources(0, spread.num_live)
+        if spread.num_live:
+            parts.append(part if sources is None else part.take(to_arrow(sources)))
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Live rows to physical rows."""
+
+    deleted: npt.NDArray[np.int64] | None
+    num_live: int
+    num_physical: int
+
+    @classmethod
+    def of(cls, handle: FragmentHandle, *, keep: bool = False) -> Spread:
+        """Of a fragment that is prepared.
+
+        Args:
+            keep: deleted rows count as live.
+        """
+        deleted = None if handle.deleted is None or keep else handle.deleted.rows
+        count = handle.num_physical_rows
+        return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
+
+    def sources(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+        """For some live rows and the deleted ones behind each: the live row, from 0; shape (n,).
+
+        The deleted rows before the first live one are with it. None: there are no deleted ones.
+        """
+        if self.deleted is None or not len(self.deleted):
+            return None
+        first, last = self._physical(start), self._physical(stop)
+        gone = self.deleted[np.searchsorted(self.deleted, first) :]
+        gone = gone[: np.searchsorted(gone, last)] - first
+        if not len(gone):
+            return None
+        live = np.ones(last - first, np.int64)
+        live[gone] = 0
+        return np.maximum(np.cumsum(live) - 1, 0)
+
+    async def batch(self, snapshot: Snapshot, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        """Values of live rows from `start` on, as those of physical rows."""
+        rows = self.sources(start, start + batch.num_rows)
+        if rows is None:
+            return batch
+        return await snapshot.engine.pool.run(lambda: batch.take(to_arrow(rows)))
+
+    def _physical(self, live: int) -> int:
+        assert self.deleted is not None
+        if live == 0:
+            return 0
+        if live >= self.num_live:
+            return self.num_physical
+        before = self.deleted - np.arange(len(self.deleted))
+        return int(live + np.searchsorted(before, live, "right"))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
 from alance.format.numbers import to_arrow
 from alance.format.schema import Schema
+from alance.ops.columns.sources import OfLiveRows
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
@@ -21,7 +23,6 @@ from alance.ops.version.projection import project
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
     from alance.ops.version.handle import FragmentHandle
@@ -31,7 +32,7 @@ _NONE = Schema((), {})
 
 
 @dataclass(slots=True)
-class Casts:
+class Casts(OfLiveRows):
     """The columns of one schema as those of another of the same names.
 
     Attributes:
@@ -50,10 +51,6 @@ class Casts:
         # rows as well.
         return True
 
-    @property
-    def in_order(self) -> bool:
-        return False
-
     def reads(self, schema: Schema) -> frozenset[int] | None:
         return frozenset(one.id for one in self.read.walk())
 
@@ -68,9 +65,6 @@ class Casts:
                 live = handle.live_mask(start, start + batch.num_rows)
                 start += batch.num_rows
                 yield await snapshot.engine.pool.run(partial(cast, batch, target, live, self.names))
-
-    async def end(self, snapshot: Snapshot) -> None:
-        pass
 
 
 def pruned_plan(
@@ -124,6 +118,25 @@ def cast(
             )
         arrays.append(made)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def overlaid(
+    rows: pa.RecordBatch, places: npt.NDArray[np.integer[Any]], values: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Rows, some of them with other values. CPU.
+
+    Args:
+        places: the rows that have others; shape (rows of the values,).
+        values: theirs, with the columns of the rows at least.
+    """
+    numbers = np.arange(rows.num_rows)
+    numbers[places] = rows.num_rows + np.arange(values.num_rows)
+    order = to_arrow(numbers)
+    arrays = [
+        pa.concat_arrays([column, values.column(name)]).take(order)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

@@ -1,9 +1,12 @@
-"""New columns by a join: rows of other data, found by a key column. The other data is in memory."""
+"""Columns by a join: rows of other data, found by a key column, give new columns or new values.
+
+The other data is in memory.
+"""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,14 +17,19 @@ import pyarrow.compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.tree import plain
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.ops.columns.add import add_opened
-from alance.ops.columns.sources import NewColumns
-from alance.ops.columns.values import OfLiveRows
+from alance.format.table.apply_columns import TOMBSTONE
+from alance.format.table.roaring import roaring_bytes
+from alance.ops.blobs.leaves import has_blobs
+from alance.ops.columns.add import add_opened, add_opened_to_fragment, whole_columns
+from alance.ops.columns.backfill import Backfill, owned_ids
+from alance.ops.columns.cast import cast, overlaid
+from alance.ops.columns.sources import NewColumns, OfLiveRows
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.projection import META
+from alance.ops.write.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.write.sources import open_source
 
 if TYPE_CHECKING:
@@ -29,10 +37,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.format.field import Field
+    from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
+
 
 BATCH_ROWS: Final = 64 << 10
 
@@ -50,6 +61,19 @@ async def merge(
     return await add_opened(
         snapshot, NewColumns(values, values.columns.schema), options or CommitOptions()
     )
+
+
+async def merge_into_fragment(
+    snapshot: Snapshot,
+    handle: FragmentHandle,
+    data: Data,
+    left_on: str,
+    right_on: str | None = None,
+) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
+    """A fragment with the columns of other data. See `DatasetFragment.merge`."""
+    values = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    columns = NewColumns(values, values.columns.schema)
+    return await add_opened_to_fragment(snapshot, handle, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +243,95 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+async def update_in_fragment(
+    snapshot: Snapshot,
+    handle: FragmentHandle,
+    data: Data,
+    left_on: str,
+    right_on: str | None = None,
+) -> tuple[table_pb2.DataFragment, tuple[int, ...], bytes]:
+    """A fragment with other values. See `DatasetFragment.update_columns`."""
+    joined = await Joined.of(snapshot, data, left_on, right_on or left_on)
+    schema = whole_columns(snapshot, joined.columns.schema.names)
+    moved_blobs(snapshot, joined.columns.schema.names)  # refuses what cannot be
+    target = pa.schema([_target(one) for one in schema.fields])
+    columns = pa.Table.from_batches(
+        await snapshot.engine.pool.run(
+            lambda: [_conformed(batch, schema, target) for batch in joined.columns.to_batches()]
+        ),
+        schema=target,
+    )
+    values = Updated(Joined(left_on, columns, joined.index))
+    async with Backfill(values) as backfill:
+        (fragment,) = await backfill.fragments(snapshot, schema, [handle])
+        offsets = await snapshot.engine.pool.run(partial(values.offsets, handle))
+    files = [file for file in fragment.files if any(id_ != TOMBSTONE for id_ in file.fields)]
+    fragment.ClearField("files")
+    fragment.files.extend(files)
+    return fragment, tuple(owned_ids(schema)), offsets
+
+
+def _target(field: Field) -> pa.Field:
+    """The field of new values and of those that are there, next to each other."""
+    arrow = field.logical_arrow()
+    return arrow.with_type(moved_type(field)) if has_blobs(field) else arrow
+
+
+def _conformed(batch: pa.RecordBatch, schema: Schema, target: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        as_moved(field, array) if has_blobs(field) else array
+        for field, array in zip(schema.fields, batch.columns, strict=True)
+    ]
+    return cast(pa.RecordBatch.from_arrays(arrays, names=target.names), target)
+
+
+@dataclass(slots=True)
+class Updated(OfLiveRows):
+    """Values of other data where it has a row's key, else those that are there.
+
+    Attributes:
+        hits: which live rows of the fragment were found, batch by batch.
+    """
+
+    joined: Joined
+    hits: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        return None
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        names = self.joined.columns.schema.names
+        read = list(dict.fromkeys([self.joined.left_on, *names]))
+        blobs = moved_blobs(snapshot, names)
+        options = ScanOptions(
+            fragments=[handle.id], io_buffer_bytes=ahead_bytes, with_row_address=bool(blobs)
+        )
+        rows = scan(snapshot, await plan_scan(snapshot, read, options))
+        if blobs:
+            rows = with_payloads(snapshot, rows, blobs, keep_address=True)
+        async with aclosing(rows) as batches:
+            async for batch in batches:
+                yield await snapshot.engine.pool.run(partial(self._values, batch, names))
+
+    def offsets(self, handle: FragmentHandle) -> bytes:
+        """The physical offsets of the rows that were found, as a roaring bitmap. CPU."""
+        hits = np.concatenate(self.hits) if self.hits else np.zeros(0, np.bool_)
+        return roaring_bytes(handle.physical(np.flatnonzero(hits)))
+
+    def _values(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        places, found = self.joined.index.find([batch.column(self.joined.left_on)])
+        self.hits.append(found)
+        before = pa.RecordBatch.from_arrays([batch.column(one) for one in names], list(names))
+        schema = self.joined.columns.schema
+        if not found.any():
+            return pa.RecordBatch.from_arrays(before.columns, schema=schema)
+        taken = self.joined.columns.take(to_arrow(places[found])).combine_chunks()
+        return overlaid(cast(before, schema), np.flatnonzero(found), taken.to_batches()[0])

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from alance.errors import CommitConflictError, InvalidInputError
-from alance.ops.columns.sql import Expressions
-from alance.ops.columns.udf import Computed
-from alance.ops.write.sources import open_source
+from alance.errors import AlanceError, CommitConflictError, InvalidInputError
+from alance.expr import computed_from_arrow, is_nullable, parse_projection
+from alance.file.batches import empty_batch
+from alance.ops.columns.checkpoint import Checkpoint
+from alance.ops.read.groups import file_bytes
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.rows import ScanPlan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import Output, Projection
+from alance.ops.write.sources import ArrowStream, open_source
 from alance.udf import BatchUdf
 
 if TYPE_CHECKING:
@@ -20,11 +32,84 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.format.schema import Schema
-    from alance.ops.columns.checkpoint import Checkpoint
-    from alance.ops.columns.values import Values
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
+
+
+class Values(Protocol):
+    """Where the values of new columns come from."""
+
+    @property
+    def is_physical(self) -> bool:
+        """Whether batches have the deleted rows, too."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether fragments must be asked for one after the other, in the table's order."""
+
+    def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The new columns of the live rows of a fragment, in order; or of all rows.
+
+        Args:
+            ahead_bytes: fetched ahead at most.
+        """
+
+    async def end(self, snapshot: Snapshot) -> None:
+        """All fragments have their values: check that none is left."""
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        """The fields that the values depend on; None: all."""
+
+
+@runtime_checkable
+class GroupedValues(Protocol):
+    """Values that several fragments can be asked for at once."""
+
+    def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The new columns of the live rows of neighbouring fragments, in order."""
+
+
+def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what a fragment's new values were computed from: its files of some fields."""
+    fragment = handle.fragment
+    files = [
+        f"{file.path}@{file.base_id}"
+        for file in fragment.files
+        if reads is None or not reads.isdisjoint(file.columns)
+    ]
+    return "|".join([str(handle.num_physical_rows), *files])
+
+
+def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
+    """Names what the values of the n-th live rows were computed from: as `source_of`, and the
+    deletion file.
+    """
+    file = handle.fragment.deletion_file
+    deleted = "" if file is None else file.name(handle.id)
+    return f"{source_of(handle, reads)}|{deleted}"
+
+
+class OfLiveRows:
+    """Values of live rows, of fragments in any order; nothing is left at the end."""
+
+    __slots__ = ()
+
+    @property
+    def is_physical(self) -> bool:
+        return False
+
+    @property
+    def in_order(self) -> bool:
+        return False
+
+    async def end(self, snapshot: Snapshot) -> None:
+        pass
+
 
 Transforms: TypeAlias = (
     "Mapping[str, str | pc.Expression] | BatchUdf | Callable[[pa.RecordBatch], object] | Data "
@@ -32,23 +117,17 @@ Transforms: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AllNull:
-    """Columns without values."""
-
-    arrow: pa.Schema
-
-
 @dataclass(slots=True)
 class NewColumns:
-    """Columns with values.
+    """Columns as a user gave them.
 
     Attributes:
+        values: None: they are null.
         fixed: names and types of the columns; None: computed from each version's schema.
         checkpoint: of a user's function.
     """
 
-    values: Values
+    values: Values | None
     fixed: pa.Schema | None = None
     checkpoint: Checkpoint | None = None
 
@@ -60,10 +139,15 @@ class NewColumns:
         assert isinstance(values, Expressions)
         return await snapshot.engine.pool.run(lambda: values.schema(snapshot.schema))
 
-    async def finish(self) -> None:
-        """The version is there: what was kept for the case that it is not can go."""
-        if self.checkpoint is not None:
-            await self.checkpoint.remove()
+    def given_values(self) -> Values:
+        """The values of columns that must have some.
+
+        Raises:
+            InvalidInputError: they have none.
+        """
+        if self.values is None:
+            raise InvalidInputError("replace_columns: fields without values")
+        return self.values
 
 
 async def opened(
@@ -71,7 +155,7 @@ async def opened(
     transforms: Transforms,
     read_columns: Sequence[str] | None,
     batch_size: int | None,
-) -> NewColumns | AllNull:
+) -> NewColumns:
     """The new columns that a user gave.
 
     Raises:
@@ -81,7 +165,7 @@ async def opened(
     if read_columns is not None and (nulls is not None or not callable(transforms)):
         raise InvalidInputError("read_columns: only of a function; others tell what they read")
     if nulls is not None:
-        return all_null(nulls)
+        return _all_null(nulls)
     if isinstance(transforms, Mapping):
         return NewColumns(Expressions(dict(transforms), batch_size))
     if callable(transforms):
@@ -103,7 +187,7 @@ def _fields(transforms: Any) -> pa.Schema | None:
     return None
 
 
-def all_null(arrow: pa.Schema) -> AllNull:
+def _all_null(arrow: pa.Schema) -> NewColumns:
     """New columns of nulls.
 
     Raises:
@@ -112,7 +196,7 @@ def all_null(arrow: pa.Schema) -> AllNull:
     for one in arrow:
         if not one.nullable:
             raise InvalidInputError(f"column {one.name!r}: not nullable, and it has no values")
-    return AllNull(arrow)
+    return NewColumns(None, arrow)
 
 
 @dataclass(slots=True)
@@ -173,3 +257,239 @@ class Stream:
                     f"that there are"
                 )
             self._rest, self._is_ended = None, batch is None
+
+
+WHOLE_BYTES: Final = 128 << 10  # of local files: to read one costs less than to look for columns
+
+
+@dataclass(slots=True)
+class Expressions(OfLiveRows):
+    """Values by expression.
+
+    Attributes:
+        texts: SQL text or a pyarrow expression for each new column.
+        batch_size: rows computed at once at most; None: what the pages make natural.
+    """
+
+    texts: Mapping[str, str | pc.Expression]
+    batch_size: int | None = None
+    _parsed: tuple[Schema, Projection] | None = field(default=None, init=False)
+
+    def projection(self, schema: Schema) -> Projection:
+        """The new columns over a version's; parsed once a schema.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, no name or no text.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
+        known = self._parsed
+        if known is not None and known[0] is schema:
+            return known[1]
+        arrow = schema.to_arrow()
+        outputs = []
+        for name, text in self.texts.items():
+            if not isinstance(name, str):
+                raise InvalidInputError(f"new column {name!r}: expected a name")
+            if isinstance(text, str):
+                computed = parse_projection(text, arrow)
+            else:
+                computed = computed_from_arrow(text, arrow)
+            outputs.append(Output(name, computed=computed))
+        fields = [name for one in outputs if one.computed for name in one.computed.columns]
+        made = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
+        self._parsed = schema, made
+        return made
+
+    def schema(self, schema: Schema) -> pa.Schema:
+        """The new columns.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, no name or no text.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
+        projection = self.projection(schema)
+        arrow = schema.project(projection.fields).to_arrow()
+        made = projection.apply(empty_batch(arrow)).schema
+        return pa.schema(
+            [
+                one.with_nullable(output.computed is None or is_nullable(output.computed, arrow))
+                for one, output in zip(made, projection.outputs, strict=True)
+            ]
+        )
+
+    def reads(self, schema: Schema) -> frozenset[int]:
+        paths = self.projection(schema).fields
+        return frozenset(one.id for one in schema.project(paths).walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        async with aclosing(self.grouped(snapshot, [handle], ahead_bytes)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def grouped(
+        self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """As of `GroupedValues`."""
+        projection = self.projection(snapshot.schema)
+        read = snapshot.schema.project(projection.fields)
+        options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
+        plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
+        if len(handles) > 1 and not snapshot.is_remote:
+            is_small = sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles)
+            plan = replace(plan, reads_files_whole=is_small)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+@dataclass(slots=True)
+class Computed(OfLiveRows):
+    """Values of a function.
+
+    Attributes:
+        columns: those that it gets; None: all.
+        output: names and types of the new columns.
+    """
+
+    udf: BatchUdf
+    columns: Sequence[str] | None
+    batch_size: int | None
+    output: pa.Schema
+    checkpoint: Checkpoint | None = None
+    _limit: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._limit = asyncio.Semaphore(self.udf.concurrency)
+
+    @classmethod
+    async def of(
+        cls,
+        snapshot: Snapshot,
+        udf: BatchUdf,
+        columns: Sequence[str] | None,
+        batch_size: int | None,
+    ) -> Computed:
+        """The values of a function; calls it with one row where it does not tell its schema.
+
+        Raises:
+            InvalidInputError: unknown columns; or no rows to find out the schema with.
+        """
+        made = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
+        if udf.output_schema is None:
+            plan = await plan_scan(snapshot, columns, ScanOptions(limit=1))
+            async with aclosing(scan(snapshot, plan)) as batches:
+                sample = await anext(batches, None)
+            if sample is None:
+                raise InvalidInputError("new columns: the table has no rows, give output_schema")
+            made.output = (await made._called(snapshot, sample)).schema
+        if udf.checkpoint_file is not None:
+            made.checkpoint = await Checkpoint.open(
+                udf.checkpoint_file, snapshot, made.output, columns
+            )
+        return made
+
+    def reads(self, schema: Schema) -> frozenset[int] | None:
+        if self.columns is None:
+            return frozenset(one.id for one in schema.walk())
+        known = [name for name in self.columns if not name.startswith("_row")]
+        return frozenset(one.id for one in schema.project(known).walk())
+
+    async def batches(
+        self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        options = ScanOptions(
+            batch_size=self.batch_size, fragments=[handle.id], io_buffer_bytes=ahead_bytes
+        )
+        plan = await plan_scan(snapshot, self.columns, options)
+        pending: deque[asyncio.Task[pa.RecordBatch]] = deque()
+        start = 0
+        try:
+            async with aclosing(scan(snapshot, plan)) as batches:
+                async for batch in batches:
+                    work = self._values(snapshot, handle, start, batch)
+                    pending.append(asyncio.ensure_future(work))
+                    start += batch.num_rows
+                    if len(pending) >= self.udf.concurrency:
+                        yield await pending.popleft()
+            while pending:
+                yield await pending.popleft()
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _values(
+        self, snapshot: Snapshot, handle: FragmentHandle, start: int, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        source = ""
+        if self.checkpoint is not None:
+            source = rows_source(handle, self.reads(snapshot.schema))
+            known = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
+            if known is not None:
+                return known
+        try:
+            async with self._limit:
+                made = await self._called(snapshot, batch)
+                made = await snapshot.engine.pool.run(partial(self._checked, made, batch.num_rows))
+                # Before the next call begins: a crash loses no more than the calls under way.
+                if self.checkpoint is not None:
+                    await self.checkpoint.add_batch(handle.id, source, start, made)
+            return made
+        except AlanceError as error:
+            error.add_note(f"in fragment {handle.id}")
+            raise
+
+    async def _called(self, snapshot: Snapshot, batch: pa.RecordBatch) -> pa.RecordBatch:
+        made: Any
+        if self.udf.is_async:
+            made = await self.udf(batch)
+        else:
+            # Not in the session's pool, which decodes for others: this may take long.
+            made = await asyncio.to_thread(self.udf, batch)
+            if inspect.isawaitable(made):
+                made = await made
+        return _as_batch(made)
+
+    def _checked(self, made: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
+        """A result in the shape of the output; casts what casts without loss."""
+        if made.num_rows != num_rows:
+            raise InvalidInputError(
+                f"new columns: the function gave {made.num_rows} rows for {num_rows}"
+            )
+        if made.schema.equals(self.output):
+            return made
+        if sorted(made.schema.names) != sorted(self.output.names):
+            raise InvalidInputError(
+                f"new columns: the function gave {', '.join(made.schema.names)}, expected "
+                f"{', '.join(self.output.names)}"
+            )
+        arrays = []
+        for one in self.output:
+            array = made.column(one.name)
+            try:
+                arrays.append(array if array.type == one.type else array.cast(one.type))
+            except pa.ArrowException as error:
+                raise InvalidInputError(
+                    f"column {one.name!r}: the function gave {array.type}, expected {one.type}: "
+                    f"{error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.output)
+
+
+def _as_batch(made: Any) -> pa.RecordBatch:
+    """What a function gave as one batch: a RecordBatch, a Table, or a frame."""
+    if isinstance(made, pa.RecordBatch):
+        return made
+    if isinstance(made, ArrowStream):
+        table = pa.table(made).combine_chunks()
+        arrays = [
+            column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+            for column in table.columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    raise InvalidInputError(
+        f"new columns: the function gave {type(made).__name__}, expected a RecordBatch, Table or "
+        "frame"
+    )
