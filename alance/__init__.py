@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs.refs import Branches, Tags
-    from alance.ops.upkeep.check_store import check_store
-    from alance.ops.upkeep.drop import drop
+    from alance.ops.upkeep.place import check_store, drop
     from alance.ops.write.ingest_options import IngestMetrics
     from alance.ops.write.options import Progress
     from alance.optimize import Compaction
@@ -79,9 +78,9 @@ _PLACES: Final = {
     "Tags": "alance.ops.refs.refs",
     "batch_udf": "alance.udf",
     "blob_field": "alance.ops.blobs.arrow",
-    "check_store": "alance.ops.upkeep.check_store",
+    "check_store": "alance.ops.upkeep.place",
     "commit": "alance.writing",
-    "drop": "alance.ops.upkeep.drop",
+    "drop": "alance.ops.upkeep.place",
     "indexing": "alance.indexing",
     "ingest": "alance.ingesting",
     "operations": "alance.operations",

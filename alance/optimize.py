@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.ops.index import manage as index_manage
     from alance.ops.upkeep import compact, compact_plan
-    from alance.ops.upkeep.compact import CompactionPlan, CompactionTask
+    from alance.ops.upkeep.compact import (
+        CompactionMetrics,
+        CompactionPlan,
+        CompactionTask,
+        RewriteResult,
+    )
     from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
-    from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult
     from alance.ops.version.commit_options import CommitArguments
 else:
     compact = Deferred("alance.ops.upkeep.compact")
@@ -35,11 +39,11 @@ __all__ = [
 ]
 
 _PLACES: Final = {
-    "CompactionMetrics": "alance.ops.upkeep.compact_results",
+    "CompactionMetrics": "alance.ops.upkeep.compact",
     "CompactionOptions": "alance.ops.upkeep.compact_plan",
     "CompactionPlan": "alance.ops.upkeep.compact",
     "CompactionTask": "alance.ops.upkeep.compact",
-    "RewriteResult": "alance.ops.upkeep.compact_results",
+    "RewriteResult": "alance.ops.upkeep.compact",
 }
 
 if not TYPE_CHECKING:  # else any name would check

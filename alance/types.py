@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     from alance.io.cache import CacheStats
     from alance.io.store_report import Purpose, StoreCheck
     from alance.io.trace_events import RequestEvent, Totals
-    from alance.ops.columns.alter import Alteration
-    from alance.ops.columns.sources import Transforms
-    from alance.ops.index.new import NewIndex
-    from alance.ops.read.explain import Explanation
-    from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
-    from alance.ops.rows.assign import Updates
-    from alance.ops.upkeep.cleanup_policy import (
+    from alance.ops.cleanup.policy import (
         CleanupArguments,
         CleanupCandidateFile,
         CleanupExplanation,
         CleanupReferencedBranch,
         CleanupStats,
     )
-    from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionMode
-    from alance.ops.upkeep.compact_plan import Resolved as ResolvedCompactionOptions
+    from alance.ops.columns.alter import Alteration
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.index.new import NewIndex
+    from alance.ops.read.explain import Explanation
+    from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
+    from alance.ops.rows.assign import Updates
+    from alance.ops.upkeep.compact_plan import (
+        CompactionArguments,
+        CompactionMode,
+        ResolvedCompactionOptions,
+    )
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.opening import Reference
     from alance.ops.version.projection import Columns
@@ -48,11 +51,11 @@ _PLACES: Final = {
     "BlobHandling": "alance.ops.read.options",
     "BranchContents": "alance.format.table.refs",
     "CacheStats": "alance.io.cache",
-    "CleanupArguments": "alance.ops.upkeep.cleanup_policy",
-    "CleanupCandidateFile": "alance.ops.upkeep.cleanup_policy",
-    "CleanupExplanation": "alance.ops.upkeep.cleanup_policy",
-    "CleanupReferencedBranch": "alance.ops.upkeep.cleanup_policy",
-    "CleanupStats": "alance.ops.upkeep.cleanup_policy",
+    "CleanupArguments": "alance.ops.cleanup.policy",
+    "CleanupCandidateFile": "alance.ops.cleanup.policy",
+    "CleanupExplanation": "alance.ops.cleanup.policy",
+    "CleanupReferencedBranch": "alance.ops.cleanup.policy",
+    "CleanupStats": "alance.ops.cleanup.policy",
     "Columns": "alance.ops.version.projection",
     "CommitArguments": "alance.ops.version.commit_options",
     "CommitLock": "alance.versioning.lock",
@@ -75,7 +78,7 @@ _PLACES: Final = {
     "Purpose": "alance.io.store_report",
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
-    "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan:Resolved",
+    "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScanArguments": "alance.ops.read.options",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",

@@ -78,6 +78,7 @@ def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
         "alance.format.index",
         "alance.format.table.operations",
         "alance.format.v2_0",
+        "alance.ops.cleanup",
         "alance.ops.columns",
         "alance.ops.merge",
         "alance.ops.read.explain",

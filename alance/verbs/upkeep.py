@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from alance.datasets import Dataset
-    from alance.ops.upkeep import cleanup, cleanup_policy, migrate, validate
-    from alance.ops.upkeep.cleanup_policy import CleanupExplanation, CleanupStats
+    from alance.ops.cleanup import cleanup
+    from alance.ops.cleanup import policy as cleanup_policy
+    from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
+    from alance.ops.upkeep import place, validate
 else:
-    cleanup = Deferred("alance.ops.upkeep.cleanup")
-    cleanup_policy = Deferred("alance.ops.upkeep.cleanup_policy")
-    migrate = Deferred("alance.ops.upkeep.migrate")
+    cleanup = Deferred("alance.ops.cleanup.cleanup")
+    cleanup_policy = Deferred("alance.ops.cleanup.policy")
+    place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
 
 SHOWN_FILES: Final = 1000
@@ -178,5 +180,5 @@ class UpkeepVerbs(Handle):
             UnsupportedError: a table whose versions an external store keeps.
             StoreError: the store failed; call again.
         """
-        await self._load(migrate)
-        await migrate.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)
+        await self._load(place)
+        await place.migrate_manifest_paths_v2(self._snapshot.engine, self._snapshot.table)

@@ -11,8 +11,8 @@ from lance.fragment import write_fragments
 
 import alance
 from alance.errors import InvalidInputError, NotFoundError
-from alance.ops.upkeep.cleanup_files import NameIndex
-from alance.ops.upkeep.cleanup_policy import CleanupPolicy, parse_duration
+from alance.ops.cleanup.files import NameIndex
+from alance.ops.cleanup.policy import CleanupPolicy, parse_duration
 from tests.changing.both_ways import Twins, latest, read, rows
 from tests.upkeep.cleanups import NOW, STRAY, age, counts, litter, make, names_in, versions_of
 

@@ -12,9 +12,9 @@ from lance.dataset import AutoCleanupConfig
 
 import alance
 from alance.errors import InvalidInputError
-from alance.ops.upkeep import cleanup as ops
-from alance.ops.upkeep.cleanup_delete import Deleter
-from alance.ops.upkeep.cleanup_policy import CleanupCandidateFile
+from alance.ops.cleanup import cleanup as ops
+from alance.ops.cleanup.cleanup import Deleter
+from alance.ops.cleanup.policy import CleanupCandidateFile
 from tests.changing.both_ways import Twins, read, rows
 from tests.simulation import virtual_time
 from tests.upkeep.cleanups import NOW, make, names_in, versions_of

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.version.snapshot import Snapshot
 
-
 Alteration: TypeAlias = Mapping[str, Any]
 KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataType}
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files_at_once import FileAtOnce
 
-
 # Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
 # is read ahead. Small ones cost their round trips, so that more of them go at once.
 LEAST_AT_ONCE: Final = 4

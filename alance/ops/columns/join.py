@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
 
-
 BATCH_ROWS: Final = 64 << 10
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
 
 

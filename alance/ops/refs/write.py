@@ -19,7 +19,7 @@ from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, w
 from alance.io.background import grace_of
 from alance.ops.refs.clone import clone_into
 from alance.ops.refs.objects import content_of, delete_all, put_new, put_over
-from alance.ops.upkeep.drop import forget_commits
+from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
 from alance.ops.version.discards import in_time
 from alance.versioning import load, refs

@@ -7,28 +7,50 @@ of them commits all results.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.errors import InvalidInputError
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import AlanceError, CorruptFileError, InvalidInputError
+from alance.file.parts import batch_bytes
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.lineage import joined
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
+from alance.ops.blobs.files import remove_blobs
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
 from alance.ops.upkeep import compact_plan
-from alance.ops.upkeep.compact_results import CompactionMetrics, RewriteResult, discard
-from alance.ops.upkeep.rewrite import rewrite, shared
 from alance.ops.version.commits import commit_change
+from alance.ops.version.discards import in_time
+from alance.ops.version.lineage import load_lineage
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.blob_moves import moved_blobs, with_payloads
+from alance.ops.write.files import DataFiles, rows_of
+from alance.ops.write.options import Limits
+from alance.ops.write.sources import conform
+from alance.ops.write.write import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
+        Awaitable,
+        Callable,
+        Mapping,
+        Sequence,
+    )
 
     from alance.datasets import Dataset
-    from alance.ops.upkeep.compact_plan import CompactionOptions
-    from alance.ops.upkeep.compact_plan import Resolved as ResolvedCompactionOptions
+    from alance.format.table.lineage import Lineage
+    from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
     from alance.ops.version.commit_options import CommitOptions
 
 __all__ = [
@@ -250,3 +272,206 @@ async def compact_files(
         await forget()
         raise
     return await commit(snapshot, results, commit_options, discard=forget)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionMetrics:
+    """Fragments and files that a rewrite takes away and adds; files are data and deletion files."""
+
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    files_removed: int = 0
+    files_added: int = 0
+
+    @classmethod
+    def of(
+        cls, old: Sequence[table_pb2.DataFragment], new: Sequence[table_pb2.DataFragment]
+    ) -> CompactionMetrics:
+        """Of the fragments before and after."""
+        removed = sum(len(one.files) + one.HasField("deletion_file") for one in old)
+        return cls(len(old), len(new), removed, sum(len(one.files) for one in new))
+
+    def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
+        return CompactionMetrics(
+            self.fragments_removed + other.fragments_removed,
+            self.fragments_added + other.fragments_added,
+            self.files_removed + other.files_removed,
+            self.files_added + other.files_added,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """A task that is done: its new files are there, no version has them yet. Can be pickled.
+
+    Attributes:
+        read_version: the version that was rewritten.
+        original_fragments: the fragments before, as the manifest has them.
+        new_fragments: those that hold the same rows; their ids are given by the commit.
+    """
+
+    read_version: int
+    original_fragments: tuple[table_pb2.DataFragment, ...]
+    new_fragments: tuple[table_pb2.DataFragment, ...]
+
+    @property
+    def metrics(self) -> CompactionMetrics:
+        """Fragments and files before and after."""
+        return CompactionMetrics.of(self.original_fragments, self.new_fragments)
+
+
+async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
+    """Remove the files of results that no version will have."""
+    await in_time(snapshot.engine, snapshot.table.store, _discard(snapshot, results))
+
+
+async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
+    table = snapshot.table
+    has_blobs = any(one.is_blob_v2 for one in snapshot.schema.walk())
+    for result in results:
+        for fragment in result.new_fragments:
+            places = [table.new_data_file(file.path) for file in fragment.files]
+            try:
+                for location in places:
+                    store, path = snapshot.engine.registry.resolve(location)
+                    await store.delete([path])
+                    if has_blobs:
+                        await remove_blobs(snapshot.engine, location)
+            except AlanceError:
+                return  # orphans, which cleanup finds
+
+
+JOINED_ROWS: Final = 64 << 10
+JOINED_BYTES: Final = 8 << 20
+
+
+async def rewrite(
+    snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
+) -> list[table_pb2.DataFragment]:
+    """New fragments with the live rows of some fragments, in order; their files are there.
+
+    With stable row ids they carry the ids and versions of their rows. Cost: a scan of the
+    fragments, and writing their rows. Where it fails, no file stays.
+
+    Raises:
+        CorruptFileError: a fragment with other numbers of rows than the manifest says.
+        StoreError: the store failed.
+    """
+    handles = [snapshot.handle(one) for one in fragment_ids]
+    await snapshot.prepare(handles)
+    counts = [await snapshot.live_count(handle) for handle in handles]
+    num_rows = sum(counts)
+    num_files = max(1, num_rows // options.target_rows_per_fragment)
+    limits = Limits(max(1, -(-num_rows // num_files)), options.max_bytes_per_file)
+    files = DataFiles(snapshot.session, snapshot.table, snapshot.schema, options.version, limits)
+    try:
+        schema = table_schema(snapshot.manifest)
+        async with (
+            aclosing(_batches(snapshot, fragment_ids, options)) as batches,
+            aclosing(_cut(batches, num_rows, num_files)) as parts,
+        ):
+            async for part in parts:
+                if part is None:
+                    await files.cut()
+                else:
+                    await files.write(conform(part, schema))
+        made = await files.seal()
+        if rows_of(made) != num_rows:
+            raise CorruptFileError(
+                f"fragments {list(fragment_ids)}: {rows_of(made)} rows, the manifest says that "
+                f"there are {num_rows}"
+            )
+        if snapshot.has_stable_row_ids:
+            lineage = await _lineage(snapshot, fragment_ids)
+            await snapshot.engine.pool.run(lambda: _carry(lineage, made))
+        await files.publish()
+    except BaseException:
+        await files.discard()
+        raise
+    return made
+
+
+async def _cut(
+    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
+) -> AsyncGenerator[pa.RecordBatch | None, None]:
+    """The same rows, with None where a file ends: of some files each has as many, or one more."""
+    least, more = divmod(num_rows, num_files)
+    number, room = 0, least + (more > 0)
+    async for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, room) if room else batch.slice(start)
+            yield part
+            start += part.num_rows
+            room -= part.num_rows
+            if room == 0:
+                yield None
+                number += 1
+                room = least + (number < more)
+
+
+async def _batches(
+    snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The live rows with all columns, in order; blobs as bytes; small batches joined."""
+    blobs = moved_blobs(snapshot, [one.name for one in snapshot.schema.fields])
+    chosen = ScanOptions(
+        fragments=fragment_ids,
+        batch_size=options.batch_size,
+        io_buffer_bytes=options.io_buffer_bytes,
+        with_row_address=bool(blobs),
+    )
+    plan = await plan_scan(snapshot, None, chosen)
+    batches = scan(snapshot, replace(plan, reads_files_whole=not blobs))
+    if blobs:
+        batches = with_payloads(snapshot, batches, blobs, keep_address=False)
+    waiting: list[pa.RecordBatch] = []
+    rows = num_bytes = 0
+    async with aclosing(batches):
+        async for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            num_bytes += batch_bytes(batch)
+            if rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
+                yield await _joined(snapshot, waiting)
+                waiting, rows, num_bytes = [], 0, 0
+    if waiting:
+        yield await _joined(snapshot, waiting)
+
+
+async def _joined(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return await snapshot.engine.pool.run(lambda: pa.concat_batches(batches))
+
+
+async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
+    """Row ids and versions of the live rows, in order; 24 bytes a row."""
+    known = await load_lineage(snapshot, fragment_ids)
+
+    def live() -> Lineage:
+        parts = []
+        for one in fragment_ids:
+            handle = snapshot.handle(one)
+            mask = handle.live_mask(0, handle.num_physical_rows)
+            parts.append(known[one] if mask is None else known[one].take(np.flatnonzero(mask)))
+        return joined(parts)
+
+    return await snapshot.engine.pool.run(live)
+
+
+def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
+    """Give new fragments the lineage of their rows."""
+    start = 0
+    for one in fragments:
+        lineage.take(np.arange(start, start + one.physical_rows)).write(one)
+        start += one.physical_rows
+
+
+def shared(
+    options: ResolvedCompactionOptions, at_once: int, budget_bytes: int
+) -> ResolvedCompactionOptions:
+    """The options of one of several tasks that are done at once: they share the read-ahead."""
+    if options.io_buffer_bytes is not None or at_once == 1:
+        return options
+    return replace(options, io_buffer_bytes=max(1 << 20, budget_bytes // at_once))

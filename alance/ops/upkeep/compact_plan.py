@@ -117,7 +117,9 @@ class CompactionOptions:
                 "by this alance"
             )
 
-    def resolved(self, config: Mapping[str, str], default_version: FileVersion) -> Resolved:
+    def resolved(
+        self, config: Mapping[str, str], default_version: FileVersion
+    ) -> ResolvedCompactionOptions:
         """With the table's configuration and the defaults.
 
         Raises:
@@ -143,11 +145,11 @@ class CompactionOptions:
                 f"data_storage_version='0.1': the table has {default_version.value}, and 0.1 is "
                 "for tables that begin with it"
             )
-        return Resolved(**chosen, version=version)
+        return ResolvedCompactionOptions(**chosen, version=version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class ResolvedCompactionOptions:
     """The options that executors need, decided; see `CompactionOptions`."""
 
     target_rows_per_fragment: int
@@ -239,7 +241,10 @@ def check_compactable(snapshot: Snapshot) -> None:
 
 
 def candidates(
-    snapshot: Snapshot, counts: Sequence[int], options: Resolved, excluded: Collection[int]
+    snapshot: Snapshot,
+    counts: Sequence[int],
+    options: ResolvedCompactionOptions,
+    excluded: Collection[int],
 ) -> list[list[Candidate]]:
     """The runs of fragments that may be rewritten; CPU work.
 
@@ -280,7 +285,7 @@ def candidates(
 
 
 def within(
-    groups: Sequence[Sequence[Candidate]], options: CompactionOptions | Resolved
+    groups: Sequence[Sequence[Candidate]], options: CompactionOptions | ResolvedCompactionOptions
 ) -> list[Sequence[Candidate]]:
     """The first groups, as many as the limits of `options` allow."""
     kept: list[Sequence[Candidate]] = []

@@ -17,7 +17,7 @@ import numpy as np
 
 from alance.format.table.fragment import DeletionFile
 from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
-from alance.ops.upkeep.cleanup_policy import CleanupCandidateFile
+from alance.ops.cleanup.policy import CleanupCandidateFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.table.manifest import Manifest
-    from alance.ops.upkeep.cleanup_policy import Kind
+    from alance.ops.cleanup.policy import Kind
 
     Numbers: TypeAlias = npt.NDArray[np.int32]
 

@@ -1,4 +1,4 @@
-"""The end of a table: all of its objects are deleted."""
+"""A table's place as a whole: whether it is good for tables, new names of manifests, the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
+from alance.io.conformance import examine
 from alance.io.tasks import all_of
 from alance.session import Session
 from alance.versioning import load, refs
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from alance.io.engine import Engine
+    from alance.io.store_report import StoreReport
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.table import Table
 
 DELETED_TOGETHER: Final = 1000  # what one request to S3 takes
-AT_ONCE: Final = 8
+DELETIONS_AT_ONCE: Final = 8
+RENAMED_AT_ONCE: Final = 16
 
 
 async def drop(
@@ -109,7 +113,7 @@ async def _objects(engine: Engine, table: Table) -> AsyncIterator[str]:
 
 
 async def _delete_all(engine: Engine, table: Table) -> None:
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(DELETIONS_AT_ONCE)
     start = len(table.store.root)
 
     async def delete(paths: list[str]) -> None:
@@ -121,7 +125,7 @@ async def _delete_all(engine: Engine, table: Table) -> None:
     folder = table.versions_folder + "/"
     async for location in _objects(engine, table):
         (manifests if location.startswith(folder) else others).append(location[start:])
-        if len(others) == DELETED_TOGETHER * AT_ONCE:
+        if len(others) == DELETED_TOGETHER * DELETIONS_AT_ONCE:
             await all_of(delete(part) for part in _parts(others))
             others = []
     await all_of(delete(part) for part in _parts(others))
@@ -134,3 +138,71 @@ def _parts(paths: list[str]) -> list[list[str]]:
     return [
         paths[start : start + DELETED_TOGETHER] for start in range(0, len(paths), DELETED_TOGETHER)
     ]
+
+
+async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
+    """See `UpkeepVerbs.migrate_manifest_paths_v2`.
+
+    All are copied before the first one is deleted: whenever this is interrupted, each version has
+    a name, and the next call goes on.
+    """
+    if table.keeper is not None and table.keeper.is_asked_by_readers:
+        raise UnsupportedError(
+            f"dataset {table.uri!r}: its versions are kept by an external store, which knows their "
+            "names; they are not renamed"
+        )
+    folder = table.folder(VERSIONS)
+    old: dict[str, str] = {}
+    listing = engine.scheduler.list(folder, reason="migrate")
+    async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
+        async for entry in entries:
+            name = entry.path[len(folder) + 1 :]
+            parsed = parse_manifest_name(name)
+            if parsed is not None and parsed.scheme is NamingScheme.V1:
+                old[name] = manifest_name(parsed.version, NamingScheme.V2)
+    store, path = engine.registry.resolve(folder)
+    limit = asyncio.Semaphore(RENAMED_AT_ONCE)
+
+    async def copy(name: str) -> None:
+        async with limit:
+            await store.copy(f"{path}/{name}", f"{path}/{old[name]}")
+
+    async def delete(name: str) -> None:
+        async with limit:
+            await store.delete([f"{path}/{name}"])
+
+    await all_of(copy(name) for name in old)
+    await all_of(delete(name) for name in old)
+
+
+async def check_store(
+    uri: str | os.PathLike[str],
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> StoreReport:
+    """Try on a store what reading, writing and committing need of it.
+
+    For servers that speak a cloud's protocol, before tables are entrusted to one: some overwrite
+    where they were asked to create, so that of two concurrent commits one is lost. Commits to S3
+    find that out by themselves, and refuse; this tells all that is wrong, in one go. It needs the
+    rights to read, list, write and delete.
+
+    Cost: about 100 requests and, twice, an upload of 8 MiB. All objects are in one folder with a
+    random name below the URI, and are deleted.
+
+    Args:
+        uri: a path or URI of a folder, with or without a table in it.
+
+    Returns:
+        A report: `print` it, or look at `failures` and `is_fit_for("commits")`.
+
+    Raises:
+        AccessError: a right is missing.
+        StoreError: nothing can be written there.
+        InvalidInputError: a bad URI or option.
+    """
+    session = session or Session.of_loop()
+    place, folder = session.engine.registry.open(uri, storage_options=storage_options, store=store)
+    return await examine(place, folder)

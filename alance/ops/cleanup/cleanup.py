@@ -8,17 +8,18 @@ files; what an interrupted cleanup leaves is unverified, and goes a week later.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError, NotFoundError
-from alance.format.table.naming import VERSIONS, parse_manifest_name
+from alance.errors import InvalidInputError, NotFoundError, StoreError
+from alance.format.table.naming import DATA, VERSIONS, parse_manifest_name
 from alance.io.tasks import all_of
-from alance.ops.upkeep import cleanup_files as files
-from alance.ops.upkeep.cleanup_delete import Deleter
-from alance.ops.upkeep.cleanup_policy import (
+from alance.ops.cleanup import files
+from alance.ops.cleanup.policy import (
+    AutoCleanup,
     CleanupCandidateFile,
     CleanupExplanation,
     CleanupPolicy,
@@ -29,14 +30,80 @@ from alance.ops.upkeep.cleanup_policy import (
 )
 from alance.versioning import refs
 from alance.versioning.load import ManifestLocation, latest, load_manifest
+from alance.versioning.outcome import mark_as_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
-    from alance.ops.upkeep.cleanup_files import Numbers
+    from alance.ops.cleanup.files import Numbers
     from alance.versioning.table import Table
+
+_log: Final = logging.getLogger(__name__)
+
+REQUEST_FILES: Final = 1000  # what S3 deletes at once
+REQUESTS_AT_ONCE: Final = 4
+
+
+class Deleter:
+    """Deletes files of a table, in requests of many.
+
+    Args:
+        rate: files a second at most; None: as fast as the store does it.
+        at_once: requests under way.
+
+    Raises:
+        InvalidInputError: a rate or number that is not positive.
+    """
+
+    def __init__(self, engine: Engine, table: Table, rate: int | None, at_once: int | None) -> None:
+        for name, value in (("delete_rate_limit", rate), ("delete_concurrency", at_once)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        self._engine = engine
+        self._table = table
+        self._rate = rate
+        self._limit = asyncio.Semaphore(at_once or REQUESTS_AT_ONCE)
+        self._free_at = 0.0  # when the next request may be sent
+
+    async def delete(
+        self, files: Sequence[CleanupCandidateFile], *, strict: bool = False
+    ) -> set[str]:
+        """Delete files; those that are gone are no error. Gives those that are still there.
+
+        Raises:
+            StoreError: `strict`, and the store failed.
+        """
+        size = REQUEST_FILES if self._rate is None else min(REQUEST_FILES, self._rate)
+        paths = [one.path for one in files]
+        parts = [paths[start : start + size] for start in range(0, len(paths), size)]
+        failed = await all_of(self._delete(part, strict=strict) for part in parts)
+        return {path for part in failed for path in part}
+
+    async def _delete(self, paths: Sequence[str], *, strict: bool) -> Sequence[str]:
+        async with self._limit:
+            await self._pause(len(paths))
+            store, top = self._engine.registry.resolve(self._table.folder(DATA))
+            try:
+                await store.delete([top.removesuffix(DATA) + path for path in paths])
+            except StoreError as error:
+                if strict:
+                    raise
+                _log.warning("cleanup of %s: %d files stay: %s", self._table.uri, len(paths), error)
+                return paths
+        return ()
+
+    async def _pause(self, count: int) -> None:
+        """Wait for the turn of so many files."""
+        if self._rate is None:
+            return
+        clock = asyncio.get_running_loop().time
+        turn = max(clock(), self._free_at)
+        self._free_at = turn + count / self._rate
+        await asyncio.sleep(turn - clock())
+
 
 MANIFESTS_AT_ONCE: Final = 16
 
@@ -293,3 +360,26 @@ async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> set[st
 def _name(file: CleanupCandidateFile) -> str:
     owner = files.owner_of(file.path)
     return file.path if owner is None else owner[1]
+
+
+async def clean_after(engine: Engine, table: Table, made: Manifest) -> None:
+    """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
+
+    The version before it stays, whatever its age, so that who has it open can go on. Tagged
+    versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
+
+    Cost: nothing, unless a cleanup is due: then LISTs of the table's folders, and a GET for each
+    version.
+    """
+    try:
+        auto = AutoCleanup.of(made.config)
+        if auto is not None and auto.is_due(made.version):
+            policy = replace(auto.policy, seen_from=made.version - 1)
+            # By the URI of a branch, too: the tags that name its versions are with the table.
+            own = table.seen_by(made.branch)
+            await cleanup(engine, own, policy, delete_rate_limit=auto.rate)
+    except Exception:
+        _log.warning("cleanup after version %d of %s", made.version, table.uri, exc_info=True)
+    except BaseException as error:
+        mark_as_open(error)  # whoever is cancelled here must not take the version for not made
+        raise
