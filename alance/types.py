@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new import NewIndex
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
-    from alance.ops.rows.assign import Updates
+    from alance.ops.rows.update import Updates
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
         CompactionMode,
@@ -85,7 +85,7 @@ _PLACES: Final = {
     "Totals": "alance.io.trace_events",
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
-    "Updates": "alance.ops.rows.assign",
+    "Updates": "alance.ops.rows.update",
     "VersionInfo": "alance.versioning.load",
 }
 

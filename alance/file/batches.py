@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -39,3 +39,36 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return float(arrow.bit_width) / 8
     except ValueError:
         return 0.0
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    """Memory of the rows of a batch, about: of a slice its share."""
+    return sum(column.nbytes for column in batch.columns)
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of batches of one schema, one batch at least; a copy where there are several."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+async def in_groups(
+    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_bytes: int
+) -> AsyncGenerator[list[pa.RecordBatch], None]:
+    """Neighbouring batches of one schema, small ones together: what is done for each costs a hop.
+
+    Args:
+        num_rows, num_bytes: a group that has as many of one of them, or more, is given.
+    """
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    async for batch in batches:
+        if group and not batch.schema.equals(group[0].schema):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(batch)
+        rows, size = rows + batch.num_rows, size + batch_bytes(batch)
+        if rows >= num_rows or size >= num_bytes:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group

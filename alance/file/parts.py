@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.file.batches import batch_bytes
 from alance.format.encode.leaves import storage_of
 
 if TYPE_CHECKING:
@@ -61,8 +62,3 @@ def joined(parts: Sequence[pa.Array], where: str = "") -> pa.Array:
         return pa.concat_arrays(plain)
     except pa.ArrowException as error:
         raise InvalidInputError(f"{where}rows of {plain[0].type}: {error}") from error
-
-
-def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Memory of the rows of a batch, about: of a slice its share."""
-    return sum(column.nbytes for column in batch.columns)

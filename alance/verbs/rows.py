@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.rows import delete, update
-    from alance.ops.rows.assign import Updates
+    from alance.ops.rows.update import Updates
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write

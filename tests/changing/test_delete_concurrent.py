@@ -13,7 +13,7 @@ from lance.optimize import Compaction
 import alance
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Delete, Update
-from alance.ops.rows.matching import matching_rows
+from alance.ops.rows.delete import matching_rows
 from alance.ops.rows.moved import commit_rows
 from tests.changing.both_ways import TWO_KINDS, Twins, files_of, latest, read, rows
 

@@ -17,7 +17,7 @@ import alance.sync
 from alance.errors import (
     InvalidInputError,
 )
-from alance.ops.merge import join as merge_join
+from alance.ops.merge import match as merge_join
 from alance.ops.write import spool
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ in `write.blob_moves`; all of these build on this room.
 
 Where to change what:
     the Arrow fields that users declare: `arrow`
-    descriptions below structs and lists: `leaves`
-    from a description to the bytes, a new kind of place: `places`
+    descriptions below structs and lists, from these to the bytes, a new kind of place: `places`
     objects beside a data file, what becomes of URIs, `BlobOptions`: `files`
 """

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.file.batches import fixed_bytes
+from alance.file.batches import fixed_bytes, one_batch
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
@@ -357,7 +357,7 @@ def _cut(found: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.
     """The rows of each fragment that has live ones, with the deleted ones; CPU work."""
     if not found:
         return []
-    rows = found[0] if len(found) == 1 else pa.concat_batches(found)
+    rows = one_batch(found)
     parts, start = [], 0
     for spread in spreads:
         part = rows.slice(start, spread.num_live)

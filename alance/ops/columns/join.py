@@ -19,7 +19,7 @@ from alance.expr.tree import plain
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.format.table.roaring import roaring_bytes
-from alance.ops.blobs.leaves import has_blobs
+from alance.ops.blobs.places import has_blobs
 from alance.ops.columns.add import add_opened, add_opened_to_fragment, whole_columns
 from alance.ops.columns.backfill import Backfill, owned_ids
 from alance.ops.columns.cast import cast, overlaid

@@ -8,18 +8,20 @@ columns. Rows that are updated are deleted where they are and written anew, with
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
+from alance.format.numbers import as_mask, as_numbers
+from alance.format.proto import transaction_pb2
 from alance.format.table.operations import Update
-from alance.ops.merge.columns import rewrite_columns
-from alance.ops.merge.filter import inserted_keys
+from alance.ops.merge.keys import KEY, ROW, Keys
 from alance.ops.merge.match import match
-from alance.ops.merge.plan import Merge
-from alance.ops.merge.rows import write_inserted, write_updated
+from alance.ops.merge.plan import Merge, primary_key
+from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commits import latest
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
+
+    Filter = transaction_pb2.Transaction.KeyExistenceFilter
 
 
 async def merge_insert(
@@ -156,3 +160,53 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
     if merge.deletes_matches_alone:
         return tuple(one.id for one in fields)
     return tuple(each.id for one in fields for each in one.walk())
+
+
+# One bit a key: of two filters every bit in common counts. With 50 keys each, 4 % of pairs
+# have one by chance; filters of more keys than MOST_KEYS have nearly always one.
+NUM_BYTES: Final = 8 << 10
+MOST_KEYS: Final = 4096
+SEED: Final = 0x616C616E6365
+# Names this kind of filter, so that those of other makers, or of other hashes, are not compared.
+NUMBER_OF_ITEMS: Final = 1
+PROBABILITY: Final = 0.5
+
+
+async def inserted_keys(merge: Merge, source: HeldSource, found: Found) -> Filter | None:
+    """The filter of the keys that a merge inserts; None: it is not by the primary key, or only
+    deletes what matches.
+
+    Two writers that both insert a key that is not there would leave it twice. So the transaction
+    has this filter, and of two whose filters have a bit in common the second one is run again.
+    Filters of other makers have other parameters and are not compared: then the second one is run
+    again in any case.
+    """
+    key = primary_key(merge.schema)
+    if not key or set(merge.on) != set(key) or merge.deletes_matches_alone:
+        return None
+    made = transaction_pb2.Transaction.KeyExistenceFilter()
+    made.field_ids.extend(merge.schema.field(name).id for name in merge.on)
+    bits = np.zeros(NUM_BYTES * 8, np.uint8)
+    if merge.plan.inserts:
+        if source.num_rows - int(np.count_nonzero(found.matched)) > MOST_KEYS:
+            bits[:] = 1
+        else:
+            run = source.keys.scratch.pool.run
+            async with aclosing(source.keys.batches()) as batches:
+                async for batch in batches:
+                    bits[await run(partial(_places, batch, found.matched))] = 1
+    made.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
+    made.bloom.num_bits = len(bits)
+    made.bloom.number_of_items = NUMBER_OF_ITEMS
+    made.bloom.probability = PROBABILITY
+    return made
+
+
+def _places(batch: pa.RecordBatch, matched: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """The bits of the rows that are inserted. CPU."""
+    keys = batch.column(KEY)
+    new = ~matched[as_numbers(batch.column(ROW))]
+    if keys.null_count:
+        new &= as_mask(keys.is_valid())
+    hashes = Keys(keys).plain().hashes(SEED)[new]
+    return np.asarray(hashes % np.uint64(NUM_BYTES * 8))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 
+KEY: Final = "key"  # column of the keys of rows, see `Keys`
+ROW: Final = "row"  # column of the source's numbers of rows, or of the target's addresses
 WORD: Final = 8
 
 

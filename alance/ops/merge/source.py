@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.file.batches import in_groups, one_batch
 from alance.format.numbers import to_arrow
-from alance.ops.merge.join import KEY, ROW
-from alance.ops.merge.keys import KeyColumns, Keys
+from alance.ops.merge.keys import KEY, ROW, KeyColumns, Keys
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, Sequence
 
     import numpy.typing as npt
 
@@ -76,8 +76,10 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
     schema = key_schema(merge)
     keys = Spool(scratch, schema, memory)
 
-    def prepare(batch: pa.RecordBatch, first: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        batch = conform(batch, merge.given)
+    def prepare(
+        group: Sequence[pa.RecordBatch], first: int
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        batch = conform(one_batch(group), merge.given)
         arrays = [
             Keys.of([batch.column(name) for name in merge.on]).values,
             to_arrow(np.arange(first, first + batch.num_rows)),
@@ -85,29 +87,11 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
         ]
         return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    async for batch in _together(source.batches):
-        first = rows.num_rows
-        whole, part = await scratch.pool.run(partial(prepare, batch, first))
+    async for group in in_groups(source.batches, JOINED_ROWS, JOINED_BYTES):
+        whole, part = await scratch.pool.run(partial(prepare, group, rows.num_rows))
         await rows.append(whole)
         await keys.append(part)
     return HeldSource(rows, keys)
-
-
-async def _together(batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The batches, small ones joined: what is done for each costs a hop and a request or two."""
-    held: list[pa.RecordBatch] = []
-    num_rows = num_bytes = 0
-    async for batch in batches:
-        if held and not batch.schema.equals(held[0].schema):
-            yield pa.concat_batches(held)
-            held, num_rows, num_bytes = [], 0, 0
-        held.append(batch)
-        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
-        if num_rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
-            yield held[0] if len(held) == 1 else pa.concat_batches(held)
-            held, num_rows, num_bytes = [], 0, 0
-    if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
 def key_schema(merge: Merge) -> pa.Schema:

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
-from alance.ops.blobs.leaves import (
+from alance.ops.blobs.places import (
     binary_array,
     check_structure,
     has_blobs,
     leaves_of,
+    places_of,
     rebuilt,
     with_leaves,
 )
-from alance.ops.blobs.places import places_of
 from alance.ops.version.projection import ROW_ADDRESS, project
 
 if TYPE_CHECKING:

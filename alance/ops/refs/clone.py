@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.versioning.table import Table
 
-# What the registry adds to the root of a second store at the same place.
-
 
 async def shallow_clone(
     snapshot: Snapshot,

@@ -1,20 +1,40 @@
-"""Delete: the rows that match a predicate are marked in deletion files; no data is rewritten."""
+"""Delete: the rows that match a predicate are marked in deletion files; no data is rewritten.
+
+They are found as physical offsets by fragment, reading no other columns.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from alance.errors import InvalidInputError
+from alance.file.batches import empty_columns, fixed_bytes
+from alance.format.layouts.fields import leaf_columns
+from alance.format.numbers import as_mask, as_numbers
 from alance.format.table.operations import Delete
-from alance.ops.rows.matching import checked_predicate, constant, matching_rows
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import parsed_predicate, plan_scan
+from alance.ops.read.scan import scan
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
+from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow.compute as pc
 
+    from alance.expr import Predicate
+    from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
+
+    Rows = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
 
 
 async def delete(
@@ -45,3 +65,77 @@ async def delete(
         )
 
     return await with_retries(snapshot, attempt, commit.max_retries)
+
+
+LARGE_ROWS: Final = 1 << 19
+LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
+
+
+@dataclass(slots=True)
+class Offsets:
+    """Addresses of rows, collected by fragment. 8 bytes a row."""
+
+    num_rows: int = 0
+    _parts: dict[int, list[Rows]] = field(default_factory=dict)
+
+    def add(self, addresses: U64) -> None:
+        """Add rows, each once, in any order; those of a fragment mostly stand together."""
+        self.num_rows += len(addresses)
+        ids = (addresses >> np.uint64(32)).astype(np.int64)
+        rows = (addresses & np.uint64(0xFFFF_FFFF)).astype(np.int64)
+        starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))[: len(ids)]
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ids)], strict=False):
+            self._parts.setdefault(int(ids[start]), []).append(rows[start:stop])
+
+    def by_fragment(self) -> dict[int, Rows]:
+        """The physical offsets of each fragment, sorted; shape (n,). CPU."""
+        return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
+
+
+async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> dict[int, Rows]:
+    """The live rows for which a predicate is true, as physical offsets by fragment.
+
+    Cost: a scan of the predicate's columns.
+
+    Raises:
+        InvalidInputError: bad SQL, an unknown column, no boolean; or values that the predicate
+            cannot take.
+    """
+    plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], ScanOptions(filter=condition)))
+    found = Offsets()
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for batch in batches:
+            found.add(as_numbers(batch.column(0)))
+    return await snapshot.engine.pool.run(found.by_fragment)
+
+
+def in_large_batches(plan: ScanPlan) -> ScanPlan:
+    """The plan with larger batches where its rows are small: what a batch costs is paid less often.
+
+    Of rows of unknown width, as those of strings are, the batches stay as they are.
+    """
+    leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
+    widths = [leaf.multiplier * fixed_bytes(leaf.field.arrow_type) for leaf in leaves]
+    if not widths or not all(widths):
+        return plan
+    rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
+    return replace(plan, options=replace(plan.options, batch_size=rows))
+
+
+async def checked_predicate(snapshot: Snapshot, condition: str | pc.Expression) -> Predicate:
+    """A predicate that must be there.
+
+    Raises:
+        InvalidInputError: none, or one that does not fit the table.
+    """
+    predicate = await parsed_predicate(snapshot, condition)
+    if predicate is None:
+        raise InvalidInputError("predicate: expected SQL text or a pyarrow expression, found None")
+    return predicate
+
+
+def constant(predicate: Predicate) -> bool | None:
+    """Whether a predicate that needs no columns is true for every row; None: it needs some."""
+    if predicate.columns:
+        return None
+    return bool(as_mask(predicate.mask(empty_columns(1)))[0])

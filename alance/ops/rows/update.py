@@ -1,23 +1,33 @@
-"""Update: rows that match move to new fragments with their new values."""
+"""Update: rows that match move to new fragments with their new values.
+
+These are SQL text or pyarrow expressions, evaluated and cast to the columns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.file.parts import batch_bytes
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.expr import computed_from_arrow, parse_projection
+from alance.expr.casts import widened
+from alance.expr.problem import Problem
+from alance.expr.tree import FAILURES, one_line
+from alance.file.batches import empty_batch, empty_columns, in_groups, one_batch
 from alance.format.numbers import as_numbers
+from alance.format.paths import split_path
 from alance.format.table.operations import Update
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.rows.assign import parse_updates
-from alance.ops.rows.matching import Offsets
+from alance.ops.rows.delete import Offsets
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import with_retries
@@ -26,12 +36,13 @@ from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     import numpy.typing as npt
 
+    from alance.expr import Computed
+    from alance.format.field import Field
     from alance.format.schema import Schema
-    from alance.ops.rows.assign import Assignments, Updates
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
@@ -68,8 +79,8 @@ async def _attempt(
     run = base.engine.pool.run
     try:
         async with aclosing(_matching(base, assignments, where)) as batches:
-            async for some in _together(batches):
-                batch, rows = await run(partial(_new_rows, some, assignments, base.schema))
+            async for group in in_groups(batches, GROUP_ROWS, GROUP_BYTES):
+                batch, rows = await run(partial(_new_rows, group, assignments, base.schema))
                 moved.add(as_numbers(batch.column(ROW_ADDRESS)))
                 if base.has_stable_row_ids:
                     row_ids.append(as_numbers(batch.column(ROW_ID)))
@@ -92,28 +103,11 @@ async def _attempt(
     )
 
 
-async def _together(
-    batches: AsyncIterator[pa.RecordBatch],
-) -> AsyncGenerator[list[pa.RecordBatch], None]:
-    """Small batches a few at a time: what comes of many fragments with a row each."""
-    some: list[pa.RecordBatch] = []
-    num_rows = num_bytes = 0
-    async for batch in batches:
-        some.append(batch)
-        num_rows += batch.num_rows
-        num_bytes += batch_bytes(batch)
-        if num_rows >= GROUP_ROWS or num_bytes >= GROUP_BYTES:
-            yield some
-            some, num_rows, num_bytes = [], 0, 0
-    if some:
-        yield some
-
-
 def _new_rows(
-    some: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
+    group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows of some batches in one, as they were and as they will be. CPU."""
-    batch = some[0] if len(some) == 1 else pa.concat_batches(some)
+    batch = one_batch(group)
     return batch, assignments.apply(batch, schema)
 
 
@@ -133,3 +127,135 @@ async def _matching(
         async with aclosing(with_payloads(base, batches, blobs, keep_address=True)) as filled:
             async for batch in filled:
                 yield batch
+
+
+Updates: TypeAlias = Mapping[str, "str | pc.Expression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column and what its new values are computed from.
+
+    Attributes:
+        field: a top-level field of the table.
+        target: the column as rows are written with it.
+    """
+
+    field: Field
+    target: pa.Field
+    value: Computed
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """The new values for the rows of a batch, which has all columns.
+
+        Raises:
+            InvalidInputError: values that the expression cannot take or the column cannot hold.
+        """
+        try:
+            made = cast(self.value.evaluate(batch), self.target.type)
+        except AlanceError as error:
+            error.add_note(f"in the new values of column {self.field.name!r}")
+            raise
+        except (*FAILURES, Problem) as error:
+            raise InvalidInputError(f"{self._where()}: {one_line(error)}") from error
+        if made.null_count and not self.target.nullable:
+            raise InvalidInputError(f"{self._where()}: null, and the column is not nullable")
+        return made
+
+    def _where(self) -> str:
+        return f"column {self.field.name!r} ({self.target.type}) = {self.value.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """All columns that get new values; each is computed from the values before."""
+
+    each: tuple[Assignment, ...]
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """The ids of the columns and of all fields in them, sorted."""
+        return tuple(sorted(f.id for one in self.each for f in one.field.walk()))
+
+    def needed(self, schema: Schema) -> list[str]:
+        """The columns without which the new rows cannot be made."""
+        kept = {one.name for one in schema.fields} - {one.field.name for one in self.each}
+        for one in self.each:
+            kept.update(split_path(path)[0] for path in one.value.columns)
+        return [field.name for field in schema.fields if field.name in kept]
+
+    def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+        """Rows with their new values, and the columns of the table. CPU.
+
+        Args:
+            batch: has at least the columns of `needed`.
+
+        Raises:
+            InvalidInputError: values that an expression cannot take or a column cannot hold.
+        """
+        made = {one.field.name: (one.target, one.evaluate(batch)) for one in self.each}
+        arrays, fields = [], []
+        for field in schema.fields:
+            known = made.get(field.name)
+            fields.append(batch.schema.field(field.name) if known is None else known[0])
+            arrays.append(batch.column(field.name) if known is None else known[1])
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def parse_updates(schema: Schema, updates: Updates) -> Assignments:
+    """The new values that an update sets.
+
+    Raises:
+        InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.
+        UnsupportedError: a field inside of a column.
+    """
+    if not isinstance(updates, Mapping) or not updates:
+        raise InvalidInputError(
+            f"updates={updates!r}: expected a mapping of columns to SQL text or expressions"
+        )
+    return Assignments(tuple(_parse(schema, name, value) for name, value in updates.items()))
+
+
+def _parse(schema: Schema, name: str, value: str | pc.Expression) -> Assignment:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"updates: column {name!r}, expected a name")
+    field = schema.field(name)
+    if all(one.name != name for one in schema.fields):
+        raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
+    # What blobs are read as is not what they hold: no expression has them.
+    visible = pa.schema(
+        [one.to_arrow() for one in schema.fields if not (one.is_blob_v1 or one.is_blob_v2)]
+    )
+    try:
+        if isinstance(value, str):
+            made = parse_projection(value, visible)
+        else:
+            made = computed_from_arrow(value, visible)
+    except AlanceError as error:
+        error.add_note(f"in the new value of column {name!r}")
+        raise
+    found = Assignment(field, field.logical_arrow(), made)
+    # What does not fit is found before rows are read: types, and literals.
+    found.evaluate(empty_batch(visible) if made.columns else empty_columns(1))
+    return found
+
+
+def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Values as a column of a table holds them: SQL's casts, in nested types as well.
+
+    Raises:
+        Problem, pa.ArrowException: they do not cast.
+    """
+    if values.type.equals(type_):
+        return values
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.wrap_array(cast(values, type_.storage_type))
+    if isinstance(values, pa.ExtensionArray):
+        return cast(values.storage, type_)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), type_)
+    if isinstance(values, pa.DictionaryArray):
+        return cast(values.dictionary_decode(), type_)
+    if pa.types.is_dictionary(type_):
+        return pc.cast(cast(values, type_.value_type).dictionary_encode(), type_)
+    return widened(values, type_)

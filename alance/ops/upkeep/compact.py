@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import AlanceError, CorruptFileError, InvalidInputError
-from alance.file.parts import batch_bytes
+from alance.file.batches import in_groups, one_batch
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.lineage import joined
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+
+    import pyarrow as pa
 
     from alance.datasets import Dataset
     from alance.format.table.lineage import Lineage
@@ -425,24 +427,9 @@ async def _batches(
     batches = scan(snapshot, replace(plan, reads_files_whole=not blobs))
     if blobs:
         batches = with_payloads(snapshot, batches, blobs, keep_address=False)
-    waiting: list[pa.RecordBatch] = []
-    rows = num_bytes = 0
-    async with aclosing(batches):
-        async for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            num_bytes += batch_bytes(batch)
-            if rows >= JOINED_ROWS or num_bytes >= JOINED_BYTES:
-                yield await _joined(snapshot, waiting)
-                waiting, rows, num_bytes = [], 0, 0
-    if waiting:
-        yield await _joined(snapshot, waiting)
-
-
-async def _joined(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return await snapshot.engine.pool.run(lambda: pa.concat_batches(batches))
+    async with aclosing(batches), aclosing(in_groups(batches, JOINED_ROWS, JOINED_BYTES)) as groups:
+        async for group in groups:
+            yield await snapshot.engine.pool.run(partial(one_batch, group))
 
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:

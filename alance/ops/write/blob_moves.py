@@ -20,15 +20,17 @@ from alance.format.encode.leaves import storage_of
 from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.plans import ByteRange
-from alance.ops.blobs.leaves import (
+from alance.ops.blobs.places import (
+    BlobPlace,
+    External,
     binary_array,
     check_structure,
+    described,
     has_blobs,
     leaves_of,
     rebuilt,
     with_leaves,
 )
-from alance.ops.blobs.places import BlobPlace, External, described
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
