@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
-
 import pyarrow as pa
-
 from alance import _kernels
-from alance.errors import AlanceError, AlreadyExistsError, NotFoundError
+from alance.errors import AlanceError
+from alance.errors import AlreadyExistsError
+from alance.errors import NotFoundError
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
@@ -20,13 +20,46 @@ from alance.ops.write import write
 from alance.session import Session
 from alance.versioning.table import open_table
 from alance.versioning.tokens import Notes
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from typing import Literal
+import numpy as np
+from alance.format.table.operations import Delete
+from alance.format.table.operations import Update
+from alance.ops.merge.options import MergePlan
+from alance.ops.merge.plan import Merge
+from alance.ops.merge.rows import completed
+from alance.ops.rows.moved import commit_rows
+from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.write.blob_moves import moved_blobs
+from alance.ops.write.sources import conform
+from alance.errors import InvalidInputError
+from alance.ops.columns.add import add_to_fragment
+from alance.ops.columns.add import grown
+from alance.ops.columns.add import merge_of
+from alance.ops.columns.backfill import owned_ids
+from alance.ops.columns.sources import opened
+from alance.ops.columns.sources import source_of
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
+    from collections.abc import Iterable
+    from collections.abc import Mapping
+    from collections.abc import Sequence
     from alance.datasets import Dataset
     from alance.format.proto.table_pb2 import DataFragment
     from alance.io.store import Store
+    from collections.abc import AsyncGenerator
+    from collections.abc import Iterator
+    import numpy.typing as npt
+    from typing import Unpack
+    from alance.fragment import DatasetFragment
+    from alance.ops.columns.sources import Transforms
+    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.snapshot import Snapshot
 
 
 def append_schema(dataset: Dataset) -> pa.Schema:
@@ -151,3 +184,210 @@ def release_memory(kept_bytes: int) -> None:
     """
     _kernels.release_memory(kept_bytes)
     pa.default_memory_pool().release_unused()
+
+
+async def delete_rows(
+    dataset: Dataset, offsets: Mapping[int, npt.NDArray[np.int64]], predicate: str
+) -> Dataset:
+    """The version without some rows.
+
+    Args:
+        dataset: the version that they were found in.
+        offsets: by fragment id physical offsets of live rows; shape (n,), sorted and unique.
+        predicate: noted in the transaction: what the rows have in common.
+
+    Raises:
+        RetryableConflictError: others changed the same rows; find them again.
+        CommitConflictError: a newer version rules this one out.
+    """
+    change = Delete(predicate=predicate)
+    return type(dataset)(await commit_rows(dataset._snapshot, change, deleted=offsets))
+
+
+async def replace_rows(
+    dataset: Dataset,
+    offsets: Mapping[int, npt.NDArray[np.int64]],
+    *,
+    moved: Sequence[bytes] = (),
+    inserted: Sequence[bytes] = (),
+    row_ids: npt.NDArray[np.uint64] | None = None,
+) -> Dataset:
+    """The version without some rows, and with new fragments.
+
+    Args:
+        dataset, offsets: as of `delete_rows`.
+        moved: records of fragments with new values of these rows.
+        inserted: records of fragments with other rows.
+        row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
+
+    Raises:
+        RetryableConflictError, CommitConflictError: as of `delete_rows`.
+    """
+    snapshot = dataset._snapshot
+    fields = tuple(field.id for field in snapshot.schema.walk()) if moved else ()
+    made = await commit_rows(
+        snapshot,
+        Update(fields_for_preserving_frag_bitmap=fields),
+        deleted=offsets,
+        new_fragments=[table_pb2.DataFragment.FromString(one) for one in (*moved, *inserted)],
+        row_ids=row_ids if snapshot.has_stable_row_ids else None,
+    )
+    return type(dataset)(made)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGaps:
+    """What the source of a merge lacks of the table's columns. Pickled once for all tasks.
+
+    Attributes:
+        names: columns that it lacks, or has some members of.
+        given: its columns, as the table has them.
+        fragments: records of the version whose rows are replaced.
+    """
+
+    names: tuple[str, ...]
+    given: pa.Schema
+    fragments: tuple[bytes, ...]
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        source: pa.Schema,
+        on: Sequence[str],
+        when_matched: Literal["update", "delete", "nothing"],
+        *,
+        inserts: bool,
+    ) -> SourceGaps | None:
+        """What is to be taken from the rows that a merge updates; None: nothing.
+
+        Args:
+            source: the columns of its rows.
+            on: the key.
+
+        Raises:
+            InvalidInputError: a source that does not fit the table.
+            UnsupportedError: it lacks columns with blobs that are not moved.
+        """
+        base = dataset._snapshot
+        updates = when_matched == "update"
+        if not updates and not inserts:
+            return None
+        matched: Any = when_matched
+        merge = Merge.of(
+            MergePlan(on=tuple(on), when_matched=matched, inserts=inserts), base.schema, source
+        )
+        names = (*merge.lacking, *merge.partial)
+        if not updates or not names:
+            return None
+        moved_blobs(base, names)
+        records = (one.message.SerializeToString() for one in base.manifest.fragments)
+        return cls(names, merge.given, tuple(records))
+
+    async def filled(
+        self, dataset: Dataset, batches: Iterator[pa.RecordBatch]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Rows of the source with what they lack taken from those that they replace.
+
+        Args:
+            dataset: the version with its fragments; see `open_record`.
+            batches: with a column `_rowaddr`, the address of the row that is replaced.
+        """
+        base = dataset._snapshot
+        run = base.engine.pool.run
+        while (batch := await run(partial(next, batches, None))) is not None:
+            places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
+            part = conform(batch.drop_columns([ROW_ADDRESS]), self.given)
+            async with aclosing(completed(base, self.names, part, places)) as rows:
+                async for row in rows:
+                    yield row
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBackfill:
+    """Columns that are computed by many processes. Can be pickled as its transforms can.
+
+        files = {one.fragment_id: (await backfill.execute(one))[1] for one in dataset.fragments}
+        dataset = await backfill.commit(dataset, files)
+
+    Attributes:
+        transforms: SQL text by column, or a `BatchUdf`.
+        read_columns, batch_size: as of `Dataset.add_columns`.
+    """
+
+    transforms: Transforms
+    read_columns: tuple[str, ...] | None = None
+    batch_size: int | None = None
+
+    async def check(self, dataset: Dataset) -> None:
+        """Raise where the columns cannot be added, before anything is computed.
+
+        Raises:
+            InvalidInputError: as of `Dataset.add_columns`.
+        """
+        await self._grown(dataset._snapshot)
+
+    @staticmethod
+    def source(fragment: DatasetFragment) -> str:
+        """Names what a fragment's values are computed from: as long as it is the same, so are they.
+
+        Deleted rows do not change it.
+        """
+        return source_of(fragment._handle, None)
+
+    async def execute(self, fragment: DatasetFragment) -> tuple[str, bytes]:
+        """Write the new columns of one fragment.
+
+        Returns:
+            What they were computed from, see `source`; the record of the new file, empty where
+            there is nothing to write.
+
+        Raises:
+            InvalidInputError: values that do not fit; no file stays.
+        """
+        handle = fragment._handle
+        await fragment._snapshot.prepare([handle])
+        record, _ = await add_to_fragment(
+            fragment._snapshot,
+            handle,
+            self.transforms,
+            read_columns=self.read_columns,
+            batch_size=self.batch_size,
+        )
+        is_written = len(record.files) > len(handle.fragment.files)
+        return source_of(handle, None), record.files[-1].SerializeToString() if is_written else b""
+
+    async def commit(
+        self, dataset: Dataset, files: Mapping[int, bytes], **commit: Unpack[CommitArguments]
+    ) -> Dataset:
+        """One version with the new files of all fragments.
+
+        Args:
+            files: by fragment id what `execute` gave, of a fragment with the same `source`.
+
+        Raises:
+            InvalidInputError: a fragment without its file.
+            RetryableConflictError: others were first.
+            CommitConflictError: a newer version rules this one out.
+        """
+        options = CommitOptions(**commit)
+        snapshot = dataset._snapshot
+        schema, new = await self._grown(snapshot)
+        fragments = []
+        for handle in snapshot.handles:
+            if handle.id not in files:
+                raise InvalidInputError(f"new columns: no file for fragment {handle.id}")
+            fragment = table_pb2.DataFragment()
+            fragment.CopyFrom(handle.fragment.message)
+            if files[handle.id]:
+                file = fragment.files.add()
+                file.ParseFromString(files[handle.id])
+                file.fields[:] = owned_ids(new)
+            fragments.append(fragment)
+        change = merge_of(snapshot, schema, new, fragments)
+        return type(dataset)(await commit_change(snapshot, change, options))
+
+    async def _grown(self, snapshot: Snapshot) -> tuple[Schema, Schema]:
+        """The schema with the new fields, and these alone."""
+        columns = await opened(snapshot, self.transforms, self.read_columns, self.batch_size)
+        return await grown(snapshot, columns)

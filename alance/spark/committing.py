@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
-
+from typing import TYPE_CHECKING
+from typing import TypedDict
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
-
 import alance
-from alance import AlreadyExistsError, CommitConflictError, FileVersion, InvalidInputError
-from alance.distributed import (
-    has_fields_of,
-    last_sequence,
-    may_be_visible,
-    new_table,
-    producer_properties,
-    remove_data_files,
-)
+from alance import AlreadyExistsError
+from alance import CommitConflictError
+from alance import FileVersion
+from alance import InvalidInputError
+from alance.distributed import has_fields_of
+from alance.distributed import last_sequence
+from alance.distributed import may_be_visible
+from alance.distributed import new_table
+from alance.distributed import producer_properties
+from alance.distributed import remove_data_files
 from alance.operations import Append
-from alance.spark.versions import access, open_if_there
+from alance.spark.versions import access
+from alance.spark.versions import open_if_there
 from alance.types import DataFragment
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
     from alance import Dataset
     from alance.operations import Operation
     from alance.spark.options import WriteOptions
@@ -243,3 +249,73 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+FOLDER: Final = "alance-spark-commits"
+STEP_S: Final = 600
+BEGUN_STEPS: Final = 144  # a day: no commit takes longer
+DONE_STEPS: Final = 2  # Spark aborts within seconds of a commit that it thinks has failed
+
+
+def begin_commit(job: str) -> None:
+    """Note on the driver that a commit is begun, until `not_committed` takes the note away.
+
+    Spark aborts a write whose commit did not come to an end, in another process. What may be in a
+    version must then stay, also where the process was killed after the version was made.
+    """
+    now = _step()
+    for name in _names():
+        if name.isdecimal() and int(name) < now:
+            shutil.rmtree(_marks() / name, ignore_errors=True)
+    _mark(job, BEGUN_STEPS).touch()
+
+
+def committed(job: str) -> None:
+    """Note that the version was made: the mark of its commit lapses soon.
+
+    Not at once: this process may die before Spark learns of the success.
+    """
+    target = _mark(job, DONE_STEPS)
+    for mark in _marks_of(job):
+        mark.replace(target)
+
+
+def not_committed(job: str) -> None:
+    """Note that the version was not made, and never will be."""
+    for mark in _marks_of(job):
+        mark.unlink(missing_ok=True)
+
+
+def may_be_committed(job: str) -> bool:
+    """Whether a commit was begun."""
+    return bool(_marks_of(job))
+
+
+def _step() -> int:
+    return int(time.time() // STEP_S)
+
+
+def _marks() -> Path:
+    return Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
+
+
+def _names() -> list[str]:
+    try:
+        return os.listdir(_marks())
+    except FileNotFoundError:
+        return []
+
+
+def _mark(job: str, steps: int) -> Path:
+    """Where a mark is made that lapses after some steps."""
+    _marks().mkdir(mode=0o700, exist_ok=True)
+    folder = _marks() / str(_step() + steps)
+    folder.mkdir(exist_ok=True)
+    return folder / job
+
+
+def _marks_of(job: str) -> list[Path]:
+    """The marks of a commit that have not lapsed."""
+    now = _step()
+    marks = [_marks() / name / job for name in _names() if name.isdecimal() and int(name) >= now]
+    return [mark for mark in marks if mark.exists()]

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-from alance import InvalidInputError, UnsupportedError
-from alance.distributed import MAX_RETRIES, is_for_base
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import fields
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import ClassVar
+from typing import Final
+from alance import InvalidInputError
+from alance import UnsupportedError
+from alance.distributed import MAX_RETRIES
+from alance.distributed import is_for_base
+from typing import Literal
+from typing import TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+    from collections.abc import Mapping
     from typing import Self
+    from collections.abc import Sequence
 
 
 STORAGE_PREFIX: Final = "storage."
@@ -281,3 +291,48 @@ def _mapping(key: str, text: str) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
         raise InvalidInputError(f"option {key!r}: expected a JSON object of texts")
     return values
+
+
+class SourceArguments(TypedDict, total=False):
+    """The fields of `Options` that are no place."""
+
+    memory_bytes: int
+    decode_threads: int
+
+
+class ReadArguments(SourceArguments, total=False):
+    """The fields of `ReadOptions` but for what is read."""
+
+    version: int | None
+    tag: str | None
+    asof: str | None
+    limit: int | None
+    with_row_id: bool
+    with_row_address: bool
+    partition_bytes: int
+    min_partitions: int
+    parallelism: int
+    batch_size: int | None
+    blobs: Literal["descriptions", "bytes"]
+    pushdown: bool
+
+
+class SelectArguments(ReadArguments, total=False):
+    """The fields of `ReadOptions`."""
+
+    columns: Sequence[str] | None
+    filter: str | None
+
+
+class WriteArguments(SourceArguments, total=False):
+    """The fields of `WriteOptions` but for what is done with a table that is there."""
+
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    data_storage_version: str | None
+    stable_row_ids: bool
+    vectors: Sequence[str]
+    message: str | None
+    txn_app: str | None
+    txn_version: int | None
+    max_retries: int

@@ -7,31 +7,144 @@ of the next. So filters are taken over only where `pushdown` says that there wil
 
 from __future__ import annotations
 
+import datetime
+from typing import TYPE_CHECKING
+from typing import Final
+from pyspark.sql import types
+from pyspark.sql.datasource import EqualTo
+from pyspark.sql.datasource import Filter
+from pyspark.sql.datasource import GreaterThan
+from pyspark.sql.datasource import GreaterThanOrEqual
+from pyspark.sql.datasource import In
+from pyspark.sql.datasource import IsNotNull
+from pyspark.sql.datasource import IsNull
+from pyspark.sql.datasource import LessThan
+from pyspark.sql.datasource import LessThanOrEqual
+from pyspark.sql.datasource import Not
+from pyspark.sql.datasource import InputPartition
+from alance.distributed import plan_splits
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from pyspark.sql.datasource import DataSourceReader
-
 from alance import ScanOptions
-from alance.distributed import ROW_ADDRESS, ROW_ID, field_ids, fragments_of, read_split
-from alance.spark.filters import as_sql
-from alance.spark.planning import Rows, plan
-from alance.spark.types import arrow_schema, converted
+from alance.distributed import ROW_ADDRESS
+from alance.distributed import ROW_ID
+from alance.distributed import field_ids
+from alance.distributed import fragments_of
+from alance.distributed import read_split
+from alance.spark.types import arrow_schema
+from alance.spark.types import converted
 from alance.spark.versions import access
 from alance.spark.worker import stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql.datasource import Filter, InputPartition
-    from pyspark.sql.types import StructType
-
-    from alance import Dataset
+    from collections.abc import Mapping
+    from collections.abc import Sequence
     from alance.distributed import Piece
     from alance.spark.options import ReadOptions
+    from alance.types import Fragment
+    from collections.abc import AsyncGenerator
+    from collections.abc import Collection
+    from collections.abc import Iterable
+    from collections.abc import Iterator
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+    from alance import Dataset
     from alance.spark.versions import Version
+
+
+_SIGNS: Final[Mapping[type[Filter], str]] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+_COMPARED: Final = (
+    types.ByteType,
+    types.ShortType,
+    types.IntegerType,
+    types.LongType,
+    types.StringType,
+    types.BooleanType,
+    types.DateType,
+)
+
+
+def as_sql(condition: Filter, schema: types.StructType) -> str | None:
+    """A filter as SQL text; None where it is left to Spark."""
+    if isinstance(condition, Not):
+        inner = as_sql(condition.child, schema)
+        return None if inner is None else f"NOT ({inner})"
+    column = _column(condition, schema)
+    if column is None:
+        return None
+    name, kind = column
+    if isinstance(condition, IsNull):
+        return f"{name} IS NULL"
+    if isinstance(condition, IsNotNull):
+        return f"{name} IS NOT NULL"
+    if not isinstance(kind, _COMPARED):
+        return None
+    if isinstance(condition, In):
+        values = [_literal(one) for one in condition.value]
+        if not values or any(one is None for one in values):
+            return None
+        return f"{name} IN ({', '.join(str(one) for one in values)})"
+    sign = _SIGNS.get(type(condition))
+    value = _literal(getattr(condition, "value", None))
+    return None if sign is None or value is None else f"{name} {sign} {value}"
+
+
+def _column(condition: Filter, schema: types.StructType) -> tuple[str, types.DataType] | None:
+    """The column of a filter, quoted, and its type; None for parts of columns."""
+    path: tuple[str, ...] = getattr(condition, "attribute", ())
+    if len(path) != 1 or path[0] not in schema.names or "`" in path[0] or "." in path[0]:
+        return None
+    return f"`{path[0]}`", schema[path[0]].dataType
+
+
+def _literal(value: object) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return f"date '{value.isoformat()}'"
+    return None
+
+
+class Rows(InputPartition):
+    """One partition: what one task reads."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+
+    def __repr__(self) -> str:
+        return f"Rows({len(self.pieces)} fragments)"
+
+
+def plan(
+    fragments: Sequence[Fragment], fields: frozenset[int] | None, options: ReadOptions
+) -> list[Rows]:
+    """The partitions of a read, in row order; cost as of `plan_splits`.
+
+    Args:
+        fields: ids of the fields that are read; None: all.
+    """
+    splits = plan_splits(
+        fragments,
+        fields,
+        split_bytes=options.partition_bytes,
+        min_splits=options.min_partitions,
+        parallelism=options.parallelism,
+        limit=options.limit,
+        is_filtered=options.filter is not None,
+    )
+    return [Rows(split) for split in splits]
 
 
 def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:

@@ -12,36 +12,62 @@ rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
-
+from typing import TYPE_CHECKING
+from alance import NotFoundError
+from alance import UnsupportedError
+from alance import distributed
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+from typing import Final
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
-
-from alance.distributed import Added, fragment_bytes, fragments_of
-from alance.spark.changes import added_by
-from alance.spark.planning import Rows
-from alance.spark.reader import AlanceReader, planned
-from alance.spark.versions import Version, open_version
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadMaxFiles
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from alance.distributed import Added
+from alance.distributed import fragment_bytes
+from alance.distributed import fragments_of
+from alance.spark.reader import AlanceReader
+from alance.spark.reader import Rows
+from alance.spark.reader import planned
+from alance.spark.versions import Version
+from alance.spark.versions import open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
+    from alance import Dataset
+    from alance.spark.options import StreamOptions
+    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
+    from collections.abc import Sequence
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
-
-    from alance import Dataset
-    from alance.spark.options import StreamOptions
     from alance.types import Fragment
+
+
+async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
+    """What a version added to the one before it; cost as of `alance.distributed.added_by`.
+
+    Raises:
+        NotFoundError: the version was cleaned up.
+        UnsupportedError: it replaced rows, and the options do not say `skip`.
+    """
+    try:
+        added = await distributed.added_by(dataset, version)
+    except NotFoundError as error:
+        error.add_note("the stream has to read it: clean up only what all streams have read")
+        raise
+    if added.replaced_by is not None and options.on_change != "skip":
+        raise UnsupportedError(
+            f"dataset {dataset.uri!r}: version {version} ({added.replaced_by}) replaces"
+            " rows, which a stream of new rows does not show; option on_change=skip passes it"
+        )
+    return added
+
 
 MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own
 

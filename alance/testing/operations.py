@@ -1,18 +1,26 @@
-"""The operations of S3 and GCS over an `ObjectStore`; no timing in here."""
+"""The operations of S3 and GCS over an `ObjectStore`: objects, listings, uploads. No timing here.
+
+GCS documents that it takes no preconditions with multipart uploads: so they are refused there, and
+nobody comes to rely on them. Its uploads replace whatever has the name when they are completed.
+"""
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import email.utils
 import html
+import os
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
 
-from alance.testing.listing import list_objects
-from alance.testing.messages import Answer, Request, error, xml
-from alance.testing.multipart import Multipart, copy_source
+from alance.testing.connection import Answer, Request, error, xml
 from alance.testing.objects import (
     XMLNS,
+    Blob,
     Bucket,
     Fault,
     ObjectStore,
@@ -22,7 +30,191 @@ from alance.testing.objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from alance.testing.objects import Part
+
+PAGE: Final = 1000  # entries at most, as S3 has it
+LAST: Final = "\U0010ffff"  # sorts behind whatever a key goes on with
+
+
+def entries(
+    bucket: Bucket, prefix: str, delimiter: str, after: str
+) -> Iterator[tuple[str, Blob | None]]:
+    """Objects and, without a blob, common prefixes; in order, all greater than `after`.
+
+    Args:
+        delimiter: keys that have it behind the prefix are folded into one entry; "": none are.
+    """
+    keys = bucket.keys
+    at = max(bisect.bisect_left(keys, prefix), bisect.bisect_right(keys, after) if after else 0)
+    if delimiter and after.endswith(delimiter):
+        at = max(at, bisect.bisect_left(keys, after + LAST))
+    while at < len(keys) and keys[at].startswith(prefix):
+        key = keys[at]
+        cut = key.find(delimiter, len(prefix)) if delimiter else -1
+        if cut < 0:
+            yield key, bucket.blobs[key]
+            at += 1
+        else:
+            group = key[: cut + len(delimiter)]
+            yield group, None
+            at = bisect.bisect_left(keys, group + LAST, at)
+
+
+def list_objects(bucket: Bucket, req: Request) -> Answer:
+    """ListObjectsV2.
+
+    Raises:
+        ValueError: `max-keys` is no number.
+    """
+    query = req.query
+    prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+    limit = min(PAGE, int(query.get("max-keys", PAGE)))
+    after = unquote(query.get("continuation-token", "")) or query.get("start-after", "")
+    is_url = query.get("encoding-type") == "url"
+
+    def encode(text: str) -> str:
+        return quote(text) if is_url else html.escape(text)
+
+    out: list[str] = []
+    last, token = "", ""
+    for name, blob in entries(bucket, prefix, delimiter, after):
+        if len(out) >= limit:
+            token = f"<NextContinuationToken>{quote(last, safe='')}</NextContinuationToken>"
+            break
+        out.append(_entry(encode(name), blob))
+        last = name
+    req.record["listed"] = len(out)
+    req.record["prefix"] = prefix
+    return xml(
+        f"<ListBucketResult {XMLNS}><Name>{html.escape(req.bucket)}</Name>"
+        f"<Prefix>{encode(prefix)}</Prefix><KeyCount>{len(out)}</KeyCount>"
+        f"<MaxKeys>{limit}</MaxKeys><IsTruncated>{'true' if token else 'false'}</IsTruncated>"
+        f"{token}{''.join(out)}</ListBucketResult>"
+    )
+
+
+def unending(answer: Answer, req: Request, *, is_hollow: bool) -> Answer:
+    """A page of a listing that says that another one follows: the same again, or an empty one."""
+    query = req.query
+    again = query.get("continuation-token", "") or quote(query.get("start-after", "") or "\0")
+    token = quote(LAST) if is_hollow else again
+    more = (
+        "<IsTruncated>true</IsTruncated>"
+        f"<NextContinuationToken>{quote(unquote(token), safe='')}</NextContinuationToken>"
+    )
+    answer.body = answer.body.replace(b"<IsTruncated>false</IsTruncated>", more.encode())
+    return answer
+
+
+def _entry(name: str, blob: Blob | None) -> str:
+    if blob is None:
+        return f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"
+    when = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(blob.mtime))
+    return (
+        f"<Contents><Key>{name}</Key><LastModified>{when}</LastModified>"
+        f"<ETag>{html.escape(blob.etag)}</ETag><Size>{blob.size}</Size>"
+        "<StorageClass>STANDARD</StorageClass></Contents>"
+    )
+
+
+def copy_source(store: ObjectStore, req: Request) -> tuple[Bucket, str, Blob]:
+    """The object that a copy names."""
+    name, _, key = unquote(req.copy_source or "").lstrip("/").partition("/")
+    bucket = store.bucket(name)
+    return bucket, key, store.blob(bucket, key)
+
+
+def refuse_conditions(req: Request) -> None:
+    """No part of a multipart upload to GCS has one."""
+    if req.is_gcs and "x-goog-if-generation-match" in req.headers:
+        raise Fault(400, "InvalidArgument", "multipart uploads take no preconditions")
+
+
+class Multipart:
+    """Uploads under way: their parts are files until the upload is complete."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+
+    def create(self, req: Request) -> Answer:
+        """CreateMultipartUpload."""
+        refuse_conditions(req)
+        self.store.bucket(req.bucket)
+        upload = self.store.tag()[1:-1]
+        self.store.uploads[upload] = {}
+        return xml(
+            f"<InitiateMultipartUploadResult {XMLNS}><Bucket>{req.bucket}</Bucket>"
+            f"<Key>{html.escape(req.key)}</Key><UploadId>{upload}</UploadId>"
+            "</InitiateMultipartUploadResult>"
+        )
+
+    def upload(self, req: Request) -> dict[int, Part]:
+        """The parts of the upload that a request is about, by their numbers."""
+        parts = self.store.uploads.get(req.query["uploadId"])
+        if parts is None:
+            raise Fault(404, "NoSuchUpload")
+        return parts
+
+    def part(self, req: Request) -> Answer:
+        """UploadPart and UploadPartCopy."""
+        refuse_conditions(req)
+        parts, number = self.upload(req), int(req.query["partNumber"])
+        data = req.body
+        copied = req.copy_source is not None
+        if copied:
+            origin, key, blob = copy_source(self.store, req)
+            start, stop = parse_range(
+                req.headers.get("x-amz-copy-source-range", ""), blob.size
+            ) or (0, blob.size)
+            with open(self.store.path(origin, key), "rb") as src:
+                src.seek(start)
+                data = src.read(stop - start)
+        temp = f"{self.store.temp}/{req.query['uploadId']}.{number}"
+        with open(temp, "wb") as out:
+            out.write(data)
+        tag = self.store.tag()
+        parts[number] = (temp, len(data), tag)
+        if copied:
+            return xml(f"<CopyPartResult><ETag>{html.escape(tag)}</ETag></CopyPartResult>")
+        return Answer(200, [("ETag", tag)])
+
+    def complete(self, req: Request) -> Answer:
+        """CompleteMultipartUpload, with conditions; parts that are not named are dropped."""
+        refuse_conditions(req)
+        bucket, parts = self.store.bucket(req.bucket), self.upload(req)
+        check_write(bucket.blobs.get(req.key), req.headers)
+        order = [
+            int(n) for n in re.findall(r"<PartNumber>(\d+)</PartNumber>", bytes(req.body).decode())
+        ]
+        if not order or any(n not in parts for n in order):
+            raise Fault(400, "InvalidPart")
+        total, first = 0, parts[order[0]][0]
+        with open(first, "ab") as out:
+            for number in order:
+                temp, size, _ = parts[number]
+                total += size
+                if temp != first:
+                    with open(temp, "rb") as src:
+                        shutil.copyfileobj(src, out, 1 << 20)
+                    os.unlink(temp)
+        for number in parts.keys() - set(order):
+            os.unlink(parts[number][0])
+        blob = self.store.install(bucket, req.key, first, total)
+        del self.store.uploads[req.query["uploadId"]]
+        return xml(
+            f"<CompleteMultipartUploadResult {XMLNS}><Key>{html.escape(req.key)}</Key>"
+            f"<ETag>{html.escape(blob.etag)}</ETag></CompleteMultipartUploadResult>"
+        )
+
+    def abort(self, req: Request) -> Answer:
+        """AbortMultipartUpload."""
+        for temp, _, _ in self.upload(req).values():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temp)
+        del self.store.uploads[req.query["uploadId"]]
+        return Answer(204)
 
 
 class Service:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.testing.messages import Request
+    from alance.testing.connection import Request
 
 ACTIONS: Final = frozenset(
     {

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
+from typing import TYPE_CHECKING
+from typing import Literal
 from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE
+from alance.ops.version.defaults import MAX_ROWS_PER_FILE
 from alance.verbs.base import Handle
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.ops.version.defaults import MERGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self, Unpack
-
+    from typing import Self
+    from typing import Unpack
     import pyarrow.compute as pc
-
     from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
-    from alance.ops.rows import delete, update
+    from alance.ops.rows import delete
+    from alance.ops.rows import update
     from alance.ops.rows.update import Updates
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write
     from alance.ops.write.options import Progress
     from alance.ops.write.sources import Data
-else:
-    blob_files = Deferred("alance.ops.blobs.files")
-    delete = Deferred("alance.ops.rows.delete")
-    update = Deferred("alance.ops.rows.update")
-    write = Deferred("alance.ops.write.write")
-    write_options = Deferred("alance.ops.write.options")
+    from collections.abc import Iterable
+    import pyarrow as pa
+    from alance.datasets import Dataset
+    from alance.ops.merge import insert as merge_insert
+    from alance.ops.merge import options as merge_options
+    from alance.ops.merge.options import MergePlan
 
 
 class RowVerbs(Handle):
@@ -142,3 +149,191 @@ class RowVerbs(Handle):
         await self._load(update)
         options = CommitOptions(**commit)
         return type(self)(await update.update(self._snapshot, updates, where, options))
+
+
+class MergeInsert:
+    """A merge of new data into a dataset, made by `Dataset.merge_insert`. Immutable: each method
+    gives another one, and `execute` runs it.
+
+    Rows are matched by their key columns, bit by bit: NaN matches the same NaN, 0.0 does not match
+    -0.0, and a row with a null in its key matches none. A row of the table that matches several
+    rows of the data is an error where it is to be changed.
+    """
+
+    __slots__ = ("_dataset", "_plan")
+
+    def __init__(self, dataset: Handle, plan: MergePlan) -> None:
+        self._dataset = dataset
+        self._plan = plan
+
+    def __repr__(self) -> str:
+        return f"MergeInsert({self._dataset!r}, {self._plan!r})"
+
+    def when_matched_update_all(self, condition: str | None = None) -> MergeInsert:
+        """Matched rows of the table get the values of the data; they move to its end, and keep
+        their row ids where those are stable. Columns that the data lacks keep their values.
+
+        Args:
+            condition: SQL text with columns as `source.a` (the data) and `target.a` (the table);
+                matched rows for which it is not true stay, and are not inserted either.
+        """
+        return self._with(when_matched="update", condition=condition)
+
+    def when_matched_delete(self) -> MergeInsert:
+        """Matched rows of the table are deleted; the data need not have more than the keys."""
+        return self._with(when_matched="delete", condition=None)
+
+    def when_matched_fail(self) -> MergeInsert:
+        """A match is an error, and the table stays as it is."""
+        return self._with(when_matched="fail", condition=None)
+
+    def when_not_matched_insert_all(self) -> MergeInsert:
+        """Rows of the data without a match are added, also several of the same key; columns that
+        the data lacks are null.
+        """
+        return self._with(inserts=True)
+
+    def when_not_matched_by_source_delete(self, expr: str | None = None) -> MergeInsert:
+        """Rows of the table without a match are deleted.
+
+        Args:
+            expr: SQL text over the table's columns; rows for which it is not true stay.
+        """
+        return self._with(deletes_others=True, others=expr)
+
+    def conflict_retries(self, max_retries: int) -> MergeInsert:
+        """How often the merge is run again on the latest version where others changed the same
+        rows; 10 by default.
+        """
+        if not isinstance(max_retries, int) or max_retries < 0:
+            raise InvalidInputError(f"max_retries={max_retries!r}: expected 0 or more")
+        return self._with(conflict_retries=max_retries)
+
+    def retry_timeout(self, timeout: timedelta | float) -> MergeInsert:
+        """After how long (timedelta, or seconds) no other attempt is begun, and one that is not
+        the first is given up; 30 s by default.
+        """
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+            raise InvalidInputError(f"timeout={timeout!r}: expected a timedelta or seconds")
+        return self._with(retry_seconds=float(seconds))
+
+    def data_storage_version(self, version: FileVersion | str) -> MergeInsert:
+        """The file version of new data files; by default that of the table."""
+        parsed = version if isinstance(version, FileVersion) else FileVersion.parse(version)
+        return self._with(data_storage_version=parsed)
+
+    def use_index(self, use_index: bool) -> MergeInsert:
+        """Taken for the sake of code that says it: the key columns are scanned in any case."""
+        return self._with()
+
+    def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> MergeInsert:
+        """How rows that are updated are written where the data lacks some columns.
+
+        Args:
+            mode: `rewrite_rows`, which `auto` is: whole rows, to new fragments.
+                `rewrite_columns`: the data's columns alone, in a new file for each fragment that
+                has such rows, of all its rows; for merges that do nothing but update.
+        """
+        if mode not in ("auto", "rewrite_rows", "rewrite_columns"):
+            raise InvalidInputError(
+                f"mode={mode!r}: expected 'auto', 'rewrite_rows' or 'rewrite_columns'"
+            )
+        return self._with(write_mode=mode)
+
+    def memory_budget(self, num_bytes: int) -> MergeInsert:
+        """How many bytes of the data's keys and rows are held in memory; 256 MiB by default.
+
+        Rows beyond a quarter of it, but for those of Tables and RecordBatches, wait in a file in
+        the folder for temporary files. Where an index of the keys would not fit, the keys of both
+        sides go there, too, cut into parts that fit. Beside it there are some batches, and 32
+        bytes for each row of the data and each row of the table that changes.
+        """
+        if isinstance(num_bytes, bool) or not isinstance(num_bytes, int) or num_bytes < 1:
+            raise InvalidInputError(f"num_bytes={num_bytes!r}: expected a positive integer")
+        return self._with(memory_bytes=num_bytes)
+
+    def commit_options(
+        self,
+        **commit: Unpack[CommitArguments],
+    ) -> MergeInsert:
+        """What the version is noted with.
+
+        Args:
+            properties: of the transaction.
+            max_retries: attempts to commit where others were first, but changed other rows.
+        """
+        return self._with(commit=CommitOptions(**commit))
+
+    async def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset:
+        """Merge data into the table; `summary` of the dataset of the new version has
+        `num_inserted_rows`, `num_updated_rows`, `num_deleted_rows`. There is a new version also
+        where all of them are 0.
+
+        The data is read once, the table on its key columns and those that conditions need. Of rows
+        that are updated, columns that the data lacks are taken by address.
+
+        Cost: that scan, and takes; the new files and a PUT for each fragment that loses rows,
+        beside the transaction's file and a LIST; then the manifest.
+
+        Args:
+            data: anything that `write_dataset` takes; its columns in any order, and not all of
+                them need be there.
+            schema: of the data, where an iterable may be empty.
+
+        Raises:
+            InvalidInputError: a merge that does nothing; unknown columns, or key columns that are
+                missing; values that do not cast; bad conditions; several rows of the data for a
+                row of the table; a match where that is to fail. The table is as it was.
+            UnsupportedError: key columns of lists or maps.
+            RetryableConflictError: others changed the same rows at every attempt.
+            CommitConflictError: a newer version rules this one out.
+        """
+        await self._dataset._load(merge_insert)
+        base: Any = self._dataset
+        snapshot = await merge_insert.merge_insert(base._snapshot, self._plan, data, schema)
+        return type(base)(snapshot)  # type: ignore[no-any-return]
+
+    def _with(self, **changes: Any) -> MergeInsert:
+        return MergeInsert(self._dataset, replace(self._plan, **changes))
+
+
+class MergeVerbs(Handle):
+    """Merges by key."""
+
+    __slots__ = ()
+
+    def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
+        """A merge of new data by key, to be told what it does and then executed:
+
+            await dataset.merge_insert("id").when_matched_update_all() \\
+                .when_not_matched_insert_all().execute(data)
+
+        Args:
+            on: key columns; None: the table's primary key.
+        """
+        keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
+        return MergeInsert(self, merge_options.MergePlan(keys))
+
+    async def upsert(
+        self,
+        data: Data,
+        on: str | Iterable[str] | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        memory_bytes: int = MERGE_BYTES,
+        **commit: Unpack[CommitArguments],
+    ) -> Self:
+        """Update the rows that have the same key, and insert the others.
+
+        The same as `merge_insert` with both clauses, and `MergeInsert.execute`, which says the
+        cost and the errors.
+
+        Args:
+            data: anything that `write_dataset` takes.
+            on: the key columns; None: the table's primary key.
+        """
+        merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+        merge = merge.commit_options(**commit)
+        made: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
+        return made  # type: ignore[no-any-return]

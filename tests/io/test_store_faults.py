@@ -13,8 +13,7 @@ from alance.io.registry import StoreRegistry
 from tests.io.conftest import Place
 
 if TYPE_CHECKING:
-    from alance.testing.lab import Lab
-    from alance.testing.recording import Record
+    from alance.testing.lab import Lab, Record
 
 CONTENT = bytes(range(256)) * 1024
 # Ways to fail that are over once the request is made again.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from alance.io.trace import RequestEvent
-    from alance.testing.recording import Record
+    from alance.testing.lab import Record
     from tests.parity.combinations import Case
     from tests.parity.conftest import Tables
 

@@ -16,8 +16,7 @@ import alance
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from alance.testing.lab import Lab
-    from alance.testing.recording import Recording
+    from alance.testing.lab import Lab, Recording
 
 
 def serve(lab: Lab, path: Path) -> str:

@@ -21,7 +21,7 @@ from alance.versioning import load
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from alance.testing.recording import Recording
+    from alance.testing.lab import Recording
 
 FILES, ROWS = 3, 60_000  # rows a file
 

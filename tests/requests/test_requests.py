@@ -22,8 +22,7 @@ from tests.reference.served import data_bytes, serve
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from alance.testing.lab import Lab
-    from alance.testing.recording import Record, Recording
+    from alance.testing.lab import Lab, Record, Recording
 
 FILES, ROWS = 6, 60_000  # rows a file
 

@@ -21,8 +21,7 @@ from alance.session import Session
 from tests.reference.served import serve
 
 if TYPE_CHECKING:
-    from alance.testing.lab import Lab
-    from alance.testing.recording import Recording
+    from alance.testing.lab import Lab, Recording
 
 
 @pytest.fixture(scope="module")

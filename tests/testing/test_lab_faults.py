@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from alance.testing.connection import Request
 from alance.testing.lab import Lab
-from alance.testing.messages import Request
 from alance.testing.weather import Weather
 
 if TYPE_CHECKING:
