@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.spark.registration import register, register_once, storage_of
+from alance.spark.session import register, register_once, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from alance.spark.arguments import ReadArguments, WriteArguments
+    from alance.spark.options import ReadArguments, WriteArguments
 
     Mode: TypeAlias = Literal["create", "error", "ignore", "append", "overwrite"]
 

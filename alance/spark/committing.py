@@ -1,41 +1,51 @@
-"""The two ends of a write: a task streams rows into data files, the driver makes one version."""
+"""The two ends of a write: a task streams rows into data files, the driver makes one version.
+
+What a driver remembers over its processes of a commit that it has begun is a mark: an empty file in
+a folder of this user, in a subfolder named by when it lapses, in steps of ten minutes. Making one
+costs a listing of the subfolders, of which there are no more than a day has steps; those that have
+lapsed go as a whole.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from typing import TypedDict
-import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
-import alance
-from alance import AlreadyExistsError
-from alance import CommitConflictError
-from alance import FileVersion
-from alance import InvalidInputError
-from alance.distributed import has_fields_of
-from alance.distributed import last_sequence
-from alance.distributed import may_be_visible
-from alance.distributed import new_table
-from alance.distributed import producer_properties
-from alance.distributed import remove_data_files
-from alance.operations import Append
-from alance.spark.versions import access
-from alance.spark.versions import open_if_there
-from alance.types import DataFragment
 import os
 import shutil
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypedDict
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+import alance
+from alance import AlreadyExistsError, CommitConflictError, FileVersion, InvalidInputError
+from alance.distributed import (
+    has_fields_of,
+    last_sequence,
+    may_be_visible,
+    new_table,
+    producer_properties,
+    remove_data_files,
+)
+from alance.operations import Append
+from alance.spark.versions import access, open_if_there
+from alance.types import DataFragment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     from alance import Dataset
     from alance.operations import Operation
     from alance.spark.options import WriteOptions
     from alance.spark.versions import Version
     from alance.types import Data
+
+FOLDER: Final = "alance-spark-commits"
+STEP_S: Final = 600
+BEGUN_STEPS: Final = 144  # a day: no commit takes longer
+DONE_STEPS: Final = 2  # Spark aborts within seconds of a commit that it thinks has failed
 
 
 @dataclass(frozen=True)
@@ -249,12 +259,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
-
-
-FOLDER: Final = "alance-spark-commits"
-STEP_S: Final = 600
-BEGUN_STEPS: Final = 144  # a day: no commit takes longer
-DONE_STEPS: Final = 2  # Spark aborts within seconds of a commit that it thinks has failed
 
 
 def begin_commit(job: str) -> None:

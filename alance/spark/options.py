@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import fields
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import ClassVar
-from typing import Final
-from alance import InvalidInputError
-from alance import UnsupportedError
-from alance.distributed import MAX_RETRIES
-from alance.distributed import is_for_base
-from typing import Literal
-from typing import TypedDict
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypedDict
+
+from alance import InvalidInputError, UnsupportedError
+from alance.distributed import MAX_RETRIES, is_for_base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
-    from collections.abc import Sequence
-
 
 STORAGE_PREFIX: Final = "storage."
 PARTITION_BYTES: Final = 64 << 20  # encoded; Spark's own files: 128 MiB, of columns less packed

@@ -1,57 +1,53 @@
-"""Reading a table: the driver plans from the manifest, tasks read Arrow batches.
+"""Reading a table: the driver plans partitions from the manifest, tasks read Arrow batches.
 
 Spark plans a DataFrame once and keeps the reader, with the filters that it was told of, for all
 later queries of the DataFrame (4.1 to 4.3): a filter taken over for one query would drop the rows
-of the next. So filters are taken over only where `pushdown` says that there will be one query.
+of the next. So filters are taken over only where `pushdown` says that there will be one query, and
+of these only those that mean the same in alance's SQL. Spark's NaN is greater than all numbers and
+equal to itself, Arrow's is neither: comparisons of floats stay with Spark. So do times, whose zone
+is the session's, and decimals.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
-from typing import Final
-from pyspark.sql import types
-from pyspark.sql.datasource import EqualTo
-from pyspark.sql.datasource import Filter
-from pyspark.sql.datasource import GreaterThan
-from pyspark.sql.datasource import GreaterThanOrEqual
-from pyspark.sql.datasource import In
-from pyspark.sql.datasource import IsNotNull
-from pyspark.sql.datasource import IsNull
-from pyspark.sql.datasource import LessThan
-from pyspark.sql.datasource import LessThanOrEqual
-from pyspark.sql.datasource import Not
-from pyspark.sql.datasource import InputPartition
-from alance.distributed import plan_splits
 from contextlib import aclosing
 from dataclasses import replace
-from pyspark.sql.datasource import DataSourceReader
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import types
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
 from alance import ScanOptions
-from alance.distributed import ROW_ADDRESS
-from alance.distributed import ROW_ID
-from alance.distributed import field_ids
-from alance.distributed import fragments_of
-from alance.distributed import read_split
-from alance.spark.types import arrow_schema
-from alance.spark.types import converted
+from alance.distributed import ROW_ADDRESS, ROW_ID, field_ids, fragments_of, plan_splits, read_split
+from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
 from alance.spark.worker import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
-    from alance.distributed import Piece
-    from alance.spark.options import ReadOptions
-    from alance.types import Fragment
-    from collections.abc import AsyncGenerator
-    from collections.abc import Collection
-    from collections.abc import Iterable
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
-    from alance import Dataset
-    from alance.spark.versions import Version
 
+    from alance import Dataset
+    from alance.distributed import Piece
+    from alance.spark.options import ReadOptions
+    from alance.spark.versions import Version
+    from alance.types import Fragment
 
 _SIGNS: Final[Mapping[type[Filter], str]] = {
     EqualTo: "=",

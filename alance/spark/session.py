@@ -1,20 +1,25 @@
-"""A Spark session with what alance needs: Java found, Python workers of this very environment."""
+"""Sessions of Spark: the format in one, and one with what alance needs.
+
+The data source has the storage options that it was registered with in its class, which Spark
+pickles into the tasks. Jobs that work from the driver need them, too: they are kept in this
+process, under a name that the session's configuration has. So sessions that Spark clones, as for
+`foreachBatch`, find both.
+"""
 
 from __future__ import annotations
 
-import uuid
-from typing import TYPE_CHECKING
-from typing import Final
 import os
 import sys
+import uuid
+from typing import TYPE_CHECKING, Final
+
 from alance import NotFoundError
-from alance.spark.java import MISSING
-from alance.spark.java import find_java
+from alance.spark.java import MISSING, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pyspark.sql import SparkSession
 
+    from pyspark.sql import SparkSession
 
 NAME: Final = "spark.alance.registration"  # in a session's configuration
 
@@ -69,7 +74,7 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    from alance.spark.registration import register_once
+    from alance.spark.session import register_once
 
     running = SparkSession.getActiveSession()
     if running is None:

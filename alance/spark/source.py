@@ -9,11 +9,10 @@ from pyspark.sql.datasource import DataSource
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
 from alance.spark.stream_reader import AlanceStreamReader
-from alance.spark.stream_writer import AlanceStreamWriter
 from alance.spark.types import spark_schema
 from alance.spark.versions import Version, open_for_read, pinned
 from alance.spark.worker import run
-from alance.spark.writer import AlanceWriter
+from alance.spark.writer import AlanceStreamWriter, AlanceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,40 +12,34 @@ rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from alance import NotFoundError
-from alance import UnsupportedError
-from alance import distributed
-from dataclasses import dataclass
-from dataclasses import replace
-from typing import Any
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.streaming.datasource import ReadMaxBytes
-from pyspark.sql.streaming.datasource import ReadMaxFiles
-from pyspark.sql.streaming.datasource import ReadMaxRows
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-from alance.distributed import Added
-from alance.distributed import fragment_bytes
-from alance.distributed import fragments_of
-from alance.spark.reader import AlanceReader
-from alance.spark.reader import Rows
-from alance.spark.reader import planned
-from alance.spark.versions import Version
-from alance.spark.versions import open_version
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from alance import NotFoundError, UnsupportedError, distributed
+from alance.distributed import Added, fragment_bytes, fragments_of
+from alance.spark.reader import AlanceReader, Rows, planned
+from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from alance import Dataset
-    from alance.spark.options import StreamOptions
-    from collections.abc import AsyncIterator
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
+
+    from alance import Dataset
+    from alance.spark.options import StreamOptions
     from alance.types import Fragment
 
 

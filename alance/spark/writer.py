@@ -1,42 +1,50 @@
-"""Writing a DataFrame: tasks write data files, the driver commits them as one version."""
+"""Writing a DataFrame, or a streaming query: tasks write data files, the driver commits them.
+
+A DataFrame becomes one version; of a query each micro-batch becomes one, and once. Spark runs a
+batch again after a failure, also when the version was made and only its success was not noted. So
+the transaction names the query and the number of the batch (`versioning/tokens`): before a commit
+the driver looks for them in the table's history, and the commit itself refuses to follow a version
+that has them.
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter
-from pyspark.sql.datasource import WriterCommitMessage
-from alance.distributed import append_schema
-from alance.distributed import conform
-from alance.distributed import may_be_visible
-from alance.spark.committing import Target
-from alance.spark.committing import Written
-from alance.spark.committing import begin_commit
-from alance.spark.committing import commit_rows
-from alance.spark.committing import committed
-from alance.spark.committing import may_be_committed
-from alance.spark.committing import not_committed
-from alance.spark.committing import refuse_columns
-from alance.spark.committing import refuse_existing
-from alance.spark.committing import remove_files
-from alance.spark.committing import write_rows
-from alance.spark.types import arrow_schema
-from alance.spark.types import new_table_schema
-from alance.spark.versions import Version
-from alance.spark.versions import open_if_there
-from alance.spark.worker import release
-from alance.spark.worker import run
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
 from alance import InvalidInputError
+from alance.distributed import append_schema, conform, may_be_visible
+from alance.spark.committing import (
+    Target,
+    Written,
+    begin_commit,
+    commit_rows,
+    committed,
+    may_be_committed,
+    not_committed,
+    refuse_columns,
+    refuse_existing,
+    remove_files,
+    write_rows,
+)
+from alance.spark.types import arrow_schema, new_table_schema
+from alance.spark.versions import Version, open_if_there
+from alance.spark.worker import release, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
     from pyspark.sql.types import StructType
+
     from alance.spark.options import WriteOptions
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alance.spark import marks
+from alance.spark import committing as marks
 
 if TYPE_CHECKING:
     from pathlib import Path

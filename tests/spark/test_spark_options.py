@@ -23,10 +23,9 @@ from pyspark.sql.datasource import (
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment
-from alance.spark.filters import as_sql
 from alance.spark.java import find_java
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
-from alance.spark.planning import plan
+from alance.spark.reader import as_sql, plan
 
 if TYPE_CHECKING:
     from pathlib import Path

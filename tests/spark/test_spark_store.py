@@ -12,7 +12,7 @@ import alance
 import alance.spark
 from alance.distributed import last_sequence
 from alance.spark import jobs
-from alance.spark.registration import storage_of
+from alance.spark.session import storage_of
 from alance.spark.worker import run
 from alance.testing.lab import Lab
 

@@ -11,7 +11,7 @@ import pytest
 
 import alance.spark
 from alance.spark import jobs
-from alance.spark.stream_writer import AlanceStreamWriter
+from alance.spark.writer import AlanceStreamWriter
 from tests.spark.spark_cases import dying, ids_of, source_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from alance.spark.jobs.base import Progress, Summary
 from alance.spark.jobs.indexing import build_index
 from alance.spark.jobs.rows import delete, merge
 from alance.spark.jobs.transfer import export, ingest
-from alance.spark.jobs.upkeep import cleanup, compact
-from alance.spark.jobs.validate import validate
+from alance.spark.jobs.upkeep import cleanup, compact, validate
 
 __all__ = [
     "Progress",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alance.spark.options import WriteOptions
-from alance.spark.registration import storage_of
+from alance.spark.session import storage_of
 from alance.spark.worker import release
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from alance import Dataset
-    from alance.spark.arguments import SelectArguments, WriteArguments
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import SelectArguments, WriteArguments
 
 TARGET_BYTES: Final = 512 << 20  # of a data file: some thousand files a terabyte
 UNKNOWN: Final = 1 << 50  # Spark says so of a size that it does not know; more is no estimate

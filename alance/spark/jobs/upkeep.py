@@ -1,42 +1,31 @@
-"""Jobs `compact` and `cleanup`: the files of a table."""
+"""Jobs `compact`, `cleanup` and `validate`: the files of a table, and what its rows should be."""
 
 from __future__ import annotations
 
 import pickle
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
-from alance import Compaction
-from alance import RetryableConflictError
-from alance.distributed import fragments_of
-from alance.distributed import remove_data_files
+from typing import TYPE_CHECKING, Any
+
+from alance import Compaction, CorruptFileError, RetryableConflictError
+from alance.distributed import fragments_of, remove_data_files
 from alance.optimize import CompactionMetrics
-from alance.spark.jobs.base import Watch
-from alance.spark.jobs.base import place
-from alance.spark.jobs.base import spread
-from alance.spark.versions import Version
-from alance.spark.versions import access
-from alance.spark.versions import open_version
-from alance.spark.worker import run
-from typing import Any
-from alance import CorruptFileError
 from alance.spark import read
+from alance.spark.jobs.base import Watch, place, spread
+from alance.spark.versions import Version, access, open_version
+from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
+
     from pyspark.sql import SparkSession
+
     from alance import Dataset
-    from alance.optimize import CompactionTask
-    from alance.optimize import RewriteResult
-    from alance.spark.jobs.base import OnProgress
-    from alance.spark.jobs.base import Summary
-    from alance.spark.options import WriteOptions
-    from alance.types import CleanupArguments
-    from alance.types import CleanupStats
-    from alance.types import CompactionArguments
-    from alance.spark.options import SelectArguments
+    from alance.optimize import CompactionTask, RewriteResult
+    from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import SelectArguments, WriteOptions
+    from alance.types import CleanupArguments, CleanupStats, CompactionArguments
 
 
 def compact(
