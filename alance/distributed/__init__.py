@@ -18,19 +18,22 @@ Whatever is sent to tasks can be pickled. All take and give the objects of `alan
 """
 
 from alance.distributed.changes import Added, added_by, last_sequence
-from alance.distributed.columns import ColumnBackfill
-from alance.distributed.rows import SourceGaps, delete_rows, replace_rows
 from alance.distributed.splits import (
     Piece,
     check_filter,
     field_ids,
     fragment_bytes,
+    fragments_of,
+    open_record,
     plan_splits,
     read_split,
+    version_record,
 )
-from alance.distributed.versions import fragments_of, open_record, version_record
 from alance.distributed.writing import (
+    ColumnBackfill,
+    SourceGaps,
     append_schema,
+    delete_rows,
     get_object,
     has_fields_of,
     new_table,
@@ -38,6 +41,7 @@ from alance.distributed.writing import (
     put_once,
     release_memory,
     remove_data_files,
+    replace_rows,
 )
 from alance.io.access import is_for_base
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID

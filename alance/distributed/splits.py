@@ -1,34 +1,36 @@
-"""Splits of a scan: rows of fragments of about equal bytes, planned from the manifest alone."""
+"""A version on its way from a driver to tasks, and splits of a scan, from the manifest alone.
+
+A task is told what it needs and reads no manifest: the record of the version, without its
+fragments, and the records of the fragments that it works on. A manifest of a million fragments is
+read by the driver alone. Splits are rows of fragments of about equal bytes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
 from alance.datasets import Dataset
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments
 from alance.format.table.manifest import Manifest
-from alance.ops.version.snapshot import Snapshot
-from alance.session import Session
-from alance.versioning.table import open_table
-from contextlib import aclosing
-from dataclasses import dataclass
-from dataclasses import replace
-from typing import Final
-from alance.ops.read.plan import parse_predicate
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import parse_predicate, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.projection import META
+from alance.ops.version.snapshot import Snapshot
 from alance.scanner import Scanner
+from alance.session import Session
+from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
-    from alance.format.table.fragment import Fragment
-    from collections.abc import AsyncGenerator
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+
     import pyarrow as pa
+
+    from alance.format.table.fragment import Fragment
     from alance.ops.read.options import ScanOptions
 
 

@@ -1,62 +1,54 @@
-"""The two ends of a write that many share: fields and rules before it, its commit, its leftovers.
+"""Changes that many processes share: what comes before them, their commit, their leftovers.
 
-The files are written by `alance.write_fragments`, and become a version by `alance.commit`.
+The files of new rows are written by `alance.write_fragments`, and become a version by
+`alance.commit`. Of rows that are deleted or replaced the driver gets their places, as roaring
+bitmaps by fragment, and with stable row ids the ids of rows that move. New columns are written a
+fragment a task; what is done can be taken over later.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 import pyarrow as pa
+
 from alance import _kernels
-from alance.errors import AlanceError
-from alance.errors import AlreadyExistsError
-from alance.errors import NotFoundError
+from alance.errors import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
-from alance.format.table.operations import Overwrite
-from alance.ops.write import write
-from alance.session import Session
-from alance.versioning.table import open_table
-from alance.versioning.tokens import Notes
-from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
-from typing import Literal
-import numpy as np
-from alance.format.table.operations import Delete
-from alance.format.table.operations import Update
+from alance.format.table.operations import Delete, Overwrite, Update
+from alance.ops.columns.add import add_to_fragment, grown, merge_of
+from alance.ops.columns.backfill import owned_ids
+from alance.ops.columns.sources import opened, source_of
 from alance.ops.merge.options import MergePlan
 from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import commit_rows
-from alance.ops.version.projection import ROW_ADDRESS
-from alance.ops.write.blob_moves import moved_blobs
-from alance.ops.write.sources import conform
-from alance.errors import InvalidInputError
-from alance.ops.columns.add import add_to_fragment
-from alance.ops.columns.add import grown
-from alance.ops.columns.add import merge_of
-from alance.ops.columns.backfill import owned_ids
-from alance.ops.columns.sources import opened
-from alance.ops.columns.sources import source_of
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change
+from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.write import write
+from alance.ops.write.blob_moves import moved_blobs
+from alance.ops.write.sources import conform
+from alance.session import Session
+from alance.versioning.table import open_table
+from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+    from typing import Unpack
+
+    import numpy.typing as npt
+
     from alance.datasets import Dataset
     from alance.format.proto.table_pb2 import DataFragment
-    from alance.io.store import Store
-    from collections.abc import AsyncGenerator
-    from collections.abc import Iterator
-    import numpy.typing as npt
-    from typing import Unpack
     from alance.fragment import DatasetFragment
+    from alance.io.store import Store
     from alance.ops.columns.sources import Transforms
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.snapshot import Snapshot
