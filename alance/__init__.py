@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from alance.ops.write.options import Progress
     from alance.optimize import Compaction
     from alance.udf import BatchUdf, batch_udf
-    from alance.verbs.merging import MergeInsert
+    from alance.verbs.rows import MergeInsert
     from alance.versioning.dynamodb_store import DynamoDbStore
     from alance.versioning.sqlite_store import SqliteStore
     from alance.viz.recorder import Recorder, trace
@@ -69,7 +69,7 @@ _PLACES: Final = {
     "FileWriter": "alance.files",
     "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.write.ingest_options",
-    "MergeInsert": "alance.verbs.merging",
+    "MergeInsert": "alance.verbs.rows",
     "Progress": "alance.ops.write.options",
     "Recorder": "alance.viz.recorder",
     "Sink": "alance.ingesting",

@@ -189,16 +189,6 @@ class Dataset:
         batch_size: int | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
-    def merge_insert(self, on: str | Iterable[str] | None = ...) -> MergeInsert: ...
-    def upsert(
-        self,
-        data: Data,
-        on: str | Iterable[str] | None = ...,
-        *,
-        schema: pa.Schema | None = ...,
-        memory_bytes: int = ...,
-        **commit: Unpack[CommitArguments],
-    ) -> Self: ...
     def insert(
         self,
         data: Data,
@@ -215,6 +205,16 @@ class Dataset:
         self,
         updates: Updates,
         where: str | pc.Expression | None = ...,
+        **commit: Unpack[CommitArguments],
+    ) -> Self: ...
+    def merge_insert(self, on: str | Iterable[str] | None = ...) -> MergeInsert: ...
+    def upsert(
+        self,
+        data: Data,
+        on: str | Iterable[str] | None = ...,
+        *,
+        schema: pa.Schema | None = ...,
+        memory_bytes: int = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     @property

@@ -20,7 +20,7 @@ import alance.distributed
 import alance.types
 from alance.ops.version.commit_options import CommitOptions
 from alance.optimize import CompactionOptions
-from alance.spark.arguments import ReadArguments, SelectArguments, WriteArguments
+from alance.spark.options import ReadArguments, SelectArguments, WriteArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

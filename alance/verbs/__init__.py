@@ -2,18 +2,14 @@
 
 from alance.verbs.columns import ColumnVerbs
 from alance.verbs.indices import IndexVerbs
-from alance.verbs.merging import MergeVerbs
-from alance.verbs.metadata import MetadataVerbs
 from alance.verbs.rows import RowVerbs
-from alance.verbs.upkeep import UpkeepVerbs
+from alance.verbs.upkeep import MetadataVerbs, UpkeepVerbs
 from alance.verbs.versions import VersionVerbs
 
 __all__ = ["Verbs"]
 
 
-class Verbs(
-    RowVerbs, MergeVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, IndexVerbs
-):
+class Verbs(RowVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, IndexVerbs):
     """What changes a dataset: each verb gives the dataset of the version that it made.
 
     The version is that of this handle with the change, on top of whatever others have committed

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from typing import Literal
-from alance.deferred import Deferred
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE
-from alance.ops.version.defaults import MAX_ROWS_PER_FILE
-from alance.verbs.base import Handle
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
-from alance.ops.version.defaults import MERGE_BYTES
+from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, MERGE_BYTES
+from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-    from typing import Unpack
+    from collections.abc import Callable, Iterable
+    from typing import Self, Unpack
+
+    import pyarrow as pa
     import pyarrow.compute as pc
+
+    from alance.datasets import Dataset
     from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
-    from alance.ops.rows import delete
-    from alance.ops.rows import update
+    from alance.ops.merge import insert as merge_insert
+    from alance.ops.merge import options as merge_options
+    from alance.ops.merge.options import MergePlan
+    from alance.ops.rows import delete, update
     from alance.ops.rows.update import Updates
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write
     from alance.ops.write.options import Progress
     from alance.ops.write.sources import Data
-    from collections.abc import Iterable
-    import pyarrow as pa
-    from alance.datasets import Dataset
-    from alance.ops.merge import insert as merge_insert
-    from alance.ops.merge import options as merge_options
-    from alance.ops.merge.options import MergePlan
+else:
+    blob_files = Deferred("alance.ops.blobs.files")
+    delete = Deferred("alance.ops.rows.delete")
+    merge_insert = Deferred("alance.ops.merge.insert")
+    merge_options = Deferred("alance.ops.merge.options")
+    update = Deferred("alance.ops.rows.update")
+    write = Deferred("alance.ops.write.write")
+    write_options = Deferred("alance.ops.write.options")
 
 
 class RowVerbs(Handle):
@@ -149,6 +153,41 @@ class RowVerbs(Handle):
         await self._load(update)
         options = CommitOptions(**commit)
         return type(self)(await update.update(self._snapshot, updates, where, options))
+
+    def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
+        """A merge of new data by key, to be told what it does and then executed:
+
+            await dataset.merge_insert("id").when_matched_update_all() \\
+                .when_not_matched_insert_all().execute(data)
+
+        Args:
+            on: key columns; None: the table's primary key.
+        """
+        keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
+        return MergeInsert(self, merge_options.MergePlan(keys))
+
+    async def upsert(
+        self,
+        data: Data,
+        on: str | Iterable[str] | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        memory_bytes: int = MERGE_BYTES,
+        **commit: Unpack[CommitArguments],
+    ) -> Self:
+        """Update the rows that have the same key, and insert the others.
+
+        The same as `merge_insert` with both clauses, and `MergeInsert.execute`, which says the
+        cost and the errors.
+
+        Args:
+            data: anything that `write_dataset` takes.
+            on: the key columns; None: the table's primary key.
+        """
+        merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
+        merge = merge.commit_options(**commit)
+        made: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
+        return made  # type: ignore[no-any-return]
 
 
 class MergeInsert:
@@ -296,44 +335,3 @@ class MergeInsert:
 
     def _with(self, **changes: Any) -> MergeInsert:
         return MergeInsert(self._dataset, replace(self._plan, **changes))
-
-
-class MergeVerbs(Handle):
-    """Merges by key."""
-
-    __slots__ = ()
-
-    def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
-        """A merge of new data by key, to be told what it does and then executed:
-
-            await dataset.merge_insert("id").when_matched_update_all() \\
-                .when_not_matched_insert_all().execute(data)
-
-        Args:
-            on: key columns; None: the table's primary key.
-        """
-        keys = None if on is None else (on,) if isinstance(on, str) else tuple(on)
-        return MergeInsert(self, merge_options.MergePlan(keys))
-
-    async def upsert(
-        self,
-        data: Data,
-        on: str | Iterable[str] | None = None,
-        *,
-        schema: pa.Schema | None = None,
-        memory_bytes: int = MERGE_BYTES,
-        **commit: Unpack[CommitArguments],
-    ) -> Self:
-        """Update the rows that have the same key, and insert the others.
-
-        The same as `merge_insert` with both clauses, and `MergeInsert.execute`, which says the
-        cost and the errors.
-
-        Args:
-            data: anything that `write_dataset` takes.
-            on: the key columns; None: the table's primary key.
-        """
-        merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
-        merge = merge.commit_options(**commit)
-        made: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
-        return made  # type: ignore[no-any-return]

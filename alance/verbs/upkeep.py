@@ -1,32 +1,31 @@
-"""Verbs that look after a table's files."""
+"""Verbs that look after a table's files, and what is told of it: configuration and metadata."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from typing import Final
-from typing import cast
+from typing import TYPE_CHECKING, Final, cast
+
 from alance.deferred import Deferred
+from alance.ops.version.commit_options import CommitOptions
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
-from alance.ops.version.commit_options import CommitOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
+    from typing import Self, Unpack
+
     from alance.datasets import Dataset
     from alance.ops.cleanup import cleanup
     from alance.ops.cleanup import policy as cleanup_policy
-    from alance.ops.cleanup.policy import CleanupExplanation
-    from alance.ops.cleanup.policy import CleanupStats
-    from alance.ops.upkeep import place
-    from alance.ops.upkeep import validate
-    from collections.abc import Mapping
-    from collections.abc import Sequence
-    from typing import Self
-    from typing import Unpack
-    from alance.ops.upkeep import config
+    from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
+    from alance.ops.upkeep import config, place, validate
     from alance.ops.version.commit_options import CommitArguments
-
+else:
+    cleanup = Deferred("alance.ops.cleanup.cleanup")
+    cleanup_policy = Deferred("alance.ops.cleanup.policy")
+    config = Deferred("alance.ops.upkeep.config")
+    place = Deferred("alance.ops.upkeep.place")
+    validate = Deferred("alance.ops.upkeep.validate")
 
 SHOWN_FILES: Final = 1000
 
