@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
 
 class AlanceError(Exception):
     """Anything that alance raises on purpose."""
@@ -61,3 +66,24 @@ class RetryableConflictError(CommitConflictError):
 
 class CommitStateUnknownError(AlanceError):
     """Whether the commit landed could not be found out before the deadline."""
+
+
+class _KernelErrors:
+    """Translates what kernels raise: `with kernel_errors:` around their calls."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OverflowError):
+            raise UnsupportedError(f"{error}: read fewer rows at once") from error
+        if isinstance(error, ValueError):
+            raise CorruptFileError(str(error)) from error
+
+
+kernel_errors = _KernelErrors()

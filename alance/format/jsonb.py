@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import UnsupportedError
+from alance.errors import UnsupportedError, kernel_errors
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.base import kernel_errors
 
 if TYPE_CHECKING:
     import numpy.typing as npt

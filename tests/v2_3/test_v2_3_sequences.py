@@ -11,7 +11,7 @@ import pytest
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.base import ChunkBuffers
-from alance.format.codecs.sequence_nested import sequence_codec
+from alance.format.codecs.sequence import sequence_codec
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, fixed, strings
 from tests.reference.fastlanes import pack

@@ -16,21 +16,16 @@ from alance.format.codecs.base import (
     ChunkBuffers,
     MiniBlockCodec,
     PerValueCodec,
+    expect,
+    variant,
 )
 from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.byte_stream_split import ByteStreamSplit
-from alance.format.codecs.constant import Constant
-from alance.format.codecs.describe import expect, variant
-from alance.format.codecs.fixed_size_list import FixedSizeList
-from alance.format.codecs.flat import Flat
-from alance.format.codecs.fsst import Fsst
-from alance.format.codecs.gather import gather
+from alance.format.codecs.fixed import ByteStreamSplit, Constant, FixedSizeList, Flat
 from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
-from alance.format.codecs.packed_struct import PackedStruct
-from alance.format.codecs.rle_coded import rle_codec
-from alance.format.codecs.variable import Variable
-from alance.format.codecs.variable_packed_struct import VariablePackedStruct
-from alance.format.codecs.variable_sequence import variable_codec
+from alance.format.codecs.rle import rle_codec
+from alance.format.codecs.sequence import variable_codec
+from alance.format.codecs.strings import Fsst, Variable
+from alance.format.codecs.structs import PackedStruct, VariablePackedStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +41,6 @@ __all__ = [
     "MiniBlockCodec",
     "PerValueCodec",
     "block_codec",
-    "gather",
     "mini_block_codec",
     "per_value_codec",
 ]

@@ -1,7 +1,8 @@
-"""Protocols of codecs, one for each place where values are compressed, and their input.
+"""What all codecs share: a protocol for each place where values are compressed, and descriptions.
 
 A page holds many chunks. A codec decodes the chunks of a page at once, with one call of a kernel,
-because a call a chunk would cost more than the decoding.
+because a call a chunk would cost more than the decoding. Descriptions are checked once, when a page
+is opened.
 
 Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Overview".
 """
@@ -9,18 +10,23 @@ Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Ov
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from alance.errors import CorruptFileError, UnsupportedError
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Collection
 
     import numpy.typing as npt
 
     from alance.format.blocks import Block, Bytes, FixedWidth, VariableWidth
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+# A fixed-size value of 16 GiB: no type has a larger one, and products with counts stay in int64.
+MAX_BITS_PER_VALUE: Final = 1 << 37
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +129,83 @@ class PerValueCodec(Protocol):
         ...
 
 
-class _KernelErrors:
-    """Translates what kernels raise: `with kernel_errors:` around their calls."""
+class HasBits(Protocol):
+    """A message that says how many bits a value has."""
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, OverflowError):
-            raise UnsupportedError(f"{error}: read fewer rows at once") from error
-        if isinstance(error, ValueError):
-            raise CorruptFileError(str(error)) from error
+    @property
+    def uncompressed_bits_per_value(self) -> int: ...
 
 
-kernel_errors = _KernelErrors()
+def variant(encoding: pb.CompressiveEncoding) -> str:
+    """The name of the codec that is described.
+
+    Raises:
+        UnsupportedError: one that no file up to 2.3 has.
+        CorruptFileError: none at all.
+    """
+    name: str | None = encoding.WhichOneof("compression")
+    if name is not None:
+        return name
+    unknown = UnknownFieldSet(encoding)
+    tags = [unknown[i].field_number for i in range(len(unknown))]
+    if not tags:
+        raise CorruptFileError("compression: a description without a codec")
+    raise UnsupportedError(f"compression number {tags[0]}: not in files up to 2.3")
+
+
+def expect(encoding: pb.CompressiveEncoding, allowed: Collection[str], outer: str) -> str:
+    """The name of a nested codec, which must be one of `allowed` inside `outer`.
+
+    Raises:
+        UnsupportedError: another one.
+    """
+    name = variant(encoding)
+    if name not in allowed:
+        raise UnsupportedError(f"{outer} of {name}: expected {' or '.join(sorted(allowed))}")
+    return name
+
+
+def refuse_compression(message: pb.Flat | pb.Variable | pb.InlineBitpacking, field: str) -> None:
+    """Refuse a compression inside a codec that no writer makes."""
+    if message.HasField(field):
+        name = type(message).__name__
+        raise UnsupportedError(f"{name}: compressed {field} inside the codec")
+
+
+def flat_bits(message: pb.Flat) -> int:
+    """Bits of a value of Flat.
+
+    Raises:
+        CorruptFileError: a width that no value has.
+    """
+    refuse_compression(message, "data")
+    bits = message.bits_per_value
+    if not 0 < bits <= MAX_BITS_PER_VALUE:
+        raise CorruptFileError(f"flat: values of {bits} bits")
+    return bits
+
+
+def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int], outer: str) -> int:
+    """Bits of the Flat inside another codec, which must be one of `allowed`.
+
+    Raises:
+        UnsupportedError: another codec or width.
+    """
+    expect(encoding, ("flat",), outer)
+    bits = flat_bits(encoding.flat)
+    if bits not in allowed:
+        widths = " or ".join(map(str, sorted(allowed)))
+        raise UnsupportedError(f"{outer} of flat values of {bits} bits: expected {widths}")
+    return bits
+
+
+def packable_bits(message: HasBits, codec: str) -> int:
+    """Bits of a value before it was bit-packed.
+
+    Raises:
+        UnsupportedError: a width that is not packed, such as 128.
+    """
+    bits = message.uncompressed_bits_per_value
+    if bits not in (8, 16, 32, 64):
+        raise UnsupportedError(f"{codec} of values of {bits} bits: expected 8, 16, 32 or 64")
+    return bits

@@ -25,9 +25,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from alance import _kernels
+from alance.errors import kernel_errors
 from alance.format.blocks import FixedWidth
-from alance.format.codecs.base import ChunkBuffers, kernel_errors
-from alance.format.codecs.describe import nested_flat_bits, packable_bits, refuse_compression
+from alance.format.codecs.base import (
+    ChunkBuffers,
+    nested_flat_bits,
+    packable_bits,
+    refuse_compression,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt

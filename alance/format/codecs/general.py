@@ -1,27 +1,151 @@
 """General codec: a general-purpose compression around what another codec made.
 
 In mini-blocks only buffer 0 of each chunk is compressed; as a block the whole of it; zipped each
-value is one compressed unit. The units are described in `compression.py`.
+value is one compressed unit:
 
-Source: encodings_v2_1.proto, message General; docs/format/encodings.md, "General".
+    LZ4   u32 size of the content, then one raw LZ4 block
+    ZSTD  u64 size of the content, then one frame
+
+Older writers left out the size in front of a zstd frame, and wrote nothing for an empty value.
+
+Nothing is allocated on the word of the size alone: it must be one that the compressed bytes can
+give, that the codec inside can use, and that the frame states.
+
+Source: encodings_v2_1.proto, messages General and BufferCompression; docs/format/encodings.md,
+"General"; LZ4 block format; RFC 8878.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
+import zstandard
 
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, VariableWidth
 from alance.format.codecs.base import BlockCodec, ChunkBuffers, MiniBlockCodec
-from alance.format.codecs.compression import Scheme, decompress
-from alance.format.codecs.variable import Variable, check_variable
+from alance.format.codecs.strings import Variable, check_variable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.format.blocks import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
+
+
+MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
+ZSTD_MAX_RATIO: Final = 1 << 15  # a block of 4 bytes repeats one byte 128 Ki times
+ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
+ZSTD_PREFIX_BYTES: Final = 8
+PIECE_BYTES: Final = 1 << 20  # a content of unknown size is taken in pieces, and counted
+
+
+class Scheme(IntEnum):
+    """The algorithm: the numbers of CompressionScheme."""
+
+    LZ4 = 1
+    ZSTD = 2
+
+    @classmethod
+    def from_proto(cls, message: pb.BufferCompression) -> Scheme:
+        try:
+            return cls(message.scheme)
+        except ValueError:
+            raise UnsupportedError(f"compression scheme {message.scheme}") from None
+
+
+def decompress(
+    scheme: Scheme,
+    data: Bytes,
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64] | None = None,
+) -> tuple[npt.NDArray[np.int64], Bytes]:
+    """Decompress units that stand anywhere in `data`.
+
+    Args:
+        scheme: of all units.
+        data: holds the units.
+        starts: of the units, shape (n,).
+        sizes: of the units, shape (n,).
+        limits: the most bytes that each unit may hold, shape (n,); None: not known.
+
+    Returns:
+        Where the contents begin and end in the second array, shape (n + 1,), and the contents.
+
+    Raises:
+        CorruptFileError: a unit is damaged, or holds more than it may.
+    """
+    most = np.full(len(starts), MAX_UNIT_BYTES, np.int64)
+    if limits is not None:
+        most = np.minimum(most, limits)
+    if scheme is Scheme.LZ4:
+        with kernel_errors:
+            return _kernels.decode_lz4(data, starts, sizes, most)
+    units = zip(starts.tolist(), sizes.tolist(), most.tolist(), strict=True)
+    decompressor = zstandard.ZstdDecompressor()
+    contents = [
+        _decompress_zstd(decompressor, _unit(data, start, size), limit)
+        for start, size, limit in units
+    ]
+    offsets = np.zeros(len(contents) + 1, np.int64)
+    np.cumsum([len(content) for content in contents], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(contents), np.uint8)
+
+
+def _unit(data: Bytes, start: int, size: int) -> memoryview:
+    if not 0 <= start <= start + size <= len(data):
+        raise CorruptFileError(f"zstd: bytes {start} + {size} of {len(data)}")
+    return data[start : start + size].data
+
+
+def _decompress_zstd(
+    decompressor: zstandard.ZstdDecompressor, unit: memoryview, limit: int
+) -> bytes:
+    if not unit:
+        return b""
+    head = bytes(unit[:5])
+    has_prefix = len(unit) >= ZSTD_PREFIX_BYTES and not (
+        head.startswith(ZSTD_MAGIC) and not head[4] & 16
+    )
+    frame = unit[ZSTD_PREFIX_BYTES:] if has_prefix else unit
+    limit = min(limit, ZSTD_MAX_RATIO * len(frame))
+    try:
+        stated = zstandard.frame_content_size(frame)
+        if not has_prefix:
+            return _content(decompressor, frame, stated, limit)
+        size = int.from_bytes(unit[:ZSTD_PREFIX_BYTES], "little")
+        if stated not in (-1, size):
+            raise CorruptFileError(f"zstd: a frame of {stated} bytes, expected {size}")
+        content = _content(decompressor, frame, stated, min(size, limit)) if size <= limit else None
+    except zstandard.ZstdError as error:
+        raise CorruptFileError(f"zstd: {error}") from error
+    if content is None or len(content) != size:
+        raise CorruptFileError(f"zstd: a unit of {len(unit)} bytes does not hold {size}")
+    return content
+
+
+def _content(
+    decompressor: zstandard.ZstdDecompressor, frame: memoryview, stated: int, limit: int
+) -> bytes:
+    """The content of a frame whose header states its size, or -1; at most `limit` bytes."""
+    if stated > limit:
+        raise CorruptFileError(f"zstd: a frame of {stated} bytes, at most {limit} are possible")
+    if stated >= 0:
+        return decompressor.decompress(frame, allow_extra_data=False)
+    pieces: list[bytes] = []
+    total = 0
+    with decompressor.stream_reader(frame) as reader:
+        while piece := reader.read(PIECE_BYTES):
+            total += len(piece)
+            if total > limit:
+                raise CorruptFileError(f"zstd: a frame of more than {limit} bytes")
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.codecs.compression import Scheme
+    from alance.format.codecs.general import Scheme
 
 Encoding = pb.CompressiveEncoding
 

@@ -1,6 +1,6 @@
 """FSST of strings: a table learned from a sample of a page, and the strings as its codes.
 
-Source: encodings_v2_1.proto, message Fsst; the table is drawn in `format/codecs/fsst.py`.
+Source: encodings_v2_1.proto, message Fsst; the table is drawn in `format/codecs/strings.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.fsst import HEADER_BYTES, MAGIC, TABLE_BYTES
+from alance.format.codecs.strings import HEADER_BYTES, MAGIC, TABLE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import UnsupportedError
-from alance.format.blocks import DictionaryBlock, FixedWidth
-from alance.format.codecs.base import kernel_errors
-from alance.format.codecs.gather import gather
+from alance.errors import UnsupportedError, kernel_errors
+from alance.format.blocks import DictionaryBlock, FixedWidth, gather
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.structure import layer_names
 from alance.format.encode.values import per_value

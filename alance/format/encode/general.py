@@ -15,7 +15,7 @@ import numpy as np
 import zstandard
 
 from alance import _kernels
-from alance.format.codecs.compression import ZSTD_PREFIX_BYTES, Scheme
+from alance.format.codecs.general import ZSTD_PREFIX_BYTES, Scheme
 from alance.format.encode import encodings
 
 if TYPE_CHECKING:

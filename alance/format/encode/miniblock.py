@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, kernel_errors
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
-from alance.format.codecs.base import kernel_errors
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.levels import level_blocks
 from alance.format.encode.structure import layer_names

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.format.codecs.compression import Scheme
+from alance.format.codecs.general import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

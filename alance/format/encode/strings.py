@@ -14,7 +14,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.compression import Scheme
+from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
 from alance.format.encode.fsst_table import WORTH_IT, compressed

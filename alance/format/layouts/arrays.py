@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import (
     ConstantBlock,
     DictionaryBlock,
@@ -20,9 +20,8 @@ from alance.format.blocks import (
     FixedWidth,
     StructBlock,
     VariableWidth,
+    gather,
 )
-from alance.format.codecs.base import kernel_errors
-from alance.format.codecs.gather import gather
 from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import numpy as np
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.compression import Scheme
-from alance.format.codecs.flat import Flat
-from alance.format.codecs.general import GeneralBlock
-from alance.format.codecs.variable import Variable
+from alance.format.codecs.fixed import Flat
+from alance.format.codecs.general import GeneralBlock, Scheme
+from alance.format.codecs.strings import Variable
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.selection import block_bytes
 

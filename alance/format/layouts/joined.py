@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
+from alance.errors import kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.base import kernel_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

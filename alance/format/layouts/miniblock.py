@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
-from alance.format.codecs.fsst import Fsst
-from alance.format.codecs.variable import Variable
+from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.guess import (
     MARGIN_BYTES,

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError
-from alance.format.codecs.base import kernel_errors
+from alance.errors import CorruptFileError, kernel_errors
 from alance.format.layouts.base import Layer
 
 if TYPE_CHECKING:

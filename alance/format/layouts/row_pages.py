@@ -16,18 +16,16 @@ import numpy as np
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.byte_stream_split import ByteStreamSplit
-from alance.format.codecs.flat import Flat
-from alance.format.codecs.fsst import Fsst
+from alance.format.codecs.fixed import ByteStreamSplit, Flat
 from alance.format.codecs.rle import Rle
-from alance.format.codecs.variable import Variable
+from alance.format.codecs.strings import Fsst, Variable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
-    from alance.format.codecs.fsst import SymbolTable
+    from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.fullzip_form import ZipForm
     from alance.format.layouts.miniblock_chunks import Chunks
     from alance.format.layouts.miniblock_task import ChunkForm

@@ -13,8 +13,8 @@ from alance.format.blocks import (
     FixedWidth,
     StructBlock,
     VariableWidth,
+    gather,
 )
-from alance.format.codecs.gather import gather
 
 if TYPE_CHECKING:
     import numpy.typing as npt

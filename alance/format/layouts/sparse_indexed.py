@@ -20,9 +20,8 @@ import numpy as np
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import Block, ConstantBlock, DictionaryBlock, FixedWidth
 from alance.format.codecs import block_codec
-from alance.format.codecs.base import ChunkBuffers
-from alance.format.codecs.describe import variant
-from alance.format.codecs.sequence_nested import sequence_codec
+from alance.format.codecs.base import ChunkBuffers, variant
+from alance.format.codecs.sequence import sequence_codec
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch
 from alance.format.layouts.selection import block_bytes

@@ -15,8 +15,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.codecs.base import ChunkBuffers
-from alance.format.codecs.sequence import Arithmetic
-from alance.format.codecs.sequence_nested import sequence_codec
+from alance.format.codecs.sequence import Arithmetic, sequence_codec
 
 if TYPE_CHECKING:
     import numpy.typing as npt

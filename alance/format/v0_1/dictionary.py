@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.base import kernel_errors
 from alance.format.layouts.arrays import is_variable
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.arrays import Items, row_bits

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.codecs.base import kernel_errors
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.plans import together
 from alance.format.types import is_nested
 from alance.format.v0_1.arrays import PlainNode, is_bits, row_bits, storage

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.base import kernel_errors
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned

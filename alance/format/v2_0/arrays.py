@@ -12,9 +12,9 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.format.codecs.compression import Scheme
-from alance.format.codecs.describe import MAX_BITS_PER_VALUE
-from alance.format.codecs.fsst import SymbolTable
+from alance.format.codecs.base import MAX_BITS_PER_VALUE
+from alance.format.codecs.general import Scheme
+from alance.format.codecs.strings import SymbolTable
 from alance.format.layouts.place import PagePlace
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError
-from alance.format.blocks import FixedWidth
-from alance.format.codecs.base import kernel_errors
-from alance.format.codecs.gather import gather
+from alance.errors import CorruptFileError, kernel_errors
+from alance.format.blocks import FixedWidth, gather
 from alance.format.layouts.place import fetch
 from alance.format.v2_0.base import Piece, Values
 

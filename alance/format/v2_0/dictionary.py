@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth
-from alance.format.codecs.gather import gather
+from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
 from alance.format.v2_0.base import Piece, Values
 from alance.format.v2_0.spans import Spans

@@ -17,7 +17,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock
-from alance.format.codecs.describe import MAX_BITS_PER_VALUE
+from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import Piece, Values, kind_of

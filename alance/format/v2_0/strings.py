@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
-from alance.format.codecs.base import kernel_errors
-from alance.format.codecs.compression import Scheme, decompress
+from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayEncoding, Piece, Values, fixed
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.blocks import Bytes
-    from alance.format.codecs.fsst import SymbolTable
+    from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from alance.errors import CorruptFileError
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.codecs.base import ChunkBuffers
-from alance.format.codecs.compression import MAX_UNIT_BYTES, Scheme, decompress
+from alance.format.codecs.general import MAX_UNIT_BYTES, Scheme, decompress
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference.chunks import chunked, fixed, strings, variable, variable_chunk
 

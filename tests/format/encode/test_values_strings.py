@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.fsst import SymbolTable
+from alance.format.codecs.strings import SymbolTable
 from alance.format.encode.fsst_table import compressed
 from tests.reference import fsst
 from tests.reference.chunks import strings, variable

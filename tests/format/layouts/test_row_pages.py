@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini_block_codec
-from alance.format.codecs.compression import Scheme
+from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
 from alance.format.layouts.base import Layer
 from alance.format.layouts.fullzip_form import ZipForm

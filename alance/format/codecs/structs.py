@@ -1,26 +1,23 @@
-"""Variable packed structs (2.2 and later): the encoded children of a struct side by side.
+"""Packed structs: the children of a struct side by side in each row, as one value.
 
-Each child has a per-value codec of its own. A row is, child after child:
-
-    encoded value                   if the child is fixed-width after encoding
-    u32 or u64, encoded value       else: its length, then the value
-
-Source: encodings_v2_1.proto, message VariablePackedStruct; docs/format/encodings.md,
-"VariablePackedStruct".
+Source: encodings_v2_1.proto, messages PackedStruct and VariablePackedStruct;
+docs/format/encodings.md, "PackedStruct" and "VariablePackedStruct".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, StructBlock, VariableWidth
-from alance.format.codecs.base import PerValueCodec, kernel_errors
-from alance.format.codecs.variable import check_variable
+from alance.format.codecs.base import ChunkBuffers, PerValueCodec, expect
+from alance.format.codecs.fixed import Flat
+from alance.format.codecs.strings import check_variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +28,62 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PackedStruct:
+    """Structs of fixed-width children, whose rows are stored as Flat.
+
+    A row is the bytes of the children in the order of the struct, without padding. Children of
+    single bits do not occur: no reader takes them.
+    """
+
+    num_buffers: ClassVar[int] = 1
+    encoded: ClassVar[Literal["fixed"]] = "fixed"
+
+    child_bits: tuple[int, ...]  # each a multiple of 8
+    rows: Flat
+
+    @property
+    def bits_per_value(self) -> int:
+        return self.rows.bits_per_value
+
+    @classmethod
+    def from_proto(cls, message: pb.PackedStruct) -> PackedStruct:
+        expect(message.values, ("flat",), "packed struct")
+        rows = Flat.from_proto(message.values.flat)
+        child_bits = tuple(message.bits_per_value)
+        if any(bits % 8 for bits in child_bits):
+            raise UnsupportedError(f"packed struct with children of {child_bits} bits")
+        if not all(child_bits) or sum(child_bits) != rows.bits_per_value:
+            raise CorruptFileError(
+                f"packed struct: children of {child_bits} bits in rows of {rows.bits_per_value}"
+            )
+        return cls(child_bits, rows)
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> StructBlock:
+        return self._unzip(self.rows.decode_chunks(chunks))
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> StructBlock:
+        return self._unzip(self.rows.decode_values(values))
+
+    def _unzip(self, rows: FixedWidth) -> StructBlock:
+        row_bytes = self.bits_per_value // 8
+        starts = accumulate((bits // 8 for bits in self.child_bits), initial=0)
+        with kernel_errors:
+            children = tuple(
+                FixedWidth(
+                    bits,
+                    rows.num_values,
+                    _kernels.unzip_column(rows.data, row_bytes, start, bits),
+                )
+                for bits, start in zip(self.child_bits, starts, strict=False)
+            )
+        return StructBlock(rows.num_values, children)
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.rows.max_bytes(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
     """One child in a row: a value of known size, or a length and a value."""
 
     codec: PerValueCodec
@@ -40,7 +92,7 @@ class Part:
     @classmethod
     def from_proto(
         cls, message: pb.VariablePackedStruct.FieldEncoding, codec: PerValueCodec
-    ) -> Part:
+    ) -> Child:
         layout = message.WhichOneof("layout")
         if layout is None:
             raise CorruptFileError("variable packed struct: a child without its layout")
@@ -85,12 +137,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class VariablePackedStruct:
-    """Structs with a variable-width child, or with lists of fixed size."""
+    """Structs with a variable-width child, or with lists of fixed size (2.2 and later).
+
+    Each child has a per-value codec of its own. A row is, child after child:
+
+        encoded value                   if the child is fixed-width after encoding
+        u32 or u64, encoded value       else: its length, then the value
+    """
 
     encoded: ClassVar[Literal["variable"]] = "variable"
     bits_per_value: ClassVar[None] = None
 
-    parts: tuple[Part, ...]
+    parts: tuple[Child, ...]
 
     @classmethod
     def from_proto(
@@ -100,7 +158,7 @@ class VariablePackedStruct:
         if not codecs:
             raise CorruptFileError("variable packed struct: no children")
         parts = zip(message.fields, codecs, strict=True)
-        return cls(tuple(Part.from_proto(field, codec) for field, codec in parts))
+        return cls(tuple(Child.from_proto(field, codec) for field, codec in parts))
 
     def decode_values(self, values: FixedWidth | VariableWidth) -> StructBlock:
         rows = check_variable(values)

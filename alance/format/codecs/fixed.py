@@ -1,20 +1,7 @@
-"""Fixed-size-list codec: rows of a fixed number of items, perhaps lists again.
+"""Fixed-width values that are not packed: as they are, one for all, split into bytes, or in lists.
 
-The description nests from the outside in and ends in Flat. A level may store the validity of its
-items (1 is valid, least significant bit first). D is the product of all dimensions, D_k that of
-the levels 1 to k.
-
-In mini-blocks, for n rows of a chunk:
-
-    one buffer a level with validity, outermost first: n * D_k bits
-    items: n * D values, as Flat
-
-Zipped, or as a block, one row after another:
-
-    ceil(D_k / 8) bytes for each level with validity, outermost first
-    D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
-
-Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
+Source: encodings_v2_1.proto, messages Flat, Constant, ByteStreamSplit and FixedSizeList;
+docs/format/encodings.md, "Flat", "Constant, Range", "ByteStreamSplit" and "FixedSizeList".
 """
 
 from __future__ import annotations
@@ -22,23 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
+
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.blocks import (
-    Block,
-    ConstantBlock,
-    FixedSizeListBlock,
-    FixedWidth,
-    VariableWidth,
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.format.blocks import Block, ConstantBlock, FixedSizeListBlock, FixedWidth, VariableWidth
+from alance.format.codecs.base import (
+    MAX_BITS_PER_VALUE,
+    ChunkBuffers,
+    expect,
+    flat_bits,
+    nested_flat_bits,
 )
-from alance.format.codecs.base import ChunkBuffers, kernel_errors
-from alance.format.codecs.describe import MAX_BITS_PER_VALUE, expect, flat_bits
-from alance.format.codecs.flat import check_fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from alance.format.blocks import Bytes
@@ -46,7 +32,126 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Flat:
+    """Values as they are.
+
+    One buffer of `ceil(n * bits_per_value / 8)` bytes; widths that are not whole bytes (booleans)
+    are packed without gaps, least significant bit first. In full-zip pages values are whole bytes,
+    and a boolean is one byte, 0 or 1.
+    """
+
+    num_buffers: ClassVar[int] = 1
+    encoded: ClassVar[Literal["fixed"]] = "fixed"
+
+    bits_per_value: int
+
+    @classmethod
+    def from_proto(cls, message: pb.Flat) -> Flat:
+        return cls(flat_bits(message))
+
+    @classmethod
+    def per_value(cls, message: pb.Flat) -> Flat:
+        """The codec of zipped values, which are whole bytes."""
+        codec = cls.from_proto(message)
+        if codec.bits_per_value % 8:
+            raise UnsupportedError(f"flat: zipped values of {codec.bits_per_value} bits")
+        return codec
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
+        with kernel_errors:
+            data = _kernels.concat_fixed(
+                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, self.bits_per_value
+            )
+        return FixedWidth(self.bits_per_value, chunks.num_values, data)
+
+    decode_blocks = decode_chunks
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
+        return check_fixed(values, self.bits_per_value)
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return (counts * self.bits_per_value + 7) // 8
+
+
+def check_fixed(values: FixedWidth | VariableWidth, bits_per_value: int) -> FixedWidth:
+    """The values that a fixed-width codec expects.
+
+    Raises:
+        CorruptFileError: the layout zipped other values than the codec describes.
+    """
+    if isinstance(values, VariableWidth):
+        raise CorruptFileError(f"variable values, the codec describes {bits_per_value} bits")
+    if values.bits_per_value != bits_per_value:
+        raise CorruptFileError(
+            f"values of {values.bits_per_value} bits, the codec describes {bits_per_value}"
+        )
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One value for all slots, told by the description: there are no bytes of it elsewhere.
+
+    In blocks and zipped rows of files up to 2.2. Sequences of 2.3 have their own, see `sequence`.
+    """
+
+    encoded: ClassVar[Literal["fixed"]] = "fixed"
+    bits_per_value: ClassVar[int] = 0  # encoded
+
+    value: bytes
+
+    @classmethod
+    def from_proto(cls, message: pb.Constant) -> Constant:
+        if not message.value:
+            raise UnsupportedError("constant without a value: nulls are told by levels")
+        return cls(message.value)
+
+    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
+        if num_bytes := int(blocks.sizes.sum()):
+            raise CorruptFileError(f"constant: {num_bytes} bytes, the description has the value")
+        return self._repeated(blocks.num_values)
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
+        return self._repeated(check_fixed(values, self.bits_per_value).num_values)
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.zeros_like(counts)
+
+    def _repeated(self, num_values: int) -> FixedWidth:
+        data = np.tile(np.frombuffer(self.value, np.uint8), num_values)
+        return FixedWidth(8 * len(self.value), num_values, data)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteStreamSplit:
+    """Byte 0 of all values of a chunk, then byte 1 of all, and so on.
+
+    One buffer a chunk. It compresses nothing by itself; it stands inside General to make floats
+    more regular.
+    """
+
+    num_buffers: ClassVar[int] = 1
+
+    bits_per_value: int  # 32 or 64
+
+    @classmethod
+    def from_proto(cls, message: pb.ByteStreamSplit) -> ByteStreamSplit:
+        return cls(nested_flat_bits(message.values, (32, 64), "byte stream split"))
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
+        bits = self.bits_per_value
+        with kernel_errors:
+            data = _kernels.unsplit_bytes(
+                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, bits
+            )
+        return FixedWidth(bits, len(data) * 8 // bits, data)
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return counts * (self.bits_per_value // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class ListLevel:
     """One level of lists."""
 
     dimension: int
@@ -56,16 +161,29 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeList:
-    """Rows of fixed-size lists, nested to any depth."""
+    """Rows of a fixed number of items, perhaps lists again.
+
+    The description nests from the outside in and ends in Flat. A level may store the validity of
+    its items (1 is valid, least significant bit first). D is the product of all dimensions, D_k
+    that of the levels 1 to k. In mini-blocks, for n rows of a chunk:
+
+        one buffer a level with validity, outermost first: n * D_k bits
+        items: n * D values, as Flat
+
+    Zipped, or as a block, one row after another:
+
+        ceil(D_k / 8) bytes for each level with validity, outermost first
+        D * bits_per_item / 8 bytes of items; none if all items of the page are null (Constant)
+    """
 
     encoded: ClassVar[Literal["fixed"]] = "fixed"
 
-    levels: tuple[Level, ...]  # outermost first
+    levels: tuple[ListLevel, ...]  # outermost first
     bits_per_item: int | None  # None: all items are null and take no bytes
 
     @classmethod
     def from_proto(cls, message: pb.FixedSizeList) -> FixedSizeList:
-        levels: list[Level] = []
+        levels: list[ListLevel] = []
         items_per_row = 1
         while True:
             dimension = message.items_per_value
@@ -74,7 +192,7 @@ class FixedSizeList:
                 raise UnsupportedError("fixed-size list of 0 items")
             if items_per_row > MAX_BITS_PER_VALUE:
                 raise CorruptFileError(f"fixed-size list of {items_per_row} items")
-            levels.append(Level(dimension, message.has_validity, items_per_row))
+            levels.append(ListLevel(dimension, message.has_validity, items_per_row))
             name = expect(
                 message.values, ("fixed_size_list", "flat", "constant"), "fixed-size list"
             )

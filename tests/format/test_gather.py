@@ -15,8 +15,8 @@ from alance.format.blocks import (
     FixedSizeListBlock,
     FixedWidth,
     StructBlock,
+    gather,
 )
-from alance.format.codecs import gather
 from tests.reference.chunks import fixed, strings, variable
 
 NUM = 20

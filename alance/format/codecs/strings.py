@@ -1,0 +1,237 @@
+"""Byte strings: as they are, or as codes of one byte, each for a symbol of 1 to 8 bytes.
+
+Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
+"Fsst". Strings of 2.3 whose offsets are a sequence: `sequence.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.codecs.base import ChunkBuffers, expect, nested_flat_bits, refuse_compression
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.blocks import Bytes
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+TABLE_BYTES: Final = 2312  # header, 256 symbols, 256 lengths
+MAGIC: Final = bytes.fromhex("54535346")
+HEADER_BYTES: Final = 8
+MAX_SYMBOL_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Byte strings with offsets of 32 or 64 bits.
+
+    In mini-blocks one buffer a chunk, o the bytes of an offset:
+
+        o * (n + 1)   offsets from the start of this buffer: the first is where the bytes begin
+        ...           bytes
+        0 to o - 1    padding to a multiple of o
+
+    As a block (a dictionary) one buffer, its words of 32 or 64 bits as the offsets:
+
+        word          32 or 64: bits of an offset
+        word          where the bytes begin, from the start of this buffer
+        word * n + 1  offsets from the first of the bytes: the first is 0
+        ...           bytes
+
+    Early writers began a block with one byte for the bits of an offset and then the number of
+    values. Zipped in rows, a value is its bytes; the layout knows their length.
+    """
+
+    num_buffers: ClassVar[int] = 1
+    encoded: ClassVar[Literal["variable"]] = "variable"
+    bits_per_value: ClassVar[None] = None
+
+    bits_per_offset: int  # 32 or 64
+
+    @classmethod
+    def from_proto(cls, message: pb.Variable) -> Variable:
+        refuse_compression(message, "values")
+        return cls(nested_flat_bits(message.offsets, (32, 64), "offsets"))
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
+        concat = (
+            _kernels.concat_strings_32 if self.bits_per_offset == 32 else _kernels.concat_strings_64
+        )
+        with kernel_errors:
+            return VariableWidth(
+                *concat(chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts)
+            )
+
+    def decode_blocks(self, blocks: ChunkBuffers) -> VariableWidth:
+        parts = []
+        spans = zip(blocks.starts[0].tolist(), blocks.sizes[0].tolist(), strict=True)
+        for (start, size), count in zip(spans, blocks.counts.tolist(), strict=True):
+            if not 0 <= start <= start + size <= len(blocks.data):
+                raise CorruptFileError(f"variable: a block outside of {len(blocks.data)} bytes")
+            parts.append(self._decode_block(blocks.data[start : start + size], count))
+        if len(parts) == 1:
+            return parts[0]
+        num_bytes = np.array([len(part.data) for part in parts], np.int64)
+        starts = np.cumsum(num_bytes) - num_bytes
+        offsets = np.concatenate([np.zeros(1, np.int64), *(part.offsets[1:] for part in parts)])
+        offsets[1:] += np.repeat(starts, [part.num_values for part in parts])
+        strings = VariableWidth(offsets, np.concatenate([part.data for part in parts]))
+        return VariableWidth(self.offsets_of(strings), strings.data)
+
+    def _decode_block(self, block: Bytes, num_values: int) -> VariableWidth:
+        word = self.bits_per_offset // 8
+        offsets_start, bits, bytes_start = self._block_header(block, num_values)
+        if bits != self.bits_per_offset:
+            raise CorruptFileError(
+                f"variable: a block with offsets of {bits} bits, described are "
+                f"{self.bits_per_offset}"
+            )
+        offsets_stop = offsets_start + word * (num_values + 1)
+        if not offsets_stop <= bytes_start <= len(block):
+            raise CorruptFileError(
+                f"variable: {num_values} values whose bytes begin at {bytes_start} "
+                f"of {len(block)} bytes"
+            )
+        # A dictionary is kept for long: nothing of it may hold the buffer that was read.
+        offsets = np.frombuffer(block[offsets_start:offsets_stop].tobytes(), f"<i{word}")
+        if offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
+            raise CorruptFileError("variable: offsets of a block do not rise from 0")
+        if (num_bytes := int(offsets[-1])) > len(block) - bytes_start:
+            raise CorruptFileError(
+                f"variable: offsets to {num_bytes} in {len(block) - bytes_start} bytes"
+            )
+        return VariableWidth(offsets, block[bytes_start : bytes_start + num_bytes].copy())
+
+    def _block_header(self, block: Bytes, num_values: int) -> tuple[int, int, int]:
+        """Where the offsets begin, bits of an offset, where the bytes begin."""
+        word = self.bits_per_offset // 8
+        if len(block) < 1 + 2 * word:
+            raise CorruptFileError(f"variable: a block of {len(block)} bytes")
+        if block[1:4].any():  # the number of values of early writers
+            count, bytes_start = (int(x) for x in np.frombuffer(block, f"<u{word}", 2, offset=1))
+            if count != num_values:
+                raise CorruptFileError(f"variable: a block of {count} values, not {num_values}")
+            return 1 + 2 * word, int(block[0]), bytes_start
+        bits, bytes_start = (int(x) for x in np.frombuffer(block, f"<u{word}", 2))
+        return 2 * word, bits, bytes_start
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> VariableWidth:
+        strings = check_variable(values)
+        return VariableWidth(self.offsets_of(strings), strings.data)
+
+    def offsets_of(self, strings: VariableWidth) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+        """Their offsets in the type that the description names.
+
+        Raises:
+            UnsupportedError: more bytes than 32-bit offsets can say.
+        """
+        if self.bits_per_offset == 64:
+            return strings.offsets.astype(np.int64, copy=False)
+        if (num_bytes := int(strings.offsets[-1])) > np.iinfo(np.int32).max:
+            raise UnsupportedError(
+                f"strings of {num_bytes} bytes with 32-bit offsets: read fewer rows at once"
+            )
+        return strings.offsets.astype(np.int32, copy=False)
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+        return None
+
+
+def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
+    """The values that a variable-width codec expects.
+
+    Raises:
+        CorruptFileError: the layout zipped fixed-width values.
+    """
+    if isinstance(values, FixedWidth):
+        raise CorruptFileError(f"values of {values.bits_per_value} bits, described as variable")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTable:
+    """The symbols that the codes stand for. The table stands in the description:
+
+    u8          n, number of symbols, 0 to 255
+    u8, u8      terminator and suffix limit of the encoder, of no use here
+    u8          flags: bit 0 clear means that the strings are stored as they are
+    4 bytes     magic 54 53 53 46
+    8 * n       symbols, first byte first
+    n           their lengths
+    ...         filler, 2312 bytes in all
+    """
+
+    symbols: npt.NDArray[np.uint64]  # shape (n,): first byte lowest, bytes behind the length any
+    lengths: Bytes  # shape (n,), 1 to 8
+
+    @classmethod
+    def parse(cls, table: bytes) -> SymbolTable | None:
+        """The table of a description; None if the strings are not compressed.
+
+        Raises:
+            CorruptFileError: wrong size, magic, or a length out of range.
+        """
+        if len(table) != TABLE_BYTES:
+            raise CorruptFileError(f"fsst: a table of {len(table)} bytes, expected {TABLE_BYTES}")
+        if table[4:HEADER_BYTES] != MAGIC:
+            raise CorruptFileError(f"fsst: a table with magic {table[4:HEADER_BYTES].hex()}")
+        if not table[3] & 1:
+            return None
+        size = table[0]
+        symbols = np.frombuffer(table, "<u8", size, HEADER_BYTES)
+        lengths = np.frombuffer(table, np.uint8, size, HEADER_BYTES + 8 * size)
+        if size and not 1 <= lengths.min() <= lengths.max() <= MAX_SYMBOL_BYTES:
+            raise CorruptFileError("fsst: a symbol that is not of 1 to 8 bytes")
+        return cls(symbols, lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Fsst:
+    """Strings under a symbol table, stored by Variable; plain strings where the table says so."""
+
+    num_buffers: ClassVar[int] = 1
+    encoded: ClassVar[Literal["variable"]] = "variable"
+    bits_per_value: ClassVar[None] = None
+
+    table: SymbolTable | None  # None: strings are stored as they are
+    inner: Variable
+
+    @classmethod
+    def from_proto(cls, message: pb.Fsst) -> Fsst:
+        expect(message.values, ("variable",), "fsst")
+        return cls(
+            SymbolTable.parse(message.symbol_table), Variable.from_proto(message.values.variable)
+        )
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> VariableWidth:
+        table = self.table
+        if table is None:
+            return self.inner.decode_chunks(chunks)
+        is_short = self.inner.bits_per_offset == 32
+        decode = _kernels.decode_fsst_chunks_32 if is_short else _kernels.decode_fsst_chunks_64
+        spans = chunks.starts[0], chunks.sizes[0], chunks.counts
+        with kernel_errors:
+            return VariableWidth(*decode(chunks.data, *spans, table.symbols, table.lengths))
+
+    def decode_values(self, values: FixedWidth | VariableWidth) -> VariableWidth:
+        return self._expand(self.inner.decode_values(values))
+
+    def _expand(self, strings: VariableWidth) -> VariableWidth:
+        if self.table is None:
+            return strings
+        with kernel_errors:
+            return VariableWidth(
+                *_kernels.decode_fsst(
+                    strings.offsets, strings.data, self.table.symbols, self.table.lengths
+                )
+            )
+
+    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+        return None
