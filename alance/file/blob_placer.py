@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import numpy as np
 
 from alance.format.blocks import VariableWidth
-from alance.format.encode.blob import describe_blobs, uri_array
-from alance.format.encode.blob_v2 import (
+from alance.format.encode.blobs import (
     DEDICATED,
     EXTERNAL,
     INLINE,
     BlobLimits,
     BlobRows,
+    describe_blobs,
+    uri_array,
 )
 from alance.format.encode.leaves import block_of
 from alance.io.tasks import all_of

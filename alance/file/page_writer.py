@@ -18,8 +18,7 @@ from alance.file.waiting import WaitingColumn, largest
 from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.blob import encode_blob_page
-from alance.format.encode.blob_v2 import BlobRows
+from alance.format.encode.blobs import BlobRows, encode_blob_page
 from alance.format.encode.container import FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.statistics import FileStatistics

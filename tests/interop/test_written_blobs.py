@@ -14,7 +14,7 @@ import alance
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.blob import describe_blobs
+from alance.format.encode.blobs import describe_blobs
 from alance.format.encode.container import FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.layouts.fields import leaf_columns

@@ -10,7 +10,8 @@ from alance.file_version import FileVersion
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.codecs.base import ChunkBuffers
 from alance.format.encode.base import Hints
-from alance.format.encode.values import block_values, mini_block_values, per_value
+from alance.format.encode.dictionary import encode_items
+from alance.format.encode.values import mini_block_values, per_value
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
@@ -64,6 +65,6 @@ def through_rows(values: Block, asked: Hints) -> tuple[str, Block]:
 
 def through_block(values: Block, asked: Hints) -> tuple[str, Block]:
     """The name of the codec of a dictionary, and what it decodes to."""
-    encoding, data = block_values(values, asked)
+    encoding, data = encode_items(values, asked)
     decoded = block_codec(encoding).decode_blocks(ChunkBuffers.of_one(data, values.num_values))
     return encoding.WhichOneof("compression") or "", decoded

@@ -8,11 +8,10 @@ import numpy as np
 
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.blob import encode_blob_page
-from alance.format.encode.container import FileBuilder
+from alance.format.encode.blobs import encode_blob_page
+from alance.format.encode.container import SEARCH_BYTES, FileBuilder
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.rows import join, split
-from alance.format.encode.search import SEARCH_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
-from alance.format.encode.blob_v2 import blob_rows
+from alance.format.encode.blobs import blob_rows
 from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
-from alance.format.encode.structure import Items, Lists, levels_of
+from alance.format.encode.levels import Items, Lists, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb_encode import jsonb
 from alance.format.layouts.base import PageValues
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.blocks import Block
-    from alance.format.encode.structure import Path
+    from alance.format.encode.levels import Path
     from alance.format.field import Field
 
     Int64s = npt.NDArray[np.int64]

@@ -1,19 +1,26 @@
-"""How many values go into a mini-block chunk, and values that are stored there as they are."""
+"""Chunks of mini-block pages: how many values each has, as they are, and compressed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import zstandard
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.format.codecs.general import ZSTD_PREFIX_BYTES, Scheme
 from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
 
 if TYPE_CHECKING:
     from alance.format.blocks import Bytes, FixedWidth
     from alance.format.encode.base import Int64s
+    from alance.format.encode.options import Options
+
+MIN_BYTES: Final = 4096  # a page of less is not worth the units' sizes
+ZSTD_LEVEL: Final = 3  # where the field says none, or 0
 
 MAX_VALUES: Final = 4096  # more would make taking one row dear
 MAX_BYTES: Final = 8186  # with a header and fillers less than 8 KiB
@@ -69,3 +76,44 @@ def flat_chunks(values: FixedWidth) -> MiniBlockValues:
     counts = counts_of(values.num_values, values_per_chunk(bits))
     data, sizes = cut(values.data, counts, bits)
     return MiniBlockValues(encodings.flat(bits), counts, (data,), sizes[np.newaxis])
+
+
+def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    """Compress neighbouring pieces of `data`, each to one unit.
+
+    Args:
+        scheme: of all units.
+        level: of Zstandard; LZ4 has none.
+        data: the pieces, end to end.
+        sizes: bytes of each piece, shape (n,).
+
+    Returns:
+        The units end to end, and the bytes of each.
+    """
+    if scheme is Scheme.LZ4:
+        return _kernels.encode_lz4(data, sizes)
+    compressor = zstandard.ZstdCompressor(level=level or ZSTD_LEVEL)
+    ends = np.cumsum(sizes)
+    parts: list[bytes] = []
+    unit_sizes = np.empty(len(sizes), np.int64)
+    for i, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True)):
+        frame = compressor.compress(data[end - size : end].data)
+        parts += [size.to_bytes(ZSTD_PREFIX_BYTES, "little"), frame]
+        unit_sizes[i] = ZSTD_PREFIX_BYTES + len(frame)
+    return np.frombuffer(b"".join(parts), np.uint8), unit_sizes
+
+
+def compress_chunks(values: MiniBlockValues, options: Options) -> MiniBlockValues:
+    """The chunks with buffer 0 compressed, if that is asked for and makes them smaller."""
+    scheme, first = options.scheme, values.buffers[0]
+    if scheme is None or len(first) < MIN_BYTES:
+        return values
+    units, sizes = compress(scheme, options.level, first, values.sizes[0])
+    if len(units) >= len(first):
+        return values
+    return replace(
+        values,
+        encoding=encodings.general(scheme, options.level, values.encoding),
+        buffers=(units, *values.buffers[1:]),
+        sizes=np.vstack([sizes, values.sizes[1:]]),
+    )

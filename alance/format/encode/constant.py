@@ -12,9 +12,8 @@ import numpy as np
 from alance.file_version import FileVersion
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.levels import level_blocks
-from alance.format.encode.sparse import sparse_page
-from alance.format.encode.structure import layer_names
+from alance.format.encode.levels import layer_names, level_blocks
+from alance.format.encode.planar import sparse_page
 from alance.format.layouts.base import Layer, max_definition, max_repetition, max_visible
 from alance.format.layouts.constant import MAX_INLINE_BYTES
 from alance.format.proto import encodings_v2_1_pb2 as pb

@@ -1,7 +1,13 @@
-"""Whether a page is smaller as indices into its distinct values, and these.
+"""Pages as indices into distinct values: whether that is smaller, and the values as one block.
 
 Indices are bit-packed or runs; a dictionary has to be smaller than that, with its items, than what
-the values would take without it. What the metadata of the field says bounds it further.
+the values would take without it. What the metadata of the field says bounds it further. Items are
+
+    fixed-width   runs (from 2.2 on), bit-packed, or as they are
+    strings       offsets and bytes
+    lists         rows of fixed-size lists, zipped
+
+From 2.2 on what is neither runs nor bit-packed is compressed, if that makes it smaller.
 """
 
 from __future__ import annotations
@@ -11,14 +17,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
+from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.encode.fixed import packed_bytes
-from alance.format.encode.fsst_table import SAMPLE_BYTES
-from alance.format.encode.strings import has_codes
+from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
+from alance.format.encode import encodings
+from alance.format.encode.chunks import compress
+from alance.format.encode.fixed import Lists, packed_bytes
+from alance.format.encode.options import SCHEMES, Options
+from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes, string_block
 
 if TYPE_CHECKING:
-    from alance.format.encode.options import Options
+    from alance.format.blocks import Block, Bytes
+    from alance.format.encode.base import Hints
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+PACKED_VALUES: Final = 1024  # that are bit-packed together
 
 MIN_VALUES: Final = 100
 MAX_ITEMS: Final = 100_000  # a page is read with all of them
@@ -27,7 +40,32 @@ RUN_BYTES: Final = INDEX_BITS // 8 + 1  # of a run of indices
 FEW: Final = 16  # one item for so many values: nothing else comes near
 
 
-def fixed_dictionary(
+def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | None:
+    """The distinct values and where each stands, if a dictionary makes a page smaller.
+
+    Gives up as soon as there are too many distinct values.
+
+    Args:
+        values: of a page; only variable-width values and fixed-width ones of 64 (from 2.2 on) or
+            128 bits are looked at.
+        hints: the version and the dictionary keys of the field.
+
+    Returns:
+        Indices of 32 bits, and the items in the order in which they first appear; or None.
+
+    Raises:
+        InvalidInputError: a key of the field is wrong.
+    """
+    match values:
+        case FixedWidth():
+            return _of_fixed(values, Options.of(hints), hints.version)
+        case VariableWidth():
+            return _of_strings(aligned(values), Options.of(hints))
+        case _:
+            return None
+
+
+def _of_fixed(
     values: FixedWidth, options: Options, version: FileVersion
 ) -> tuple[FixedWidth, FixedWidth] | None:
     """Indices and items of fixed-width values, if they are smaller."""
@@ -57,9 +95,7 @@ def fixed_dictionary(
     return _indices(indices), FixedWidth(bits, num_items, items)
 
 
-def string_dictionary(
-    values: VariableWidth, options: Options
-) -> tuple[FixedWidth, VariableWidth] | None:
+def _of_strings(values: VariableWidth, options: Options) -> tuple[FixedWidth, VariableWidth] | None:
     """Indices and items of byte strings, if they are smaller."""
     count, word = values.num_values, values.offsets.itemsize
     if count < MIN_VALUES:
@@ -97,3 +133,62 @@ def _packed_indices(count: int, num_items: int) -> int:
 
 def _indices(numbers: np.ndarray[tuple[int, ...], np.dtype[np.uint32]]) -> FixedWidth:
     return FixedWidth(INDEX_BITS, len(numbers), numbers.view(np.uint8))
+
+
+def encode_items(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, Bytes]:
+    """The items of a dictionary, as one block.
+
+    Args:
+        values: fixed-width, variable-width, or fixed-size lists.
+        hints: the version and the keys `lance-encoding:dict-values-*` of the field.
+
+    Raises:
+        InvalidInputError: a key of the field is wrong.
+        UnsupportedError: values that dictionaries do not hold.
+    """
+    version, options = hints.version, Options.of(hints)
+    match values:
+        case FixedWidth():
+            encoding, data = _fixed(values, version)
+            if encoding.WhichOneof("compression") != "flat":
+                return encoding, data
+        case VariableWidth():
+            encoding, data = string_block(values)
+        case FixedSizeListBlock():
+            lists = Lists.of(values)
+            encoding, data = lists.encoding, lists.rows().data
+        case _:
+            raise UnsupportedError(f"a dictionary of {type(values).__name__}")
+    scheme = SCHEMES.get(options.dict_values)
+    if version < FileVersion.V2_2 or scheme is None or len(data) == 0:
+        return encoding, data
+    level = options.dict_values_level
+    unit, _ = compress(scheme, level, data, np.array([len(data)], np.int64))
+    if len(unit) >= len(data):
+        return encoding, data
+    return encodings.general(scheme, level, encoding), unit
+
+
+def _fixed(values: FixedWidth, version: FileVersion) -> tuple[pb.CompressiveEncoding, Bytes]:
+    """The smallest of runs, bit-packing and the values as they are."""
+    bits, data, count = values.bits_per_value, values.data, values.num_values
+    if bits not in (8, 16, 32, 64) or count == 0:
+        return encodings.flat(bits), data
+    counts = np.array([count], np.int64)
+    best = len(data)
+    encoding = encodings.flat(bits)
+    if count <= PACKED_VALUES:
+        packed, _ = _kernels.pack_inline(data, counts, bits)
+        if len(packed) < best:
+            best, encoding = len(packed), encodings.inline_bitpacking(bits)
+    else:
+        width = max(1, int(_kernels.widths_and_runs(data, bits)[0].max()))
+        if width < bits:
+            packed, _ = _kernels.pack_blocks(data, counts, bits, width)
+            if len(packed) < best:
+                best, encoding = len(packed), encodings.out_of_line_bitpacking(bits, width)
+    if version >= FileVersion.V2_2:
+        run_bytes = int(_kernels.run_block_sizes(data, counts, bits)[0])
+        if run_bytes < best:
+            return encodings.rle(bits), _kernels.run_blocks(data, counts, bits)
+    return encoding, data if best == len(data) else packed

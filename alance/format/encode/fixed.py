@@ -1,24 +1,42 @@
-"""Fixed-width values in mini-blocks: runs, bit-packed, split into byte streams, or as they are.
+"""Fixed-width values: in chunks as runs, bit-packed, split into byte streams or as they are; lists.
 
 What costs least by the statistics of the page is taken. Values are bit patterns: there is no
 zig-zag and no frame of reference, so one negative number makes its 1024 values full-width.
+
+Lists are of fixed sizes, nested to any depth, of fixed-width items. In mini-blocks the validity of
+the items of each level stands in a buffer of its own, in front of the items. Zipped, and as blocks,
+a row is the validity bytes of each level and then the items.
+
+Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "FixedSizeList".
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance import _kernels
+from alance.errors import UnsupportedError
+from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth
 from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
-from alance.format.encode.chunks import MAX_BYTES, MAX_VALUES, counts_of, flat_chunks
-from alance.format.encode.general import compress_chunks
+from alance.format.encode.chunks import (
+    MAX_BYTES,
+    MAX_VALUES,
+    compress_chunks,
+    counts_of,
+    cut,
+    flat_chunks,
+    values_per_chunk,
+)
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Bytes, FixedWidth
+    from alance.format.blocks import Block, Bytes
     from alance.format.encode.options import Options
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
 
 PACKED_VALUES: Final = 1024  # values that are bit-packed together
 SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
@@ -117,3 +135,112 @@ def _entropy(values: FixedWidth) -> float:
         shares = np.unique(column, return_counts=True)[1] / count
         total -= float((shares * np.log2(shares)).sum())
     return total / width
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One level of lists."""
+
+    dimension: int
+    validity: Bytes | None  # of the items, LSB first
+    items_per_row: int  # of all levels down to this one
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Nested lists laid open: the levels from the outside in, and the items."""
+
+    num_rows: int
+    levels: tuple[_Level, ...]
+    items: FixedWidth | None  # None: all items are null
+
+    @classmethod
+    def of(cls, values: FixedSizeListBlock) -> Lists:
+        """The levels and items of a block.
+
+        Raises:
+            UnsupportedError: lists of 0 items, or of items that are not fixed-width.
+        """
+        levels: list[_Level] = []
+        block: Block = values
+        items_per_row = 1
+        num_items = values.num_values if values.dimension else 0
+        while isinstance(block, FixedSizeListBlock):
+            if block.dimension == 0:
+                raise UnsupportedError("fixed-size lists of 0 items")
+            items_per_row *= block.dimension
+            num_items *= block.dimension
+            validity = block.validity
+            if validity is not None:
+                validity = validity[: (num_items + 7) // 8]
+            levels.append(_Level(block.dimension, validity, items_per_row))
+            block = block.items
+        if isinstance(block, ConstantBlock) and block.value is None:
+            return cls(values.num_values, tuple(levels), None)
+        if not isinstance(block, FixedWidth):
+            raise UnsupportedError(f"fixed-size lists of {type(block).__name__}")
+        return cls(values.num_values, tuple(levels), block)
+
+    @property
+    def encoding(self) -> pb.CompressiveEncoding:
+        encoding = (
+            encodings.empty_constant()
+            if self.items is None
+            else encodings.flat(self.items.bits_per_value)
+        )
+        for level in reversed(self.levels):
+            encoding = encodings.fixed_size_list(
+                level.dimension, level.validity is not None, encoding
+            )
+        return encoding
+
+    @property
+    def item_bits(self) -> int:
+        """Bits of the items of a row."""
+        return self.levels[-1].items_per_row * (self.items.bits_per_value if self.items else 0)
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a row with its validity, which takes whole bytes."""
+        return self.item_bits + sum(
+            8 * -(-level.items_per_row // 8) for level in self.levels if level.validity is not None
+        )
+
+    def chunks(self) -> MiniBlockValues:
+        """The chunks of a mini-block page.
+
+        Raises:
+            InvalidInputError: rows are too wide for chunks.
+            UnsupportedError: all items are null and take no bytes.
+        """
+        if self.items is None:
+            raise UnsupportedError("fixed-size lists of nulls in mini-blocks")
+        counts = counts_of(self.num_rows, values_per_chunk(self.row_bits))
+        parts = [
+            cut(level.validity, counts, level.items_per_row)
+            for level in self.levels
+            if level.validity is not None
+        ]
+        parts.append(cut(self.items.data, counts, self.item_bits))
+        buffers, sizes = zip(*parts, strict=True)
+        return MiniBlockValues(self.encoding, counts, buffers, np.vstack(sizes))
+
+    def rows(self) -> FixedWidth:
+        """The rows zipped.
+
+        Raises:
+            UnsupportedError: the items of a row are no whole bytes.
+        """
+        if self.item_bits % 8:
+            raise UnsupportedError(f"full-zip rows of {self.item_bits} bits")
+        columns = [level.validity for level in self.levels if level.validity is not None]
+        bits = [level.items_per_row for level in self.levels if level.validity is not None]
+        if self.items is not None:
+            if not columns:
+                return FixedWidth(self.item_bits, self.num_rows, self.items.data)
+            columns.append(self.items.data)
+            bits.append(self.item_bits)
+        if not columns:
+            raise UnsupportedError("fixed-size lists without bytes")
+        data = _kernels.zip_columns(columns, np.array(bits, np.int64), self.num_rows)
+        return FixedWidth(self.row_bits, self.num_rows, data)

@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.errors import UnsupportedError, kernel_errors
 from alance.format.blocks import DictionaryBlock, FixedWidth, gather
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.structure import layer_names
+from alance.format.encode.levels import layer_names
 from alance.format.encode.values import per_value
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.layouts.levels import NO_LEVELS
@@ -22,7 +22,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.format.blocks import Block, Bytes
+    from alance.format.blocks import Bytes
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
@@ -35,7 +35,10 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     Raises:
         UnsupportedError: values that do not fill whole bytes, or too many entries.
     """
-    block = _whole_bytes(values.values)
+    block = values.values
+    if isinstance(block, DictionaryBlock):  # values that stand one by one have no indices
+        indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
+        block = gather(block.items, indices.astype(np.int64))
     encoding, encoded = per_value(block, hints)
     rep = NO_LEVELS if values.rep is None else values.rep
     definition = NO_LEVELS if values.definition is None else values.definition
@@ -80,17 +83,6 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
         values.num_rows,
         (1,)[: len(buffers) - 1],
     )
-
-
-def _whole_bytes(block: Block) -> Block:
-    """Values that can stand one by one: booleans take a byte each, dictionaries are expanded."""
-    if isinstance(block, DictionaryBlock):
-        indices = block.indices.data.view(f"<u{block.indices.bits_per_value // 8}")
-        return gather(block.items, indices.astype(np.int64))
-    if isinstance(block, FixedWidth) and block.bits_per_value == 1:
-        count = block.num_values
-        return FixedWidth(8, count, np.unpackbits(block.data, count=count, bitorder="little"))
-    return block
 
 
 def _index(starts: npt.NDArray[np.int64]) -> Bytes:

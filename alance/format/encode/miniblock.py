@@ -17,9 +17,9 @@ from alance.errors import InvalidInputError, kernel_errors
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.levels import level_blocks
-from alance.format.encode.structure import layer_names
-from alance.format.encode.values import block_values, mini_block_values
+from alance.format.encode.dictionary import encode_items
+from alance.format.encode.levels import layer_names, level_blocks
+from alance.format.encode.values import mini_block_values
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -65,7 +65,7 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
     block = values.values
     more: list[Bytes] = []
     if isinstance(block, DictionaryBlock):
-        encoding, items = block_values(block.items, hints)
+        encoding, items = encode_items(block.items, hints)
         message.dictionary.CopyFrom(encoding)
         message.num_dictionary_items = block.items.num_values
         more.append(items)

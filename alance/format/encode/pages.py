@@ -31,11 +31,11 @@ from alance.format.blocks import (
 )
 from alance.format.encode.base import Hints
 from alance.format.encode.constant import constant_page
+from alance.format.encode.dictionary import dictionary_of
 from alance.format.encode.fullzip import full_zip_page
 from alance.format.encode.miniblock import TooManyLevels, level_budget, mini_block_page
+from alance.format.encode.planar import sparse_values_page
 from alance.format.encode.rows import cut_entries
-from alance.format.encode.sparse_values import sparse_values_page
-from alance.format.encode.values import dictionary_of
 from alance.format.layouts.fields import layer_dimensions
 
 if TYPE_CHECKING:

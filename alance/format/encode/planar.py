@@ -1,19 +1,48 @@
-"""Descriptions of pages for files of 2.3: dense pages are those of 2.2, described in two planes.
+"""Pages of 2.3, described in two planes: structure and values.
 
-Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages".
+Dense pages are those of 2.2. In sparse ones every layer lists its slots: those that are null or
+those that are not, whichever are fewer, and of lists those that have items. A set is stored as
+nothing where its numbers are equally spaced, else as packed differences. Values of sparse pages are
+one or none, in chunks (one for every slot), or zipped (the valid ones).
+
+Source: encodings_v2_3.proto, PlanarLayout; docs/format/file.md, "Planar pages", "Sparse structure"
+and "Sparse values".
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from alance import _kernels
 from alance.errors import UnsupportedError
+from alance.format.blocks import DictionaryBlock
+from alance.format.encode import encodings
+from alance.format.encode.base import EncodedPage
+from alance.format.encode.dictionary import dictionary_of
+from alance.format.encode.fullzip import full_zip_page
+from alance.format.encode.miniblock import mini_block_page
+from alance.format.layouts.base import Layer, PageValues
+from alance.format.layouts.repdef import Lists, unravel
+from alance.format.layouts.selection import select, spread
+from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from alance.format.proto import encodings_v2_1_pb2 as pb
+    import numpy.typing as npt
+
+    from alance.format.blocks import Block, Bytes
+    from alance.format.encode.base import Hints
+
+    Int64s = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+BITS = 64  # of a number of a set
 
 
 def planar_layout(layout: pb.PageLayout | pb3.PlanarLayout) -> pb3.PlanarLayout:
@@ -76,3 +105,193 @@ def _constant(page: pb.ConstantLayout) -> pb3.PlanarLayout:
 def _dense(layers: Iterable[pb.RepDefLayer], values: pb3.ValuePlane) -> pb3.PlanarLayout:
     structure = pb3.StructuralPlane(dense=pb3.DenseStructure(layers=layers))
     return pb3.PlanarLayout(structure=structure, values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseStructure:
+    """The structure of a page, ready to be written."""
+
+    layers: tuple[pb3.SparseStructuralLayer, ...]  # outermost first
+    buffers: tuple[Bytes, ...]  # of the sets
+    num_rows: int  # as pages count: rows times all dimensions
+    present: Mask | None  # slots of the leaf that have a value or null of their own; None: all
+    valid: Mask | None  # of those; None: all
+
+    def page(self, plane: pb3.ValuePlane, values: EncodedPage | None = None) -> EncodedPage:
+        """The page.
+
+        Args:
+            plane: the description of the values.
+            values: their buffers; None: none are stored.
+        """
+        layout = pb3.PlanarLayout(
+            structure=pb3.StructuralPlane(sparse=pb3.SparseStructure(layers=self.layers)),
+            values=plane,
+        )
+        stored = () if values is None else values.buffers
+        search = () if values is None else values.search
+        sets = range(len(stored), len(stored) + len(self.buffers))
+        return EncodedPage(layout, (*stored, *self.buffers), self.num_rows, (*search, *sets))
+
+
+def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | None) -> EncodedPage:
+    """A page of which only the structure is stored.
+
+    Args:
+        values: levels of all rows.
+        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
+        scalar: the value of all items that are not null; None: all are.
+    """
+    plane = pb3.ValuePlane(none=pb3.NoValues())
+    if scalar is not None:
+        plane = pb3.ValuePlane(constant=pb3.ConstantValue(scalar=scalar))
+    return sparse_structure(values, dimensions).page(plane)
+
+
+def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStructure:
+    """The structure that levels say.
+
+    Levels know fixed-size lists as items that are repeated, or, where there are lists as well, as
+    lists; then the items of null ones have no levels, though they have slots.
+
+    Args:
+        values: levels of all rows.
+        dimensions: of the layers from the row to the leaf: that of a fixed-size list, or 0.
+    """
+    buffers: list[Bytes] = []
+    messages = []
+    found = unravel(values)
+    has_lists = any(isinstance(layer, Lists) for layer in found)
+    present: Mask | None = None  # slots that the levels know
+    for number, (layer, dimension) in enumerate(zip(found, dimensions, strict=True)):
+        step = 1 if has_lists else product(dimensions[number:])
+        valid = layer.valid
+        num_slots = layer.num_slots // step
+        if step > 1 and valid is not None:
+            valid = valid[::step]
+        if present is not None:
+            spread = np.zeros(len(present), np.bool_)
+            spread[present] = True if valid is None else valid
+            valid, num_slots = spread, len(present)
+        message = pb3.SparseStructuralLayer()
+        if dimension:
+            message.fixed_size_list.dimension = dimension
+            message.fixed_size_list.validity.CopyFrom(_validity(valid, num_slots, buffers))
+            if isinstance(layer, Lists):
+                present = None if valid is None else np.repeat(valid, dimension)
+        elif isinstance(layer, Lists):
+            message.list.CopyFrom(_lists(layer, present, valid, buffers))
+            present = None
+        else:
+            message.validity.CopyFrom(_validity(valid, num_slots, buffers))
+        messages.append(message)
+    rows = values.num_rows * (product(dimensions) if has_lists else 1)
+    return SparseStructure(tuple(messages), tuple(buffers), rows, present, found[-1].valid)
+
+
+def product(dimensions: Sequence[int]) -> int:
+    """How many slots of the leaf a row has by its fixed-size lists."""
+    return prod(max(one, 1) for one in dimensions)
+
+
+def _lists(
+    layer: Lists, present: Mask | None, valid: Mask | None, buffers: list[Bytes]
+) -> pb3.SparseListLayer:
+    sizes = np.diff(layer.offsets)
+    non_empty = np.flatnonzero(sizes)
+    counts = sizes[non_empty]
+    num_slots = layer.num_slots
+    if present is not None:
+        num_slots, non_empty = len(present), np.flatnonzero(present)[non_empty]
+    return pb3.SparseListLayer(
+        num_child_slots=int(layer.offsets[-1]),
+        non_empty_positions=_numbers(non_empty, buffers),
+        num_non_empty_positions=len(non_empty),
+        counts=_numbers(counts, buffers),
+        validity=_validity(valid, num_slots, buffers),
+    )
+
+
+def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.SparseValiditySet:
+    """The null slots, or the valid ones if they are fewer."""
+    found = np.empty(0, np.int64)
+    meaning = pb3.SparseValiditySet.NULL_POSITIONS
+    if valid is not None:
+        num_valid = int(np.count_nonzero(valid))
+        if num_valid < num_slots - num_valid:
+            meaning = pb3.SparseValiditySet.VALID_POSITIONS
+            found = np.flatnonzero(valid)
+        else:
+            found = np.flatnonzero(~valid)
+    return pb3.SparseValiditySet(
+        meaning=meaning, positions=_numbers(found, buffers), num_positions=len(found)
+    )
+
+
+def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
+    """Describe a set; where it has bytes, they become the next buffer."""
+    if len(numbers) == 0:
+        return encodings.empty_constant()
+    first = int(numbers[0])
+    steps = np.diff(numbers)
+    if len(steps) == 0 or (steps == 0).all():
+        value = first.to_bytes(BITS // 8, "little")
+        return pb.CompressiveEncoding(constant=pb.Constant(value=value))
+    step = int(steps[0])
+    if step > 0 and (steps == step).all():
+        return pb.CompressiveEncoding(
+            range=pb.Range(uncompressed_bits_per_value=BITS, start=first, step=step)
+        )
+    if (steps >= 0).all():
+        delta = pb.Delta(
+            uncompressed_bits_per_value=BITS, base=first, deltas=_packed(steps, buffers)
+        )
+        return pb.CompressiveEncoding(delta=delta)
+    return _packed(numbers, buffers)
+
+
+def _packed(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
+    """Numbers at the width of the largest one."""
+    width = int(numbers.max()).bit_length()
+    data = np.ascontiguousarray(numbers).view(np.uint8)
+    counts = np.array([len(numbers)], np.int64)
+    content, _ = _kernels.pack_blocks(data, counts, BITS, width)
+    buffers.append(content)
+    return encodings.out_of_line_bitpacking(BITS, width)
+
+
+def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> EncodedPage:
+    """All rows as one page.
+
+    Args:
+        values: at least one value that is not null.
+        zipped: values one by one; else in chunks, with a dictionary where it pays.
+
+    Raises:
+        UnsupportedError: values that do not fill whole bytes and are to be zipped.
+    """
+    structure = sparse_structure(values, hints.dimensions)
+    block = values.values
+    if not zipped and not isinstance(block, DictionaryBlock):
+        found = dictionary_of(block, hints)
+        if found is not None:
+            block = DictionaryBlock(*found)
+    if zipped and not isinstance(block, DictionaryBlock):
+        if structure.valid is not None:
+            block = select(block, np.flatnonzero(structure.valid))
+        page = full_zip_page(_flat(block), hints)
+        plane = planar_layout(page.layout).values
+        plane.zipped.ClearField("levels")
+    else:
+        if structure.present is not None:
+            block = spread(block, structure.present)
+        page = mini_block_page(_flat(block), hints)
+        plane = planar_layout(page.layout).values
+        plane.chunked.ClearField("levels")
+        plane.chunked.ClearField("num_items")
+    return structure.page(plane, page)
+
+
+def _flat(block: Block) -> PageValues:
+    """Values without structure."""
+    return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, block.num_values)

@@ -1,6 +1,9 @@
-"""Byte strings: in chunks, one by one, and as one block.
+"""Byte strings: in chunks, one by one, and as one block; as they are or as codes of symbols (FSST).
 
-Source: encodings_v2_1.proto, message Variable; docs/format/encodings.md, "Variable".
+A symbol table is learned from a sample of a page.
+
+Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.md, "Variable" and
+"Fsst". What a table looks like: `format/codecs/strings.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.general import Scheme
+from alance.format.codecs.strings import MAGIC, TABLE_BYTES
 from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
-from alance.format.encode.fsst_table import WORTH_IT, compressed
-from alance.format.encode.general import compress, compress_chunks
+from alance.format.encode.chunks import compress, compress_chunks
 
 if TYPE_CHECKING:
     from alance.format.blocks import Bytes
@@ -30,8 +33,34 @@ V2_1_CHUNK_BYTES: Final = 16384  # of 32 KiB in all: as much again is left for l
 V2_1_MAX_BYTES: Final = 32000
 MIN_BYTES: Final = 32768  # below it strings are not worth a symbol table or compression
 LONG_STRING: Final = 32768  # above it strings are compressed one by one
-SAMPLE_BYTES: Final = 1 << 16
+TRIAL_BYTES: Final = 1 << 16  # in the middle, that tell whether long strings compress
 FSST_LENGTH: Final = 5  # shorter strings have nothing in common that a symbol could say
+SAMPLE_BYTES: Final = 32768  # more finds hardly better symbols
+MAX_BYTES: Final = 1 << 30  # all bytes may be escaped, and offsets have 32 bits
+WORTH_IT: Final = 0.95  # of the bytes, with the table: else strings are read faster as they are
+
+
+def compressed(strings: VariableWidth) -> tuple[bytes, VariableWidth] | None:
+    """The symbol table and the strings as codes; None if they would hardly be smaller.
+
+    Offsets keep their type.
+    """
+    num_bytes = int(strings.offsets[-1]) - int(strings.offsets[0])
+    if not 0 < num_bytes < MAX_BYTES:
+        return None
+    symbols, lengths, plain, encoded = _kernels.learn_fsst(
+        strings.offsets, strings.data, SAMPLE_BYTES
+    )
+    most = WORTH_IT * num_bytes - TABLE_BYTES
+    if encoded / max(plain, 1) * num_bytes > most:
+        return None
+    offsets, codes = _kernels.encode_fsst(strings.offsets, strings.data, symbols, lengths)
+    if offsets[-1] > most:
+        return None
+    # The header says that strings are compressed.
+    header = bytes([len(symbols), 0, 0, 1]) + MAGIC
+    table = header + symbols.astype("<u8").tobytes() + lengths.tobytes()
+    return table.ljust(TABLE_BYTES, b"\0"), VariableWidth(offsets, codes[: offsets[-1]])
 
 
 def bits_per_offset(strings: VariableWidth) -> int:
@@ -143,7 +172,13 @@ def _raw_bytes(strings: VariableWidth) -> int:
 def _compresses(strings: VariableWidth) -> bool:
     """Whether a sample of long strings becomes smaller: pictures and the like do not."""
     start, stop = int(strings.offsets[0]), int(strings.offsets[-1])
-    middle = max(start, (start + stop - SAMPLE_BYTES) // 2)
-    sample = strings.data[middle : min(stop, middle + SAMPLE_BYTES)]
+    middle = max(start, (start + stop - TRIAL_BYTES) // 2)
+    sample = strings.data[middle : min(stop, middle + TRIAL_BYTES)]
     units, _ = compress(Scheme.ZSTD, None, sample, np.array([len(sample)], np.int64))
     return len(units) < WORTH_IT * len(sample)
+
+
+def aligned(strings: VariableWidth) -> VariableWidth:
+    """Strings whose offsets are in one piece and where the processor likes them."""
+    offsets = np.require(strings.offsets, requirements=["C", "A"])
+    return VariableWidth(offsets, strings.data)

@@ -1,7 +1,7 @@
 """Values into compressed values: which codec, by the data and by hints.
 
-The entry points of a page: chunks of a mini-block page, rows of a full-zip page, a dictionary,
-a block on its own. The modules beside this one hold the codecs of each kind of value.
+The entry points of a page: chunks of a mini-block page, rows of a full-zip page. The modules beside
+this one hold the codecs of each kind of value.
 
 Source: encodings_v2_1.proto, CompressiveEncoding.
 """
@@ -16,21 +16,18 @@ import numpy as np
 from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
-from alance.format.encode.blocks import encode_block
-from alance.format.encode.dictionary import fixed_dictionary, string_dictionary
-from alance.format.encode.fixed import fixed_chunks
-from alance.format.encode.lists import Lists
+from alance.format.encode.fixed import Lists, fixed_chunks
 from alance.format.encode.options import Options
-from alance.format.encode.packed import (
+from alance.format.encode.strings import aligned, encode_strings, string_chunks
+from alance.format.encode.structs import (
     has_fixed_rows,
     struct_chunks,
     struct_rows,
     variable_struct_rows,
 )
-from alance.format.encode.strings import encode_strings, string_chunks
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Block, Bytes
+    from alance.format.blocks import Block
     from alance.format.encode.base import Hints, MiniBlockValues
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -55,52 +52,13 @@ def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
         case FixedWidth():
             return fixed_chunks(values, options)
         case VariableWidth():
-            return string_chunks(_aligned(values), options, hints.version)
+            return string_chunks(aligned(values), options, hints.version)
         case FixedSizeListBlock():
             return Lists.of(values).chunks()
         case StructBlock():
             return struct_chunks(values)
         case _:
             raise UnsupportedError(f"mini-blocks of {type(values).__name__}")
-
-
-def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | None:
-    """The distinct values and where each stands, if a dictionary makes a page smaller.
-
-    Gives up as soon as there are too many distinct values.
-
-    Args:
-        values: of a page; only variable-width values and fixed-width ones of 64 (from 2.2 on) or
-            128 bits are looked at.
-        hints: the version and the dictionary keys of the field.
-
-    Returns:
-        Indices of 32 bits, and the items in the order in which they first appear; or None.
-
-    Raises:
-        InvalidInputError: a key of the field is wrong.
-    """
-    match values:
-        case FixedWidth():
-            return fixed_dictionary(values, Options.of(hints), hints.version)
-        case VariableWidth():
-            return string_dictionary(_aligned(values), Options.of(hints))
-        case _:
-            return None
-
-
-def block_values(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, Bytes]:
-    """Compress the items of a dictionary, as one block.
-
-    Args:
-        values: fixed-width, variable-width, or fixed-size lists.
-        hints: the version and the keys `lance-encoding:dict-values-*` of the field.
-
-    Raises:
-        InvalidInputError: a key of the field is wrong.
-        UnsupportedError: values that dictionaries do not hold.
-    """
-    return encode_block(values, hints.version, Options.of(hints))
 
 
 def per_value(
@@ -125,7 +83,7 @@ def per_value(
             fixed = _whole_bytes(values)
             return encodings.flat(fixed.bits_per_value), fixed
         case VariableWidth():
-            return encode_strings(_aligned(values), Options.of(hints))
+            return encode_strings(aligned(values), Options.of(hints))
         case FixedSizeListBlock():
             lists = Lists.of(values)
             return lists.encoding, lists.rows()
@@ -152,9 +110,3 @@ def _whole_bytes(values: FixedWidth) -> FixedWidth:
         raise UnsupportedError(f"full-zip values of {bits} bits")
     data = np.unpackbits(values.data, count=values.num_values, bitorder="little")
     return FixedWidth(8, values.num_values, data)
-
-
-def _aligned(strings: VariableWidth) -> VariableWidth:
-    """Strings whose offsets are in one piece and where the processor likes them."""
-    offsets = np.require(strings.offsets, requirements=["C", "A"])
-    return VariableWidth(offsets, strings.data)

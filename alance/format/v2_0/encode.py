@@ -28,9 +28,9 @@ from alance.format.blocks import (
 )
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import Hints
-from alance.format.encode.fsst_table import compressed
-from alance.format.encode.general import compress
+from alance.format.encode.chunks import compress
 from alance.format.encode.options import Options
+from alance.format.encode.strings import compressed
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.messages import Buffers, Page, all_nulls, ends_of, no_nulls, some_nulls
 

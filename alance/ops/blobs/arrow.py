@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.file_version import FileVersion
-from alance.format.encode.blob_v2 import DEDICATED_KEY, INLINE_KEY, PACK_KEY
+from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY
 from alance.format.extensions import EXTENSION_METADATA, EXTENSION_NAME
 from alance.format.field import BLOB, BLOB_V2
 

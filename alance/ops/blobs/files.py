@@ -26,7 +26,7 @@ from alance.io.uri import parse_uri
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from alance.format.encode.blob_v2 import BlobRows
+    from alance.format.encode.blobs import BlobRows
     from alance.format.table.fragment import BasePath
     from alance.io.engine import Engine
     from alance.io.upload import Upload
@@ -143,7 +143,7 @@ class BlobFiles:
                 yield piece
 
     def _referring(self, rows: BlobRows, where: str) -> BlobRows:
-        from alance.format.encode.blob_v2 import UNKNOWN_BASE  # in a thread, not on the loop
+        from alance.format.encode.blobs import UNKNOWN_BASE  # in a thread, not on the loop
 
         if self._roots is None:
             self._roots = {

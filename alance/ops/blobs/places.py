@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.encode.blob_v2 import DEDICATED, EXTERNAL, INLINE, PACKED
 from alance.format.layouts.arrays import bitmap
+from alance.format.encode.blobs import DEDICATED, EXTERNAL, INLINE, PACKED
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path

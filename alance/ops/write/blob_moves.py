@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.format.encode.blob import uri_array
+from alance.format.encode.blobs import uri_array
 from alance.format.encode.leaves import storage_of
 from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_mask, as_numbers, to_arrow

@@ -11,7 +11,7 @@ import pytest
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import Hints, MiniBlockValues
-from alance.format.encode.blob import describe_blobs, encode_blob_page
+from alance.format.encode.blobs import describe_blobs, encode_blob_page
 from alance.format.encode.pages import encode_page, hints_of
 from alance.format.encode.values import mini_block_values
 from alance.format.layouts.fields import leaf_columns

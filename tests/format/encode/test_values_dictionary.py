@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.encode.values import dictionary_of
+from alance.format.encode.dictionary import dictionary_of
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block
 

@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
 from alance.format.codecs.strings import SymbolTable
-from alance.format.encode.fsst_table import compressed
+from alance.format.encode.strings import compressed
 from tests.reference import fsst
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block, through_chunks, through_rows
@@ -103,9 +103,9 @@ def test_chunks_as_they_are_known() -> None:
     ],
 )
 def test_blocks_as_they_are_known(dtype: str, texts: list[bytes], known: str) -> None:
-    from alance.format.encode.values import block_values
+    from alance.format.encode.dictionary import encode_items
 
-    _, data = block_values(variable(texts, dtype), hints("2.1"))
+    _, data = encode_items(variable(texts, dtype), hints("2.1"))
     assert data.tobytes().hex() == known
 
 
