@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.format.field import Field
     from alance.format.plans import Plan
-    from alance.format.v0_1.arrays import Items
+    from alance.format.v0_1.leaves import Items
     from alance.format.v0_1.metadata import BatchContainer, PageRun
 
     Int64s = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from alance.file.parts import joined
 from alance.file.v2_0_writer import ArrayWriter
 from alance.file.writer import DataFileWriter, WrittenFile
 from alance.file_version import FileVersion
-from alance.format.v0_1.encode_file import BatchFileBuilder
+from alance.format.v0_1.encode import BatchFileBuilder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,7 @@ from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
 from alance.format.v0_1 import fields as v0_1
-from alance.format.v0_1.arrays import PlainNode
-from alance.format.v0_1.strings import TextNode
+from alance.format.v0_1.leaves import PlainNode, TextNode
 from alance.format.v2_0.arrays import Header, Offsets
 from alance.format.v2_0.fields import LeafNode, ListNode, Node, NullNode, StructNode
 

@@ -18,22 +18,22 @@ from alance.file.waiting import largest
 from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
-from alance.format.v2_0.encode_fields import (
+from alance.format.v2_0.encode_file import (
+    ArrayFileBuilder,
     Blobs,
     Columns,
     HeaderRows,
     part_of,
     unit_pages,
 )
-from alance.format.v2_0.file import ArrayFileBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from alance.format.v2_0.encode_fields import Output, Unit
-    from alance.format.v2_0.messages import Page
+    from alance.format.v2_0.encode import Page
+    from alance.format.v2_0.encode_file import Output, Unit
 
 
 class _Waiting:

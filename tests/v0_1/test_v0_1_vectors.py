@@ -15,7 +15,7 @@ import alance
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.open import open_file
 from alance.format.schema import Schema
-from alance.format.v0_1.encode_file import BatchFileBuilder
+from alance.format.v0_1.encode import BatchFileBuilder
 from alance.format.v0_1.metadata import BatchContainer
 from alance.format.v0_1.statistics import BatchStatistics, read_statistics
 from tests.reference.driven import Nothing, run

@@ -15,8 +15,7 @@ from alance.format.layouts.fields import values_array
 from alance.format.plans import run
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.schema import Schema
-from alance.format.v2_0.arrays import ARRAY_ENCODING, array_page
-from alance.format.v2_0.buffers import value_buffers
+from alance.format.v2_0.arrays import ARRAY_ENCODING, array_page, value_buffers
 from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:

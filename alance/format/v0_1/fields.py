@@ -19,10 +19,8 @@ from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.plans import together
 from alance.format.types import is_nested
-from alance.format.v0_1.arrays import PlainNode, is_bits, row_bits, storage
-from alance.format.v0_1.blob import BlobNode
+from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits, storage
 from alance.format.v0_1.pages import Pages, firsts
-from alance.format.v0_1.strings import TextNode
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
 from alance.format.v2_0.spans import Spans
 from alance.format.v2_0.strings import Ends
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v0_1.arrays import Items
+    from alance.format.v0_1.leaves import Items
     from alance.format.v0_1.metadata import PageRun
     from alance.format.v0_1.pages import Parts
     from alance.format.v2_0.arrays import ArrayPage

@@ -1,5 +1,7 @@
 """Pages of 2.0: a description becomes a tree of encodings, checked against the page's buffers.
 
+Single rows of values of equal width without nulls are taken by the kernel.
+
 Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each encoding".
 """
 
@@ -11,25 +13,37 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.codecs.general import Scheme
 from alance.format.codecs.strings import SymbolTable
+from alance.format.layouts.base import Layer
+from alance.format.layouts.levels import Shape
+from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import PagePlace
+from alance.format.layouts.row_pages import NO_CHUNKS, Levels, Values
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
-from alance.format.v2_0.bitpacked import PackedBits
 from alance.format.v2_0.dictionary import Dictionary
-from alance.format.v2_0.fixed import Child, FixedSizeList, Flat, PackedStruct, SomeNulls
+from alance.format.v2_0.fixed import (
+    FixedSizeList,
+    Flat,
+    Nested,
+    PackedBits,
+    PackedStruct,
+    SomeNulls,
+)
 from alance.format.v2_0.strings import Binary, Fsst, Indices, Places, SameLength
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from alance.format.plans import Plan
     from alance.format.v2_0.base import Piece
     from alance.format.v2_0.spans import Spans
 
+PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"
 MAX_ROWS: Final = 1 << 62
 SCHEMES: Final = {"zstd": Scheme.ZSTD, "lz4": Scheme.LZ4}
@@ -231,7 +245,7 @@ class _Parser:
         return Binary(indices, flat.buffer, count, _scheme(content.flat))
 
     def _packed_struct(self, message: pb.PackedStruct, count: int) -> PackedStruct:
-        children = tuple(Child.from_proto(inner) for inner in message.inner)
+        children = tuple(Nested.from_proto(inner) for inner in message.inner)
         row_bytes = sum(child.num_bytes for child in children)
         if not children or row_bytes * count >= MAX_ROWS or row_bytes == 0:
             raise CorruptFileError(f"packed struct of {row_bytes} bytes, {count} rows")
@@ -272,3 +286,68 @@ def _scheme(message: pb.Flat) -> Scheme | None:
     if name not in SCHEMES:
         raise UnsupportedError(f"compression scheme {name!r}")
     return SCHEMES[name]
+
+
+def row_page(page: ArrayPage) -> RowPage | None:
+    """A page for the kernel that takes rows; None for one of another kind."""
+    root, dimensions, width = page.root, [], 1
+    while isinstance(root, FixedSizeList):
+        dimensions.append(root.dimension)
+        width *= root.dimension
+        root = root.items
+    if not isinstance(root, Flat) or root.bits_per_value % 8 or root.bits_per_value == 0:
+        return None
+    start, size = page.place.buffers[root.buffer]
+    with page.place.checking():
+        kernel = _kernels.RowPage(
+            NO_CHUNKS,
+            NO_CHUNKS,
+            start,
+            size,
+            page.place.num_rows,
+            Values.ZIPPED,
+            root.bits_per_value * width,
+            Levels.NONE,
+            0,
+            0,
+            False,
+        )
+    decoded = Nested(root.bits_per_value, tuple(dimensions)) if dimensions else None
+    return RowPage(kernel, page.place, PLAIN, decoded)
+
+
+def value_buffers(encoding: bytes) -> frozenset[int]:
+    """The numbers of a page's buffers that do not tell where others are to be read.
+
+    Args:
+        encoding: a serialized google.protobuf.Any of an ArrayEncoding.
+
+    Raises:
+        CorruptFileError: it is none.
+    """
+    try:
+        message = AnyMessage.FromString(encoding)
+        return frozenset(_values(pb.ArrayEncoding.FromString(message.value)))
+    except DecodeError as error:
+        raise CorruptFileError(f"a page's description: {error}") from error
+
+
+def _values(message: pb.ArrayEncoding) -> Iterator[int]:
+    match message.WhichOneof("array_encoding"):
+        case "flat":
+            yield message.flat.buffer.buffer_index
+        case "nullable":
+            yield from _values(message.nullable.no_nulls.values)
+            yield from _values(message.nullable.some_nulls.validity)
+            yield from _values(message.nullable.some_nulls.values)
+        case "fixed_size_list":
+            yield from _values(message.fixed_size_list.items)
+        case "binary":
+            yield from _values(message.binary.bytes)
+        case "fsst":
+            yield from _values(message.fsst.binary)
+        case "dictionary":
+            yield from _values(message.dictionary.indices)
+            yield from _values(message.dictionary.items)
+        case "packed_struct":
+            yield message.packed_struct.buffer.buffer_index

@@ -19,7 +19,6 @@ from alance.format.layouts.arrays import bitmap, narrow, wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
-from alance.format.v2_0.columns import overlaps
 from alance.format.v2_0.dictionary import narrowed
 from alance.format.v2_0.spans import Spans
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.arrays import ArrayPage
     from alance.format.v2_0.base import Piece
-    from alance.format.v2_0.columns import PagedColumn as PagedColumn
     from alance.format.v2_0.strings import Ends
 
     Int64s = npt.NDArray[np.int64]
@@ -270,3 +268,48 @@ def _joined(pages: Sequence[Ends]) -> tuple[Int64s, npt.NDArray[np.bool_] | None
         has_nulls |= mask is not None
         masks.append(np.ones(len(page.offsets) - 1, np.bool_) if mask is None else mask)
     return np.concatenate(offsets), np.concatenate(masks) if has_nulls else None
+
+
+class PagedColumn(Protocol):
+    """A column of an open file."""
+
+    @property
+    def first_rows(self) -> Int64s:
+        """The first row of each page, and the number of rows; shape (pages + 1,)."""
+        ...
+
+    def array_page(self, number: int) -> ArrayPage:
+        """A page by its number."""
+        ...
+
+
+def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
+    """The pages that hold rows, and the rows counted from the first of each page.
+
+    Raises:
+        CorruptFileError: rows behind the last.
+    """
+    first_rows = column.first_rows
+    if not len(spans.starts):
+        return
+    if spans.stops[-1] > first_rows[-1]:
+        raise CorruptFileError(
+            f"row {spans.stops[-1] - 1} of a column that has {first_rows[-1]} rows"
+        )
+    if len(first_rows) == 2:
+        yield 0, spans
+        return
+    if len(spans.starts) == 1:  # the usual case, without the vectors of the general one
+        start, stop = int(spans.starts[0]), int(spans.stops[0])
+        number = int(first_rows.searchsorted(start, "right")) - 1
+        first = int(first_rows[number])
+        if stop <= first_rows[number + 1]:
+            yield number, Spans.of_range(start - first, stop - first)
+            return
+    begin = int(np.searchsorted(first_rows, spans.starts[0], "right")) - 1
+    end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
+    for number in range(begin, end):
+        start, stop = int(first_rows[number]), int(first_rows[number + 1])
+        mine = spans.within(start, stop) if stop > start else None
+        if mine is not None and len(mine.starts):
+            yield number, mine

@@ -1,24 +1,32 @@
-"""Values of equal width: flat, nullable, fixed-size lists, packed structs.
+"""Values of equal width: flat, nullable, fixed-size lists, packed structs, integers of few bits.
 
     flat              n values back to back; of 1 bit each: LSB first
     nullable          a bitmap (1 is valid) beside other values, or no nulls, or only nulls
     fixed_size_list   the items of row r are values [r * dimension, (r + 1) * dimension)
     packed_struct     rows back to back, each the values of its children, without padding
 
-Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct.
+Releases that called themselves 2.1 too early packed integers; no file of a stable release has such
+pages, and their buffer is read whole:
+
+    bitpacked              one little-endian stream: value i is bits [i * b, (i + 1) * b)
+    bitpacked_for_non_neg  chunks of 1024 values in lanes, 128 * b bytes each, the last padded
+
+Source: encodings_v2_0.proto, Flat, Nullable, FixedSizeList, PackedStruct, Bitpacked,
+BitpackedForNonNeg.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.errors import CorruptFileError
-from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock
+from alance import _kernels
+from alance.errors import CorruptFileError, kernel_errors
+from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, StructBlock, gather
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
-from alance.format.layouts.place import unpinned
+from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import Piece, Values, kind_of
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
@@ -29,6 +37,9 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.base import ArrayEncoding
+
+CHUNK: Final = 1024  # values of a chunk in lanes
+CHUNK_BYTES: Final = CHUNK // 8  # of each bit of the packed width
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +155,15 @@ class FixedSizeList:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A child of a packed struct."""
+class Nested:
+    """Values of equal width, perhaps in fixed-size lists: a child of a packed struct, or a row."""
 
     bits_per_value: int
     dimensions: tuple[int, ...]  # of fixed-size lists, outermost first; none: plain values
 
     @classmethod
-    def from_proto(cls, message: pb.ArrayEncoding) -> Child:
-        """A child from the encoding that tells its width."""
+    def from_proto(cls, message: pb.ArrayEncoding) -> Nested:
+        """The child of a packed struct that an encoding describes."""
         dimensions: list[int] = []
         while True:
             match kind := kind_of(message):
@@ -178,20 +189,20 @@ class Child:
             total *= dimension
         return total
 
-    def block(self, data: np.ndarray[tuple[int], np.dtype[np.uint8]], num_rows: int) -> Block:
-        """The child's values from its bytes of all rows."""
-        bits = self.bits_per_value
-        found: Block = FixedWidth(bits, len(data) * 8 // bits if bits else num_rows, data)
+    def __call__(self, rows: FixedWidth) -> Block:
+        """The values from their bytes, whatever width they were read by."""
+        bits, data = self.bits_per_value, rows.data
+        block: Block = FixedWidth(bits, len(data) * 8 // bits, data)
         for dimension in reversed(self.dimensions):
-            found = FixedSizeListBlock(dimension, found, None)
-        return found
+            block = FixedSizeListBlock(dimension, block, None)
+        return block
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPiece:
     """Rows of a packed struct."""
 
-    children: tuple[Child, ...]
+    children: tuple[Nested, ...]
     num_rows: int
     content: memoryview
 
@@ -205,7 +216,7 @@ class PackedPiece:
         for child in self.children:
             stop = start + child.num_bytes
             data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
-            blocks.append(child.block(data, self.num_rows))
+            blocks.append(child(FixedWidth(8, len(data), data)))
             start = stop
         return Values(StructBlock(self.num_rows, tuple(blocks)), None)
 
@@ -214,7 +225,7 @@ class PackedPiece:
 class PackedStruct:
     """Row-major values of children that have no nulls."""
 
-    children: tuple[Child, ...]
+    children: tuple[Nested, ...]
     buffer: int
 
     @property
@@ -224,3 +235,75 @@ class PackedStruct:
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
         content = yield from fetch_values(place, self.buffer, spans, self.row_bytes)
         return PackedPiece(self.children, spans.num_rows, content)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBitsPiece:
+    """The buffer, and which values of it are wanted."""
+
+    page: PackedBits
+    spans: Spans
+    content: memoryview
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content)
+
+    def decode(self) -> Values:
+        data = np.frombuffer(self.content, np.uint8)
+        page = self.page
+        if page.lanes:
+            found = FixedWidth(page.bits_per_value, page.num_values, _from_lanes(page, data))
+            return Values(gather(found, self.spans.positions()), None)
+        width, positions = page.packed_bits, self.spans.positions()
+        places = (positions[:, None] * width + np.arange(width)).reshape(-1)
+        with kernel_errors:
+            bits = _kernels.gather_bits(data, places)
+        rows = np.unpackbits(bits, count=len(places), bitorder="little").reshape(-1, width)
+        wide = np.zeros((len(rows), page.bits_per_value), np.uint8)
+        wide[:, :width] = rows
+        if page.is_signed and width:
+            wide[:, width:] = rows[:, -1:]
+        values = np.packbits(wide, axis=1, bitorder="little").reshape(-1)
+        return Values(FixedWidth(page.bits_per_value, len(rows), values), None)
+
+
+def _from_lanes(
+    page: PackedBits, data: np.ndarray[tuple[int], np.dtype[np.uint8]]
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    bits, width = page.bits_per_value, page.packed_bits
+    if width == 0:
+        return np.zeros(page.num_values * bits // 8, np.uint8)
+    chunks = -(-page.num_values // CHUNK)
+    if width == bits:
+        # Packed to their own width they lie in lanes all the same.
+        raise CorruptFileError(f"bit-packing of {bits} bits to as many")
+    starts = np.zeros(1, np.int64)
+    sizes = np.array([chunks * CHUNK_BYTES * width], np.int64)
+    with kernel_errors:
+        return _kernels.unpack_blocks(
+            data, starts, sizes, np.array([chunks * CHUNK], np.int64), bits, width
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBits:
+    """Integers of `packed_bits` each."""
+
+    bits_per_value: int  # 8, 16, 32 or 64
+    packed_bits: int
+    buffer: int
+    num_values: int
+    is_signed: bool
+    lanes: bool  # in chunks of lanes; else one stream
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes that the buffer must have."""
+        if self.lanes:
+            return -(-self.num_values // CHUNK) * CHUNK_BYTES * self.packed_bits
+        return (self.num_values * self.packed_bits + 7) // 8
+
+    def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
+        (content,) = yield from fetch([place.whole(self.buffer)])
+        return PackedBitsPiece(self, spans, content)

@@ -1,12 +1,16 @@
-"""Strings of 0.1 files.
+"""Leaves of 0.1 files: values of equal width, keys of dictionaries, strings, and places of blobs.
 
-    bytes of all values | i64 offsets, absolute: one more than values
-                        ^ position of the page
+    plain       the values as Arrow has them; booleans a bit each, from a whole byte in each batch
+    dictionary  plain keys; the values are one block a file, or a table
+    strings     bytes of all values | i64 offsets, absolute: one more than values
+                                    ^ position of the page
 
-In a nullable field an empty value is null. Where the bytes begin is told by the offsets alone; as
-pages follow each other, it is also known from the page before, and one round reads both.
+What was null has the value of the bytes that were written, zeros normally; in a nullable field an
+empty string is null. Where the bytes of strings begin is told by the offsets alone; as pages follow
+each other, it is also known from the page before, and one round reads both. Blobs are strings like
+others, described by where their bytes are.
 
-Source: docs/format/file-0.1.md, "Strings and binary".
+Source: docs/format/file-0.1.md, "Pages", "What nulls decode to" and "Strings and binary".
 """
 
 from __future__ import annotations
@@ -19,7 +23,13 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.blocks import VariableWidth
+from alance.format.blocks import (
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
@@ -33,17 +43,139 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.format.blocks import Bytes
+    from alance.format.blocks import Block, Bytes
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import Pages, Parts
     from alance.format.v2_0.fields import PagedColumn, Rows
+    from alance.format.v2_0.spans import BitPiece
 
     Int64s = npt.NDArray[np.int64]
 
 # Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
 # 5 ms, another round 30 ms.
 MAX_WHOLE_BYTES: Final = 512 << 10
+
+
+def storage(arrow: pa.DataType) -> pa.DataType:
+    """The type whose bytes are stored."""
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
+
+
+def row_bits(arrow: pa.DataType) -> int | None:
+    """Bits of a row of a fixed-width type or a dictionary's keys; None for others."""
+    arrow = storage(arrow)
+    if pa.types.is_fixed_size_list(arrow):
+        bits = row_bits(arrow.value_type)
+        return None if bits is None else bits * int(arrow.list_size)
+    if pa.types.is_dictionary(arrow):
+        return int(arrow.index_type.bit_width)
+    try:
+        return int(arrow.bit_width)
+    except ValueError:
+        return None
+
+
+def is_bits(arrow: pa.DataType) -> bool:
+    """Whether values are single bits, alone or in fixed-size lists."""
+    arrow = storage(arrow)
+    if pa.types.is_fixed_size_list(arrow):
+        return is_bits(arrow.value_type)
+    return bool(pa.types.is_boolean(arrow))
+
+
+def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
+    """Rows of a fixed-width type from their bytes."""
+    arrow = storage(arrow)
+    if pa.types.is_fixed_size_list(arrow):
+        dimension = int(arrow.list_size)
+        items = plain_block(arrow.value_type, num_rows * dimension, data)
+        return FixedSizeListBlock(dimension, items, None)
+    bits = row_bits(arrow)
+    assert bits is not None
+    return FixedWidth(bits, num_rows, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The values of a dictionary."""
+
+    block: Block
+    valid: npt.NDArray[np.bool_] | None  # None: all are
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Bytes of rows of a leaf."""
+
+    field: Field
+    num_rows: int
+    content: memoryview
+    items: Items | None
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        block = plain_block(arrow, self.num_rows, unpinned(self.content))
+        if self.items is None:
+            return values_array(self.field, arrow, block, None)
+        assert isinstance(block, FixedWidth)
+        keys, valid = block.data.view(f"<u{block.bits_per_value // 8}"), self.items.valid
+        count = self.items.block.num_values
+        if count == 0 and not keys.any():
+            return pa.nulls(self.num_rows, arrow)
+        if len(keys) and int(keys.max()) >= count:
+            raise CorruptFileError(
+                f"field {self.field.name!r}: key {keys.max()}, the dictionary has {count} values"
+            )
+        rows = DictionaryBlock(block, self.items.block)
+        return values_array(self.field, arrow, rows, None if valid is None else valid[keys])
+
+
+@dataclass(frozen=True, slots=True)
+class BitRows:
+    """Bits of rows of a leaf."""
+
+    field: Field
+    num_rows: int
+    piece: BitPiece
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.piece.content)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        if isinstance(arrow, pa.BaseExtensionType):
+            return wrapped(self.decode(arrow.storage_type), arrow)
+        block = plain_block(arrow, self.num_rows, self.piece.bits())
+        return values_array(self.field, arrow, block, None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainNode:
+    """A leaf of equal width."""
+
+    field: Field
+    pages: Pages
+    bits: int  # of a row
+    of_bits: bool
+    items: Items | None  # of a dictionary
+
+    def columns(self) -> Iterator[PagedColumn]:
+        return iter(())
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """One round."""
+        parts = self.pages.parts(spans)
+        if self.of_bits:
+            piece = yield from self.pages.fetch_bits(parts, self.bits)
+            return BitRows(self.field, parts.num_rows, piece)
+        content = yield from self.pages.fetch(parts, self.bits // 8)
+        return PlainRows(self.field, parts.num_rows, content, self.items)
 
 
 def decode_ends(entries: memoryview, parts: Parts, limit: int, *, wide: bool) -> Ends:
@@ -193,3 +325,50 @@ class TextNode:
             ends = decode_ends(entries, parts, limit, wide=limit > WIDE_BYTES)
         content = yield from fetch_range(self.pages.place, ends.spans.starts, ends.spans.stops)
         return TextRows(self.field, ends, content)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRows:
+    """The offsets of strings."""
+
+    field: Field
+    parts: Parts
+    entries: memoryview
+    file_bytes: int
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.entries)
+
+    def decode(self, arrow: pa.DataType) -> pa.Array:
+        offsets = np.frombuffer(self.entries, "<i8")
+        ends = firsts(self.parts.counts + 1)
+        starts = np.delete(offsets, ends[1:] - 1)
+        stops = np.delete(offsets, ends[:-1])
+        if ((starts < 0) | (stops < starts) | (stops > self.file_bytes)).any():
+            raise CorruptFileError(
+                f"field {self.field.name!r}: blobs outside of a file of {self.file_bytes} bytes"
+            )
+        children = tuple(
+            FixedWidth(64, len(part), np.ascontiguousarray(part).view(np.uint8))
+            for part in (starts, stops - starts)
+        )
+        valid = stops > starts if self.field.nullable else None
+        return values_array(self.field, arrow, StructBlock(len(starts), children), valid)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobNode:
+    """A field of blobs, of which only the places are read."""
+
+    field: Field
+    pages: Pages
+
+    def columns(self) -> Iterator[PagedColumn]:
+        return iter(())
+
+    def plan(self, spans: Spans) -> Plan[Rows]:
+        """One round."""
+        parts = self.pages.parts(spans)
+        entries = yield from self.pages.fetch(parts, 8, extra=1)
+        return BlobRows(self.field, parts, entries, self.pages.place.size(0))
