@@ -1,10 +1,10 @@
 """Filters and projections: SQL text or pyarrow expressions to evaluators of record batches."""
 
-from alance.expr.nullability import is_nullable
 from alance.expr.predicate import (
     Computed,
     Predicate,
     computed_from_arrow,
+    is_nullable,
     parse_filter,
     parse_projection,
     predicate_from_arrow,

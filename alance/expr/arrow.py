@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES, one_line
+from alance.expr.tree import FAILURES, Problem, one_line
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from alance.expr import logic
 from alance.expr.compare import compare
 from alance.expr.exact import EPOCH, PER_SECOND, moment_seconds
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES, Column, Literal, Node, plain_type
+from alance.expr.tree import FAILURES, Column, Literal, Node, Problem, plain_type
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.expr.coercion import is_text
+from alance.expr.casts import is_text
 from alance.expr.compare import compare
 from alance.expr.functions import apply
 from alance.expr.logic import is_in, is_null, junction, negation
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES, Column, Literal, Node, plain_type
+from alance.expr.tree import FAILURES, Column, Literal, Node, Problem, plain_type
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:

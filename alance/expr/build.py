@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from alance.expr import lists, logic, text
+from alance.expr import logic, nested, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.functions import apply
-from alance.expr.members import member
-from alance.expr.problem import Problem, unknown
-from alance.expr.tree import Column, Literal, Node, plain_type
+from alance.expr.nested import member
+from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.expr.type_names import named_type
 from alance.format.numbers import as_scalar
 
@@ -126,11 +125,11 @@ class Builder:
         node = self.build(tree.this)
         if getattr(key, "is_string", False):
             return member(node, key.this)
-        return lists.item("[]", [node, self.build(key)])
+        return nested.item("[]", [node, self.build(key)])
 
     def array(self, tree: Tree) -> Node:
         """`[1, 2]`."""
-        return lists.made_list("[]", self._all(tree.expressions))
+        return nested.made_list("[]", self._all(tree.expressions))
 
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""

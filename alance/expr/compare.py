@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import convert, is_bytes, is_text, unify
+from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
-from alance.expr.meaning import Comparison, meaning
-from alance.expr.problem import Problem
-from alance.expr.tree import Column, Literal, Node, Value, call, truly
+from alance.expr.tree import Column, Comparison, Literal, Node, Problem, Value, call, meaning, truly
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.problem import Problem
-from alance.expr.tree import Literal
+from alance.expr.tree import Literal, Problem
 from alance.format.numbers import as_scalar
 
 DAY: Final = 86400

@@ -9,19 +9,16 @@ import pyarrow.compute as pc
 
 from alance.expr import (
     arithmetic,
-    arrow_names,
     json_values,
-    letters,
-    lists,
     logic,
-    members,
     moments,
+    nested,
     regex,
     text,
+    type_names,
 )
 from alance.expr.compare import extreme
-from alance.expr.problem import Problem, unknown
-from alance.expr.tree import Literal, call
+from alance.expr.tree import Literal, Problem, call, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,9 +131,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "nvl": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nullif": Function(2, 2, lambda _, args: logic.null_if(*args)),
     "if": Function(3, 3, lambda _, args: logic.choose(*args)),
-    "lower": Function(1, 1, text.plain_text(letters.lower)),
-    "upper": Function(1, 1, text.plain_text(letters.upper)),
-    "initcap": Function(1, 1, text.plain_text(letters.initcap)),
+    "lower": Function(1, 1, text.plain_text(text.lower)),
+    "upper": Function(1, 1, text.plain_text(text.upper)),
+    "initcap": Function(1, 1, text.plain_text(text.initcap)),
     "reverse": Function(1, 1, text.plain_text(pc.utf8_reverse)),
     "length": Function(1, 1, _LENGTH),
     "char_length": Function(1, 1, _LENGTH),
@@ -184,14 +181,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "json_array_length": Function(2, 2, json_values.array_length),
     "json_array_contains": Function(3, 3, json_values.array_contains),
     "named_struct": Function(2, MANY, _named_struct),
-    "get_field": Function(2, 2, members.get_field),
-    "arrow_cast": Function(2, 2, arrow_names.arrow_cast),
-    "make_array": Function(0, MANY, lists.made_list),
-    **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, lists.length)),
-    **dict.fromkeys(("empty", "array_empty"), Function(1, 1, lists.is_empty)),
-    **{name: Function(2, 2, lists.has) for name in _named("has", "contains")},
-    **{name: Function(2, 2, lists.has_any) for name in _named("has_any")},
-    **{name: Function(2, 2, lists.has_all) for name in _named("has_all", "contains_all")},
-    **{name: Function(2, 2, lists.position) for name in _named("position", "indexof")},
-    **{name: Function(2, 2, lists.item) for name in _named("element", "extract")},
+    "get_field": Function(2, 2, nested.get_field),
+    "arrow_cast": Function(2, 2, type_names.arrow_cast),
+    "make_array": Function(0, MANY, nested.made_list),
+    **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, nested.length)),
+    **dict.fromkeys(("empty", "array_empty"), Function(1, 1, nested.is_empty)),
+    **{name: Function(2, 2, nested.has) for name in _named("has", "contains")},
+    **{name: Function(2, 2, nested.has_any) for name in _named("has_any")},
+    **{name: Function(2, 2, nested.has_all) for name in _named("has_all", "contains_all")},
+    **{name: Function(2, 2, nested.position) for name in _named("position", "indexof")},
+    **{name: Function(2, 2, nested.item) for name in _named("element", "extract")},
 }

@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import whole_argument
-from alance.expr.problem import Problem
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import Literal, Node, call
-from alance.format.jsonb import json_text
-from alance.format.jsonb_encode import jsonb
+from alance.expr.tree import Literal, Node, Problem, call
+from alance.format.jsonb import json_text, jsonb
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:

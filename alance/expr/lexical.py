@@ -26,7 +26,7 @@ from alance.format.numbers import to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.expr.problem import Problem
+    from alance.expr.tree import Problem
 
 # Parsing costs about 2 microseconds a character; above this a filter is a list of values, which
 # belongs into a pyarrow expression: pc.field(name).isin(values).

@@ -10,13 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import convert, is_bytes, is_text, unify
+from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
 from alance.expr.exact import exact_value, scale_of
-from alance.expr.meaning import Comparison, Membership, meaning
-from alance.expr.problem import Problem
 from alance.expr.regex import Match
-from alance.expr.tree import Call, Column, Literal, Node, Value, broadcast, call, truly
+from alance.expr.tree import (
+    Call,
+    Column,
+    Comparison,
+    Literal,
+    Membership,
+    Node,
+    Problem,
+    Value,
+    broadcast,
+    call,
+    meaning,
+    truly,
+)
 from alance.format.numbers import as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:

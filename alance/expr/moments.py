@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from alance.expr.casts import cast
 from alance.expr.exact import DAY
-from alance.expr.problem import Problem, unknown
 from alance.expr.text import literal_text
-from alance.expr.tree import Literal, Node, call
+from alance.expr.tree import Literal, Node, Problem, call, unknown
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:

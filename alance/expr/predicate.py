@@ -2,12 +2,15 @@
 
 The parser of SQL is imported with the first text, which takes a tenth of a second: who must not
 wait for that imports `alance.expr.build` elsewhere before.
+
+Whether a computed column can hold nulls is answered as DataFusion does, in which a table's other
+writers compute columns: operators give a null only for a null, functions may give one always.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +18,28 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import logic
 from alance.expr.arrow import ArrowCondition
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES, Node, broadcast, column_paths, one_line
+from alance.expr.logic import Case, Junction
+from alance.expr.tree import (
+    FAILURES,
+    Call,
+    Column,
+    Literal,
+    Node,
+    Problem,
+    broadcast,
+    column_paths,
+    one_line,
+)
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
     from alance.expr.lexical import Source, Tree
+
+OPERATORS: Final = frozenset(
+    ["+", "-", "*", "/", "%", "=", "!=", "<", "<=", ">", ">=", "minus", "not", "in", "between"]
+)
+CONVERSIONS: Final = ("cast to ", "conversion to ")
+ANSWERS: Final = ("is ",)  # IS NULL, IS TRUE, IS DISTINCT FROM
 
 
 class Evaluated(Protocol):
@@ -182,3 +201,42 @@ def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     return value
+
+
+def is_nullable(computed: Computed, schema: pa.Schema) -> bool:
+    """Whether a column computed from those of a schema can hold nulls."""
+    value = computed.value
+    if isinstance(value, ArrowCondition):
+        return True
+    return _nullable(value, schema)  # type: ignore[arg-type]  # all others are nodes
+
+
+def _nullable(node: Node, schema: pa.Schema) -> bool:
+    if isinstance(node, Literal):
+        return not node.value.is_valid
+    if isinstance(node, Column):
+        return _column(node, schema)
+    parts = [_nullable(one, schema) for one in node.args]
+    if isinstance(node, Junction):
+        return any(parts)
+    if isinstance(node, Case):
+        values = parts[len(node.conditions) :]
+        return any(values)
+    if not isinstance(node, Call):
+        return True
+    if node.name.startswith(ANSWERS):
+        return False
+    if node.name == "coalesce":
+        return all(parts)
+    if node.name in OPERATORS or node.name.startswith(CONVERSIONS):
+        return any(parts)
+    return True
+
+
+def _column(node: Column, schema: pa.Schema) -> bool:
+    field = schema.field(node.path[0])
+    nullable = field.nullable
+    for name in node.path[1:]:
+        field = field.type.field(name)
+        nullable = nullable or field.nullable
+    return bool(nullable)

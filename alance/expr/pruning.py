@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from alance.expr.compare import FLIPPED
 from alance.expr.logic import TRUE, Junction
-from alance.expr.meaning import Comparison, Membership, Prefix
-from alance.expr.problem import Problem
 from alance.expr.pruning_checks import (
     All,
     Anything,
@@ -29,7 +27,16 @@ from alance.expr.pruning_checks import (
     Zones,
 )
 from alance.expr.pruning_sets import compared, listed, union
-from alance.expr.tree import FAILURES, Call, Column, Literal
+from alance.expr.tree import (
+    FAILURES,
+    Call,
+    Column,
+    Comparison,
+    Literal,
+    Membership,
+    Prefix,
+    Problem,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.expr.meaning import Prefix
     from alance.expr.pruning_sets import Ranges
+    from alance.expr.tree import Prefix
     from alance.format.statistics import Bounds
 
     Mask = npt.NDArray[np.bool_]

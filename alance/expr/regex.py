@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.problem import Problem
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import FAILURES, Node, call, one_line, truly
+from alance.expr.tree import FAILURES, Node, Problem, call, one_line, truly
 from alance.format.numbers import as_scalar
 
 _MEMBERS: Final = {

@@ -4,31 +4,50 @@ A node evaluates by direct calls of `pyarrow.compute` on arrays: about 2 microse
 GIL released inside the kernels, nothing bound or dispatched anew for each batch. A `Literal` gives
 a scalar, every other node an array of the batch's length: calls of literals alone are folded when
 they are built. Types are found by running the function on empty arrays.
+
+What a call says of the order of values (`Meaning`) is for those who know bounds and no rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.problem import Problem
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from alance.expr.meaning import Meaning
-
 Value: TypeAlias = "pa.Array | pa.Scalar"
-
 # What kernels and conversions raise over values that they cannot take.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
-
-
 _FALSE: Final = as_scalar(False)
+
+
+class Problem(Exception):
+    """Raised by the builders of nodes; the caller adds the position and picks the public error.
+
+    Attributes:
+        unsupported: valid SQL that alance does not evaluate, rather than a mistake.
+    """
+
+    def __init__(self, message: str, *, unsupported: bool = False) -> None:
+        super().__init__(message)
+        self.unsupported = unsupported
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Problem:
+    """The problem of a name that is not there, with names that look like it."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    hint = ""
+    if close:
+        hint = "; did you mean " + " or ".join(repr(by_lower[match]) for match in close) + "?"
+    return Problem(f"unknown {kind} {name!r}{hint}")
 
 
 class Node(Protocol):
@@ -188,3 +207,38 @@ def one_line(error: BaseException) -> str:
     """The first line of an error's text, short."""
     lines = str(error).splitlines()
     return lines[0][:200] if lines else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """One of = != < <= > >= of two nodes."""
+
+    op: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Membership:
+    """Whether a node is one of some literals, or of the values of an array, none of them null."""
+
+    node: Node
+    items: tuple[Literal, ...] | pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """True at most for text that begins so; null where the text is null."""
+
+    node: Node
+    prefix: str
+
+
+Meaning: TypeAlias = Comparison | Membership | Prefix
+
+
+def meaning(node: Node, what: Meaning) -> Node:
+    """The node, with what it means where it is a call."""
+    if type(node) is not Call:
+        return node
+    return Call(node.name, node.function, node.args, node.type, what)

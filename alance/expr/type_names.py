@@ -1,17 +1,57 @@
-"""The names of types in SQL: `int`, `decimal(10, 2)`, `timestamp(3)`."""
+"""The names of types: in SQL, and as Arrow's Rust implementation prints them, for `arrow_cast`.
+
+`int`, `decimal(10, 2)`, `timestamp(3)`; and `Int32`, `Utf8`, `Timestamp(Millisecond, Some("UTC"))`
+or `Timestamp(ms, "UTC")`, `Decimal128(10, 2)`, `FixedSizeBinary(16)`, `List(Int64)`,
+`FixedSizeList(3, Float32)`.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from sqlglot import exp
 
-from alance.expr.casts import MAX_PRECISION
-from alance.expr.problem import Problem, unknown
+from alance.expr.casts import MAX_PRECISION, cast
+from alance.expr.text import literal_text
+from alance.expr.tree import Problem, unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from alance.expr.lexical import Tree
+    from alance.expr.tree import Node
+
+MAX_DEPTH: Final = 32
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    "Null": pa.null(),
+    "Boolean": pa.bool_(),
+    **{f"Int{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"Float{bits}": getattr(pa, f"float{bits}")() for bits in (16, 32, 64)},
+    "Utf8": pa.string(),
+    "LargeUtf8": pa.large_string(),
+    "Utf8View": pa.string_view(),
+    "Binary": pa.binary(),
+    "LargeBinary": pa.large_binary(),
+    "BinaryView": pa.binary_view(),
+    "Date32": pa.date32(),
+    "Date64": pa.date64(),
+}
+_UNITS: Final = {
+    "Second": "s",
+    "Millisecond": "ms",
+    "Microsecond": "us",
+    "Nanosecond": "ns",
+    "s": "s",
+    "ms": "ms",
+    "us": "us",
+    "µs": "us",
+    "ns": "ns",
+}
+_ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
+_PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
 
 # By the name of sqlglot's type, which stands for all spellings (`int`, `integer`, `int4`).
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -75,3 +115,67 @@ def _whole(tree: Tree) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 4:
         raise Problem(f"expected a small whole number, found {text!r}")
     return int(text)
+
+
+def arrow_cast(name: str, args: list[Node]) -> Node:
+    """arrow_cast(value, 'Type')."""
+    return cast(args[0], arrow_type(literal_text(name, args[1])))
+
+
+def arrow_type(text: str, depth: int = 0) -> pa.DataType:
+    """The type of a name.
+
+    Raises:
+        Problem: no such type, wrong arguments, or a type that expressions do not have.
+    """
+    match = _PARTS.fullmatch(text.strip())
+    if match is None or depth > MAX_DEPTH:
+        raise Problem(f"type {text[:60]!r}: expected a name such as 'Int32' or 'Timestamp(ns)'")
+    name, inside = match.groups()
+    if name in ("Dictionary", "Interval", "Map", "RunEndEncoded", "Struct", "Union"):
+        raise Problem(f"casts to {name}", unsupported=True)
+    if inside is None and name in _PLAIN:
+        return _PLAIN[name]
+    build = _BUILT.get(name)
+    if build is None:
+        raise unknown("type", text, [*_PLAIN, *_BUILT])
+    try:
+        return build(_arguments(inside or ""), depth + 1)
+    except (KeyError, ValueError, IndexError, pa.ArrowException) as error:
+        raise Problem(f"type {text!r}: {error}") from None
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a type, parted by commas outside of brackets; ` x ` parts as well."""
+    parts, depth, start = [], 0, 0
+    text = re.sub(r"^(\d+) x ", r"\1, ", text.strip())
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    return [*parts, text[start:].strip()]
+
+
+def _timestamp(args: Sequence[str], _: int) -> pa.DataType:
+    unit = _UNITS[args[0]]
+    if len(args) == 1 or args[1] == "None":
+        return pa.timestamp(unit)
+    zone = _ZONE.fullmatch(args[1])
+    if zone is None:
+        raise ValueError(f'expected None or Some("zone"), found {args[1]}')
+    return pa.timestamp(unit, zone[1])
+
+
+_BUILT: Final[dict[str, Callable[[Sequence[str], int], pa.DataType]]] = {
+    "Timestamp": _timestamp,
+    "Duration": lambda args, _: pa.duration(_UNITS[args[0]]),
+    "Time32": lambda args, _: pa.time32(_UNITS[args[0]]),
+    "Time64": lambda args, _: pa.time64(_UNITS[args[0]]),
+    "Decimal128": lambda args, _: pa.decimal128(int(args[0]), int(args[1])),
+    "Decimal256": lambda args, _: pa.decimal256(int(args[0]), int(args[1])),
+    "FixedSizeBinary": lambda args, _: pa.binary(int(args[0])),
+    "List": lambda args, depth: pa.list_(arrow_type(args[0], depth)),
+    "LargeList": lambda args, depth: pa.large_list(arrow_type(args[0], depth)),
+    "FixedSizeList": lambda args, depth: pa.list_(arrow_type(args[1], depth), int(args[0])),
+}

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.file.recall import Kept
-    from alance.format.container import Container
-    from alance.format.container_columns import Column
+    from alance.format.container import Column, Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan

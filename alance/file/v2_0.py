@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file.columns import OpenColumn, States
-    from alance.format.container import Container
-    from alance.format.container_columns import Column
+    from alance.format.container import Column, Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState, PageValues
     from alance.format.layouts.paged_rows import RowPage

@@ -25,7 +25,7 @@ from alance.file.grouped import group_key, read_together
 from alance.file.older import holds_packed_lists
 from alance.file.states import OwnStates
 from alance.file_version import FileVersion
-from alance.format.container_columns import COLUMN_ENCODING, any_url
+from alance.format.container import COLUMN_ENCODING, any_url
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.miniblock_join import AlikePages, Joined, decode_together

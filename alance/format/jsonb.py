@@ -1,4 +1,10 @@
-"""JSONB, the stored form of JSON columns, to JSON text.
+"""JSONB, the stored form of JSON columns: to JSON text, and from it.
+
+    container    u32 header: kind in the top three bits, count in the rest
+                 u32 descriptors: type in bits 28 to 30, bytes of the payload below
+                 payloads, in the order of the descriptors
+
+Big-endian throughout. An object has its keys, sorted by bytes, before its values.
 
 Source: docs/format/file.md, "JSONB".
 """
@@ -10,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import UnsupportedError, kernel_errors
+from alance.errors import InvalidInputError, UnsupportedError, kernel_errors
 from alance.format.blocks import VariableWidth
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
 NOTHING: Final = np.empty(0, np.uint8)
 
@@ -36,3 +43,27 @@ def json_text(values: VariableWidth, valid: npt.NDArray[np.bool_] | None) -> Var
             return VariableWidth(*_kernels.jsonb_to_text(values.offsets, values.data, some))
     except TypeError as error:
         raise UnsupportedError(str(error)) from error
+
+
+def jsonb(texts: pa.Array, valid: npt.NDArray[np.bool_] | None, where: str) -> VariableWidth:
+    """JSONB of each text; empty for nulls.
+
+    Args:
+        texts: JSON, large strings.
+        valid: shape (n,); None: none is null.
+        where: the field's name, for messages.
+
+    Raises:
+        InvalidInputError: text that is no JSON, or a value of more than 256 MiB.
+    """
+    _, ends, data = texts.buffers()
+    count = len(texts)
+    offsets = np.zeros(1, np.int64)
+    if count:
+        offsets = np.frombuffer(ends, np.int64, count + 1, 8 * texts.offset)
+    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    mask = np.zeros(0, np.uint8) if valid is None else valid.view(np.uint8)
+    try:
+        return VariableWidth(*_kernels.text_to_jsonb(offsets, content, mask))
+    except ValueError as error:
+        raise InvalidInputError(f"field {where!r}: {error}") from None

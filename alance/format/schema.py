@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.format.extensions import EXTENSION_METADATA, EXTENSION_NAME, parameters_of
-from alance.format.field import JSON, Field
-from alance.format.keys import set_keys
+from alance.format.field import JSON, Field, set_keys
 from alance.format.paths import join_path, split_path
 from alance.format.proto import file_pb2
-from alance.format.types import is_nested, logical_type
+from alance.format.types import (
+    EXTENSION_METADATA,
+    EXTENSION_NAME,
+    is_nested,
+    logical_type,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import Predicate, parse_filter, parse_projection, predicate_from_arrow
 from alance.expr.arithmetic import number_literal
 from alance.expr.functions import FUNCTIONS
-from alance.expr.problem import Problem
+from alance.expr.tree import Problem
 
 SCHEMA = pa.schema(
     [

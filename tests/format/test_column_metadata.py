@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.file_version import FileVersion
-from alance.format.container_columns import FlatPages, parse_columns
+from alance.format.container import FlatPages, parse_columns
 from alance.format.proto import file2_pb2
 
 if TYPE_CHECKING:
-    from alance.format.container_columns import Column
+    from alance.format.container import Column
 
 FILE_BYTES = 1 << 20
 NUMBERS = st.one_of(

@@ -11,7 +11,7 @@ import pytest
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.files import FileWriter
-from alance.format.keys import CLUSTERING_POSITION, PRIMARY_KEY, PRIMARY_POSITION
+from alance.format.field import CLUSTERING_POSITION, PRIMARY_KEY, PRIMARY_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
-from alance.format.jsonb_encode import jsonb
+from alance.format.jsonb import jsonb
 from tests.reference.jsonb import encode
 
 VALUES = st.recursive(

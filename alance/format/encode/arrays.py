@@ -19,7 +19,7 @@ from alance.format.encode.blobs import blob_rows
 from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
 from alance.format.encode.levels import Items, Lists, levels_of
 from alance.format.field import BLOB_V2_TYPE
-from alance.format.jsonb_encode import jsonb
+from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
 from alance.format.numbers import to_arrow

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
-from alance.format.keys import KEYS, PRIMARY_KEYS, check_primary_key, set_keys
+from alance.format.field import KEYS, PRIMARY_KEYS, check_primary_key, set_keys
 from alance.format.table.apply_state import MAX_FRAGMENT_ID
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.format.keys import check_primary_key
+from alance.format.field import check_primary_key
 from alance.format.proto import table_pb2
 from alance.format.schema import check_not_reserved
 from alance.format.table.flags import STABLE_ROW_IDS

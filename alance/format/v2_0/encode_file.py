@@ -15,7 +15,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
-from alance.format.container_columns import COLUMN_ENCODING
+from alance.format.container import COLUMN_ENCODING
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.container import FileBuilder, direct
 from alance.format.encode.leaves import storage_of, validity_of

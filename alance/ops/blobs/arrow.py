@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY
-from alance.format.extensions import EXTENSION_METADATA, EXTENSION_NAME
 from alance.format.field import BLOB, BLOB_V2
+from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.coercion import is_bytes, is_text
+from alance.expr.casts import is_bytes, is_text
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.lookup.files import sort_key
 from alance.ops.write.spool import Scratch, Spool

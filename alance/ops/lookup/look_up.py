@@ -18,8 +18,7 @@ from alance.expr.arrow import ArrowCondition
 from alance.expr.arrow_parts import implied_by
 from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES
+from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment

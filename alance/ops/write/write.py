@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import pyarrow as pa
 
 from alance.errors import AlreadyExistsError, NotFoundError
-from alance.format.keys import check_primary_key
+from alance.format.field import check_primary_key
 from alance.format.schema import Schema, check_not_reserved
 from alance.format.table.apply_state import Settings
 from alance.format.table.naming import NamingScheme

@@ -23,7 +23,7 @@ from tests.reference.written import file_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.format.container_columns import Column
+    from alance.format.container import Column
 
 ROWS = 30_000
 

@@ -1,4 +1,4 @@
-"""Lists: their length, what they contain, one item."""
+"""Lists and structs: the length of a list, what it contains, one item; members of structs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.arithmetic import whole_argument
-from alance.expr.coercion import unify
+from alance.expr.casts import unify
 from alance.expr.compare import NULL, compare, is_nothing
 from alance.expr.logic import FALSE, TRUE, junction
-from alance.expr.problem import Problem
-from alance.expr.tree import Literal, Node, call, plain, plain_type, truly
+from alance.expr.text import literal_text
+from alance.expr.tree import Column, Literal, Node, Problem, call, plain, plain_type, truly, unknown
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
@@ -189,3 +189,26 @@ class _Slot:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column(self.number)
+
+
+def member(node: Node, name: str) -> Node:
+    """A member of a struct by its exact name; of a column, the nested field alone.
+
+    Raises:
+        Problem: no struct, or no such member.
+    """
+    what = ".".join(node.path) if isinstance(node, Column) else "the value"
+    if not pa.types.is_struct(node.type):
+        raise Problem(f"{what!r} is {node.type}, it has no field {name!r}")
+    index = node.type.get_field_index(name)
+    if index < 0:
+        names = [node.type.field(number).name for number in range(node.type.num_fields)]
+        raise unknown("field", f"{what}.{name}", names)
+    if isinstance(node, Column):
+        return Column((*node.path, name), plain_type(node.type.field(index).type))
+    return call(f".{name}", lambda values: plain(pc.struct_field(values, [index])), node)
+
+
+def get_field(name: str, args: list[Node]) -> Node:
+    """get_field(struct, 'member')."""
+    return member(args[0], literal_text(name, args[1]))
