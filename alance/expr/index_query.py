@@ -19,8 +19,7 @@ from alance.format.numbers import as_mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
+    from alance.arrays import Mask
 
     Path: TypeAlias = tuple[str, ...]
 
@@ -36,7 +35,7 @@ class Ask:
     column: Column
     condition: Node
 
-    def matches(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+    def matches(self, values: pa.Array) -> Mask:
         """For which values of the column the condition is true; shape (n,).
 
         Raises:

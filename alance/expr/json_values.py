@@ -25,7 +25,7 @@ from alance.format.numbers import as_scalar, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
+    from alance.arrays import Bytes, Int64s
 
 # Kinds of values as the kernel tells them.
 NOTHING, NULL, BOOLEAN, ARRAY = 0, 1, 2, 5
@@ -52,7 +52,7 @@ class Texts(NamedTuple):
     """JSON values found in each row: their text, and what they are."""
 
     values: pa.LargeStringArray
-    kinds: npt.NDArray[np.uint8]
+    kinds: Bytes
 
 
 def get(name: str, args: list[Node]) -> Node:
@@ -156,9 +156,7 @@ def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
     return Texts(pa.Array.from_buffers(pa.large_string(), len(kinds), buffers), kinds)
 
 
-def _buffers(
-    texts: pa.LargeStringArray,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def _buffers(texts: pa.LargeStringArray) -> tuple[Int64s, Bytes]:
     """Offsets and bytes of texts, nothing for nulls."""
     texts = pc.fill_null(texts, as_scalar("", pa.large_string())) if texts.null_count else texts
     _, ends, data = texts.buffers()

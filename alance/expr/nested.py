@@ -18,8 +18,7 @@ from alance.expr.tree import Column, Literal, Node, Problem, call, plain, plain_
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.expr.tree import Value
 
 
@@ -127,7 +126,7 @@ def _first(name: str, args: list[Node]) -> Node:
     return call(name, find, node) if other is wanted else call(name, find, node, wanted)
 
 
-def _first_true(equal: pa.Array, parents: npt.NDArray[np.int64], num_lists: int) -> pa.Array:
+def _first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
     """Where in each list the first true item is, from one; null: nowhere."""
     hits = _numbers(pc.indices_nonzero(equal))
     rows = parents[hits]
@@ -172,7 +171,7 @@ def _list(name: str, node: Node) -> Node:
     return node
 
 
-def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
+def _numbers(array: pa.Array) -> Int64s:
     return np.asarray(np.from_dlpack(array), np.int64)
 
 

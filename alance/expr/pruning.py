@@ -41,11 +41,9 @@ from alance.expr.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.expr.tree import Node
 
-    Mask = npt.NDArray[np.bool_]
 
 # Of columns, 20 us each for all zones asked together. A scan evaluates the terms for rows, too, at
 # 20 us each and batch: up to here the checks cost less than what they may save.

@@ -24,13 +24,11 @@ from alance.format.numbers import as_mask, as_scalar, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.expr.pruning_sets import Ranges
     from alance.expr.tree import Prefix
     from alance.format.statistics import Bounds
 
-    Mask = npt.NDArray[np.bool_]
     Path = tuple[str, ...]
 
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Int64s, Mask
     from alance.expr.tree import Literal
     from alance.format.statistics import Bounds
 
-    Mask = npt.NDArray[np.bool_]
     Values = npt.NDArray[Any]  # int64 or float64, else objects: bytes, whole numbers of any size
     Value: TypeAlias = Any  # int, bytes or float, all of one kind in a set
 
@@ -106,14 +106,14 @@ def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | 
     return union([Ranges(False, _array([])), *sets])
 
 
-def _turns(count: int, is_first_in: bool) -> npt.NDArray[np.int64]:
+def _turns(count: int, is_first_in: bool) -> Int64s:
     """+1 at each edge where values come in, -1 where they go out."""
     steps = np.full(count, -1 if is_first_in else 1, np.int64)
     steps[::2] *= -1
     return steps
 
 
-def _joined(begun: int, edges: Values, steps: npt.NDArray[np.int64]) -> Ranges:
+def _joined(begun: int, edges: Values, steps: Int64s) -> Ranges:
     """The union of ranges by all their edges: where the number of those under way leaves zero."""
     order = np.argsort(edges, kind="stable")
     edges, steps = edges[order], steps[order]

@@ -14,9 +14,7 @@ from alance import _kernels
 from alance.errors import kernel_errors
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Bytes: TypeAlias = npt.NDArray[np.uint8]
+    from alance.arrays import Bytes, Int32s, Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class FixedWidth:
 class VariableWidth:
     """Byte strings: value i is `data[offsets[i] : offsets[i + 1]]`, and `offsets[0]` is 0."""
 
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]  # shape (num_values + 1,)
+    offsets: Int32s | Int64s  # shape (num_values + 1,)
     data: Bytes
     is_ascii: bool = False  # True: who made it knows that, and that its offsets are right
 
@@ -87,7 +85,7 @@ Block: TypeAlias = (
 )
 
 
-def gather(block: Block, indices: npt.NDArray[np.int64]) -> Block:
+def gather(block: Block, indices: Int64s) -> Block:
     """The values at `indices`, in that order; the arrays are fresh.
 
     Args:
@@ -118,7 +116,7 @@ def gather(block: Block, indices: npt.NDArray[np.int64]) -> Block:
             return ConstantBlock(len(indices), block.value)
 
 
-def _gather_fixed(block: FixedWidth, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _gather_fixed(block: FixedWidth, indices: Int64s) -> Bytes:
     bits = block.bits_per_value
     with kernel_errors:
         if bits == 1:
@@ -129,7 +127,7 @@ def _gather_fixed(block: FixedWidth, indices: npt.NDArray[np.int64]) -> npt.NDAr
         return _kernels.gather_fixed(block.data, bits // 8, indices)
 
 
-def _gather_lists(block: FixedSizeListBlock, indices: npt.NDArray[np.int64]) -> FixedSizeListBlock:
+def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBlock:
     dimension, items, validity = block.dimension, block.items, block.validity
     if (
         isinstance(items, FixedWidth)

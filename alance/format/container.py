@@ -39,8 +39,7 @@ from alance.format.proto import file2_pb2, file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.plans import Plan
 
 MAGIC: Final = b"LANC"
@@ -89,7 +88,7 @@ class Column:
 
     index: int
     pages: Sequence[Page]
-    first_rows: npt.NDArray[np.int64]  # shape (pages + 1,): first row of each, and the total
+    first_rows: Int64s  # shape (pages + 1,): first row of each, and the total
 
     @property
     def num_rows(self) -> int:
@@ -208,18 +207,16 @@ def check_table(path: str, what: str, start: int, num_entries: int, limit: int) 
         )
 
 
-def read_table(content: memoryview, start: int, num_entries: int) -> npt.NDArray[np.int64]:
+def read_table(content: memoryview, start: int, num_entries: int) -> Int64s:
     """Pairs (position, size) as (start, stop); values beyond 2^62 become -1 and fail the check."""
     raw = np.frombuffer(content, "<u8", 2 * num_entries, start).reshape(-1, 2)
-    table: npt.NDArray[np.int64] = np.where(raw < (1 << 62), raw, 0).astype(np.int64)
+    table: Int64s = np.where(raw < (1 << 62), raw, 0).astype(np.int64)
     table[(raw >= (1 << 62)).any(axis=1)] = -1
     table[:, 1] += table[:, 0]
     return table
 
 
-def check_spans(
-    path: str, what: str, spans: npt.NDArray[np.int64], limit: int, alignment: int
-) -> None:
+def check_spans(path: str, what: str, spans: Int64s, limit: int, alignment: int) -> None:
     """Check the places of parts of a file: inside of it, at multiples of `alignment`."""
     bad = (spans[:, 0] < 0) | (spans[:, 1] > limit) | (spans[:, 0] % alignment != 0)
     if bad.any():
@@ -238,8 +235,8 @@ class Container:
     path: str
     file_bytes: int
     version: FileVersion
-    columns: npt.NDArray[np.int64]  # shape (n, 2): start and stop of each column's metadata
-    buffers: npt.NDArray[np.int64]  # shape (g, 2): start and stop of each global buffer
+    columns: Int64s  # shape (n, 2): start and stop of each column's metadata
+    buffers: Int64s  # shape (g, 2): start and stop of each global buffer
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
     search: SearchBuffer | None = None

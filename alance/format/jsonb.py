@@ -20,13 +20,14 @@ from alance.errors import InvalidInputError, UnsupportedError, kernel_errors
 from alance.format.blocks import VariableWidth
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
+
+    from alance.arrays import Mask
 
 NOTHING: Final = np.empty(0, np.uint8)
 
 
-def json_text(values: VariableWidth, valid: npt.NDArray[np.bool_] | None) -> VariableWidth:
+def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
     """Compact JSON text of each value; empty for nulls.
 
     Args:
@@ -45,7 +46,7 @@ def json_text(values: VariableWidth, valid: npt.NDArray[np.bool_] | None) -> Var
         raise UnsupportedError(str(error)) from error
 
 
-def jsonb(texts: pa.Array, valid: npt.NDArray[np.bool_] | None, where: str) -> VariableWidth:
+def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     """JSONB of each text; empty for nulls.
 
     Args:

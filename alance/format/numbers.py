@@ -10,6 +10,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.arrays import Int64s, Mask
+
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """The values of an integer or float array without nulls; shared where it is one chunk."""
@@ -18,7 +20,7 @@ def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.from_dlpack(array)
 
 
-def as_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+def as_mask(array: pa.BooleanArray) -> Mask:
     """Where a boolean array is true, and not null; shape (n,)."""
     validity, values = array.buffers()
     mask = _bits(values, array.offset, len(array))
@@ -27,9 +29,7 @@ def as_mask(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def distinct(
-    values: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """The distinct values, ascending, and the place of each value among them; shape (n,).
 
     As of `np.unique`, whose first call imports more of numpy: 15 ms that the loop would stand.
@@ -44,14 +44,14 @@ def distinct(
     return ordered[is_new], places
 
 
-def _bits(buffer: pa.Buffer, offset: int, count: int) -> npt.NDArray[np.bool_]:
+def _bits(buffer: pa.Buffer, offset: int, count: int) -> Mask:
     first = offset // 8
     content = np.frombuffer(buffer, np.uint8)[first : (offset + count + 7) // 8]
     bits = np.unpackbits(content, bitorder="little")[offset - 8 * first :][:count]
     return bits.view(np.bool_)
 
 
-def to_arrow(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
     """Numbers or booleans as an Arrow array; numbers are shared, not copied.
 
     Args:

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    import numpy as np
-    import numpy.typing as npt
-
     from alance import _kernels
+    from alance.arrays import Int64s
 
 T = TypeVar("T")
 
@@ -46,12 +44,12 @@ class Pieces(NamedTuple):
 
     paths: Sequence[str]  # of the objects; not empty
     ends: Sequence[int]  # where the pieces of each object end, in `starts` and `stops`
-    starts: npt.NDArray[np.int64]  # shape (n,), n > 0; of an object ascending, none overlap
-    stops: npt.NDArray[np.int64]  # shape (n,), exclusive
+    starts: Int64s  # shape (n,), n > 0; of an object ascending, none overlap
+    stops: Int64s  # shape (n,), exclusive
     num_bytes: int
 
     @classmethod
-    def of(cls, path: str, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Pieces:
+    def of(cls, path: str, starts: Int64s, stops: Int64s) -> Pieces:
         """Pieces of one object."""
         return cls((path,), (len(starts),), starts, stops, int((stops - starts).sum()))
 

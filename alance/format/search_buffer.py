@@ -25,9 +25,8 @@ from alance.errors import CorruptFileError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from alance.arrays import Bytes, Int64s
 
-    from alance.format.blocks import Bytes
 
 TRAILER: Final = struct.Struct("<IHH8s")
 VERSION: Final = 1
@@ -63,7 +62,7 @@ def table_of(entries: Sequence[tuple[int, Bytes]]) -> Bytes:
 
 
 def parse_search_buffer(
-    where: str, tail: memoryview, tail_start: int, buffers: npt.NDArray[np.int64]
+    where: str, tail: memoryview, tail_start: int, buffers: Int64s
 ) -> SearchBuffer | None:
     """The table of a file's search-cache buffer; None where it has none, or one of later times.
 

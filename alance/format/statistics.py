@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+    from alance.arrays import Bytes, Int64s, Mask
+
 
 HEADER: Final = struct.Struct("<8sHHIQII")
 MAGIC: Final = b"alancest"
@@ -149,8 +149,8 @@ class Statistics:
     num_rows: int
     entries: npt.NDArray[np.void]
     rows: Mapping[int, int]
-    bounds: npt.NDArray[np.uint8]
-    places: npt.NDArray[np.int64]
+    bounds: Bytes
+    places: Int64s
 
     @property
     def num_zones(self) -> int:
@@ -341,7 +341,7 @@ def _side(kind: str, bounds: Sequence[bytes]) -> FixedWidth | VariableWidth:
 def _bounds(
     arrow: pa.DataType,
     nulls: Int64s,
-    flags: npt.NDArray[np.uint8],
+    flags: Bytes,
     lows: FixedWidth | VariableWidth,
     highs: FixedWidth | VariableWidth,
 ) -> Bounds:

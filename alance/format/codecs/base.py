@@ -20,9 +20,8 @@ from alance.errors import CorruptFileError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes, FixedWidth, VariableWidth
+    from alance.arrays import Bytes, Int64s
+    from alance.format.blocks import Block, FixedWidth, VariableWidth
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 # A fixed-size value of 16 GiB: no type has a larger one, and products with counts stay in int64.
@@ -38,9 +37,9 @@ class ChunkBuffers:
     """
 
     data: Bytes  # holds all chunks, any alignment
-    starts: npt.NDArray[np.int64]  # shape (num_buffers, num_chunks)
-    sizes: npt.NDArray[np.int64]  # shape (num_buffers, num_chunks)
-    counts: npt.NDArray[np.int64]  # shape (num_chunks,): values of each chunk
+    starts: Int64s  # shape (num_buffers, num_chunks)
+    sizes: Int64s  # shape (num_buffers, num_chunks)
+    counts: Int64s  # shape (num_chunks,): values of each chunk
 
     @property
     def num_chunks(self) -> int:
@@ -78,7 +77,7 @@ class MiniBlockCodec(Protocol):
         """
         ...
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    def max_bytes(self, counts: Int64s) -> Int64s | None:
         """The most bytes that buffer 0 of chunks with `counts` values may have, if known.
 
         Bounds what is decompressed for this codec.
@@ -98,7 +97,7 @@ class BlockCodec(Protocol):
         """
         ...
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    def max_bytes(self, counts: Int64s) -> Int64s | None:
         """The most bytes that blocks with `counts` values may have, if known."""
         ...
 

@@ -35,8 +35,7 @@ from alance.format.codecs.base import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -63,7 +62,7 @@ class InlineBitpacking:
 
     decode_blocks = decode_chunks
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         bits = self.bits_per_value
         return np.full(len(counts), bits // 8 + 128 * bits, np.int64)
 
@@ -93,5 +92,5 @@ class OutOfLineBitpacking:
             )
         return FixedWidth(bits, len(data) * 8 // bits, data)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         return counts * (self.bits_per_value // 8) + 128 * self.packed_bits

@@ -25,9 +25,7 @@ from alance.format.codecs.base import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -69,7 +67,7 @@ class Flat:
     def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
         return check_fixed(values, self.bits_per_value)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         return (counts * self.bits_per_value + 7) // 8
 
 
@@ -114,7 +112,7 @@ class Constant:
     def decode_values(self, values: FixedWidth | VariableWidth) -> FixedWidth:
         return self._repeated(check_fixed(values, self.bits_per_value).num_values)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         return np.zeros_like(counts)
 
     def _repeated(self, num_values: int) -> FixedWidth:
@@ -146,7 +144,7 @@ class ByteStreamSplit:
             )
         return FixedWidth(bits, len(data) * 8 // bits, data)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         return counts * (self.bits_per_value // 8)
 
 
@@ -297,6 +295,6 @@ class FixedSizeList:
             block = FixedSizeListBlock(level.dimension, block, bits)
         return block
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         """Of the first buffer of a chunk, or of a block: no more than the rows zipped."""
         return counts * (self.bits_per_value // 8 + 1)

@@ -31,9 +31,7 @@ from alance.format.codecs.base import BlockCodec, ChunkBuffers, MiniBlockCodec
 from alance.format.codecs.strings import Variable, check_variable
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -59,12 +57,8 @@ class Scheme(IntEnum):
 
 
 def decompress(
-    scheme: Scheme,
-    data: Bytes,
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    limits: npt.NDArray[np.int64] | None = None,
-) -> tuple[npt.NDArray[np.int64], Bytes]:
+    scheme: Scheme, data: Bytes, starts: Int64s, sizes: Int64s, limits: Int64s | None = None
+) -> tuple[Int64s, Bytes]:
     """Decompress units that stand anywhere in `data`.
 
     Args:
@@ -167,7 +161,7 @@ class GeneralMiniBlock:
         plain = _decompress_first(self.scheme, chunks, self.inner.max_bytes(chunks.counts))
         return self.inner.decode_chunks(plain)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+    def max_bytes(self, counts: Int64s) -> None:
         return None
 
 
@@ -186,7 +180,7 @@ class GeneralBlock:
         plain = _decompress_first(self.scheme, blocks, self.inner.max_bytes(blocks.counts))
         return self.inner.decode_blocks(plain)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+    def max_bytes(self, counts: Int64s) -> None:
         return None
 
 
@@ -214,9 +208,7 @@ class GeneralPerValue:
         return self.inner.decode_values(VariableWidth(offsets, data))
 
 
-def _decompress_first(
-    scheme: Scheme, chunks: ChunkBuffers, limits: npt.NDArray[np.int64] | None
-) -> ChunkBuffers:
+def _decompress_first(scheme: Scheme, chunks: ChunkBuffers, limits: Int64s | None) -> ChunkBuffers:
     """The same chunks with buffer 0 decompressed; further buffers are copied behind it."""
     offsets, content = decompress(scheme, chunks.data, chunks.starts[0], chunks.sizes[0], limits)
     starts, sizes = chunks.starts.copy(), chunks.sizes.copy()

@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of values
 
@@ -71,10 +70,10 @@ class Rle:
     def _expand(
         self,
         chunks: ChunkBuffers,
-        value_starts: npt.NDArray[np.int64],
-        value_sizes: npt.NDArray[np.int64],
-        length_starts: npt.NDArray[np.int64],
-        length_sizes: npt.NDArray[np.int64],
+        value_starts: Int64s,
+        value_sizes: Int64s,
+        length_starts: Int64s,
+        length_sizes: Int64s,
     ) -> FixedWidth:
         bits = self.bits_per_value
         with kernel_errors:
@@ -89,7 +88,7 @@ class Rle:
             )
         return FixedWidth(bits, len(data) * 8 // bits, data)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         """Of the run values, or of a block: one run a value, and the size in front."""
         return counts * (self.bits_per_value // 8 + 1) + 8
 

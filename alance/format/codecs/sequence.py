@@ -46,13 +46,10 @@ from alance.format.codecs.strings import Variable
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Int64s = npt.NDArray[np.int64]
     Places = tuple[Int64s, Int64s]  # where payloads begin, and their bytes
 
 MAX_ITEMS: Final = 4096  # of a dictionary
@@ -428,5 +425,5 @@ class SequenceVariable:
         codec = Variable(self.offsets.bits)
         return VariableWidth(codec.offsets_of(VariableWidth(joined, data)), data)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+    def max_bytes(self, counts: Int64s) -> None:
         return None

@@ -17,9 +17,7 @@ from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import ChunkBuffers, expect, nested_flat_bits, refuse_compression
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int32s, Int64s, UInt64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 TABLE_BYTES: Final = 2312  # header, 256 symbols, 256 lengths
@@ -126,7 +124,7 @@ class Variable:
         strings = check_variable(values)
         return VariableWidth(self.offsets_of(strings), strings.data)
 
-    def offsets_of(self, strings: VariableWidth) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+    def offsets_of(self, strings: VariableWidth) -> Int32s | Int64s:
         """Their offsets in the type that the description names.
 
         Raises:
@@ -140,7 +138,7 @@ class Variable:
             )
         return strings.offsets.astype(np.int32, copy=False)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+    def max_bytes(self, counts: Int64s) -> None:
         return None
 
 
@@ -168,7 +166,7 @@ class SymbolTable:
     ...         filler, 2312 bytes in all
     """
 
-    symbols: npt.NDArray[np.uint64]  # shape (n,): first byte lowest, bytes behind the length any
+    symbols: UInt64s  # shape (n,): first byte lowest, bytes behind the length any
     lengths: Bytes  # shape (n,), 1 to 8
 
     @classmethod
@@ -233,5 +231,5 @@ class Fsst:
                 )
             )
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> None:
+    def max_bytes(self, counts: Int64s) -> None:
         return None

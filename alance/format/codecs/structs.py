@@ -22,8 +22,7 @@ from alance.format.codecs.strings import check_variable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
@@ -78,7 +77,7 @@ class PackedStruct:
             )
         return StructBlock(rows.num_values, children)
 
-    def max_bytes(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def max_bytes(self, counts: Int64s) -> Int64s:
         return self.rows.max_bytes(counts)
 
 
@@ -120,12 +119,7 @@ class Child:
         assert self.codec.bits_per_value is not None
         return self.codec.bits_per_value // 8
 
-    def decode(
-        self,
-        rows: VariableWidth,
-        starts: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-    ) -> Block:
+    def decode(self, rows: VariableWidth, starts: Int64s, sizes: Int64s) -> Block:
         """The child's values from their places in the rows."""
         with kernel_errors:
             offsets, data = _kernels.concat_spans_64(rows.data, starts, sizes)

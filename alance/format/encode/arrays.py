@@ -25,14 +25,10 @@ from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
 from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.encode.levels import Path
     from alance.format.field import Field
-
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 
 LISTS: Final = ("list", "large_list", "map")  # how the names of such types begin

@@ -11,20 +11,15 @@ Blocks are those that decoding gives, so that each step is tested by the step th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Bytes, Int64s
     from alance.file_version import FileVersion
-    from alance.format.blocks import Bytes
     from alance.format.proto import encodings_v2_1_pb2 as pb
     from alance.format.proto import encodings_v2_3_pb2 as pb3
-
-    Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

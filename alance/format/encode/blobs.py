@@ -43,13 +43,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Bytes, Int64s, Mask, UInt32s, UInt64s
     from alance.format.encode.base import EncodedPage, Hints
     from alance.format.field import Field
 
-    Int64s = npt.NDArray[np.int64]
     Numbers = npt.NDArray[np.integer[Any]]
-    Mask = npt.NDArray[np.bool_]
-    U64 = npt.NDArray[np.uint64]
 
 INLINE: Final = 0
 PACKED: Final = 1
@@ -111,12 +109,12 @@ def encode_blob_page(
 
 
 def describe_blobs(
-    kinds: npt.NDArray[np.uint8],
+    kinds: Bytes,
     positions: Numbers,
     sizes: Numbers,
     blob_ids: Numbers,
     uris: pa.Array | None = None,
-    valid: npt.NDArray[np.bool_] | None = None,
+    valid: Mask | None = None,
 ) -> pa.Array:
     """Descriptions of version 2 blobs, of `field.BLOB_V2_TYPE`, for `leaf_values`.
 
@@ -175,7 +173,7 @@ class BlobLimits:
             pack or _limit(field, PACK_KEY, PACK_BYTES, at_least=1),
         )
 
-    def kinds(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def kinds(self, sizes: Int64s) -> Bytes:
         """Where payloads of some sizes go; shape (n,)."""
         kinds = np.where(sizes > self.inline, PACKED, INLINE)
         return np.where(sizes > self.dedicated, DEDICATED, kinds).astype(np.uint8)
@@ -208,11 +206,11 @@ class BlobRows:
 
     payloads: VariableWidth
     valid: Mask | None
-    external: npt.NDArray[np.int64]
+    external: Int64s
     uris: tuple[str, ...] = ()
-    positions: U64 | None = None
-    sizes: U64 | None = None
-    base_ids: npt.NDArray[np.uint32] | None = None
+    positions: UInt64s | None = None
+    sizes: UInt64s | None = None
+    base_ids: UInt32s | None = None
 
     @property
     def num_values(self) -> int:
@@ -289,7 +287,7 @@ def _there(array: pa.Array, here: Mask) -> Mask:
     return here if valid is None else here & valid
 
 
-def _texts(uri: pa.Array, rows: npt.NDArray[np.int64], where: str) -> tuple[str, ...]:
+def _texts(uri: pa.Array, rows: Int64s, where: str) -> tuple[str, ...]:
     texts = tuple(uri[row].as_py() for row in rows.tolist())
     if "" in texts:
         raise InvalidInputError(f"field {where!r}: row {rows[texts.index('')]} has an empty `uri`")

@@ -15,8 +15,8 @@ from alance.format.encode import encodings
 from alance.format.encode.base import MiniBlockValues
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Bytes, FixedWidth
-    from alance.format.encode.base import Int64s
+    from alance.arrays import Bytes, Int64s
+    from alance.format.blocks import FixedWidth
     from alance.format.encode.options import Options
 
 MIN_BYTES: Final = 4096  # a page of less is not worth the units' sizes

@@ -21,12 +21,11 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Mask, UInt16s
+    from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
-    Levels = npt.NDArray[np.uint16]
-    Mask = npt.NDArray[np.bool_]
 
 NOTHING: Final = np.empty(0, np.uint8)
 SAMPLE: Final = 64  # values compared before all are
@@ -123,7 +122,7 @@ def _page(
 
 
 def _compressed(
-    levels: Levels, max_level: int, hints: Hints
+    levels: UInt16s, max_level: int, hints: Hints
 ) -> tuple[pb.CompressiveEncoding, Bytes]:
     encoding, content, _ = level_blocks(
         levels, np.array([len(levels)], np.int64), max_level, hints.version
@@ -131,7 +130,7 @@ def _compressed(
     return encoding, content
 
 
-def _raw(levels: Levels | None) -> Bytes:
+def _raw(levels: UInt16s | None) -> Bytes:
     return NOTHING if levels is None else levels.astype("<u2", copy=False).view(np.uint8)
 
 

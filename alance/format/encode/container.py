@@ -34,9 +34,8 @@ from alance.format.types import logical_type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes, VariableWidth
+    from alance.arrays import Bytes, Int64s
+    from alance.format.blocks import VariableWidth
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.schema import Schema
@@ -89,10 +88,7 @@ class SearchEntries:
         return tuple(number for number in page.search if len(page.buffers[number]))
 
     def keep(
-        self,
-        message: file2_pb2.ColumnMetadata.Page,
-        page: EncodedPage,
-        numbers: tuple[int, ...],
+        self, message: file2_pb2.ColumnMetadata.Page, page: EncodedPage, numbers: tuple[int, ...]
     ) -> None:
         """Keep buffers back; the page's message learns their places by `place`."""
         buffers = tuple((number, page.buffers[number]) for number in numbers)
@@ -184,7 +180,7 @@ class FileBuilder:
             return direct(PLANAR_LAYOUT, layout)
         return direct(PAGE_LAYOUT, page.layout.SerializeToString(deterministic=True))
 
-    def add_blobs(self, values: VariableWidth) -> tuple[npt.NDArray[np.int64], list[Bytes]]:
+    def add_blobs(self, values: VariableWidth) -> tuple[Int64s, list[Bytes]]:
         """Place each payload as a buffer of its own.
 
         Returns:

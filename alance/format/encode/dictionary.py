@@ -27,7 +27,8 @@ from alance.format.encode.options import SCHEMES, Options
 from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes, string_block
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, UInt32s
+    from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -131,7 +132,7 @@ def _packed_indices(count: int, num_items: int) -> int:
     return count * max(1, (num_items - 1).bit_length()) // 8
 
 
-def _indices(numbers: np.ndarray[tuple[int, ...], np.dtype[np.uint32]]) -> FixedWidth:
+def _indices(numbers: UInt32s) -> FixedWidth:
     return FixedWidth(INDEX_BITS, len(numbers), numbers.view(np.uint8))
 
 

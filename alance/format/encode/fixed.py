@@ -33,7 +33,8 @@ from alance.format.encode.chunks import (
 )
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes
+    from alance.format.blocks import Block
     from alance.format.encode.options import Options
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

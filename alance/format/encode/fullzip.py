@@ -20,9 +20,7 @@ from alance.format.layouts.levels import NO_LEVELS
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
@@ -85,7 +83,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     )
 
 
-def _index(starts: npt.NDArray[np.int64]) -> Bytes:
+def _index(starts: Int64s) -> Bytes:
     """Where each row begins, and the end, in the least width that can say it."""
     end = int(starts[-1])
     width = next(width for width in (1, 2, 4, 8) if end < 1 << 8 * width)

@@ -25,11 +25,8 @@ from alance.format.layouts.arrays import bitmap, is_variable
 from alance.format.numbers import as_mask, to_arrow
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
-
-    Mask = npt.NDArray[np.bool_]
+    from alance.arrays import Bytes, Mask
+    from alance.format.blocks import Block
 
 
 def storage_of(array: pa.Array) -> pa.Array:

@@ -28,14 +28,9 @@ from alance.format.layouts.base import Layer, max_definition, max_repetition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
-    from alance.format.encode.base import Int64s
+    from alance.arrays import Bytes, Int64s, Mask, UInt16s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Mask: TypeAlias = npt.NDArray[np.bool_]
-    Levels: TypeAlias = npt.NDArray[np.uint16]
 
 BITS: Final = 16
 PACKED_LEVELS: Final = 1024  # that are bit-packed together
@@ -61,7 +56,7 @@ class Items:
 class Lists:
     """The slots of a list or map; what is absent has no children."""
 
-    offsets: npt.NDArray[np.int64]  # shape (slots + 1,), from 0
+    offsets: Int64s  # shape (slots + 1,), from 0
     nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
     has_empty: bool  # lists without children that are not null
 
@@ -75,7 +70,9 @@ class Lists:
 Path: TypeAlias = "tuple[Items | Lists, ...]"  # outermost first, the leaf last
 
 
-def levels_of(path: Path, num_rows: int) -> tuple[tuple[Layer, ...], Levels | None, Levels | None]:
+def levels_of(
+    path: Path, num_rows: int
+) -> tuple[tuple[Layer, ...], UInt16s | None, UInt16s | None]:
     """The layers of a leaf, inner-most first, and its repetition and definition levels.
 
     Args:
@@ -149,7 +146,7 @@ def layer_names(layers: Sequence[Layer]) -> list[str]:
     return [f"REPDEF_{layer.name}" for layer in layers]
 
 
-def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> Levels:
+def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> UInt16s:
     """Definition levels without lists: every slot of the leaf is an entry."""
     definition = np.zeros(num_rows, np.uint16)
     level = max_def
@@ -164,10 +161,7 @@ def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> 
 
 
 def level_blocks(
-    levels: npt.NDArray[np.uint16],
-    counts: Int64s,
-    max_level: int,
-    version: FileVersion | None = None,
+    levels: UInt16s, counts: Int64s, max_level: int, version: FileVersion | None = None
 ) -> tuple[pb.CompressiveEncoding, Bytes, Int64s]:
     """Compress the levels of all chunks of a page.
 

@@ -24,13 +24,10 @@ from alance.format.layouts.base import max_definition, max_repetition, max_visib
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_ENTRIES: Final = 0xFFFF  # a chunk says their number in 16 bits
 MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
@@ -124,7 +121,7 @@ def _entry_ends(values: PageValues, counts: Int64s) -> Int64s:
     return ends
 
 
-def _repetition_index(rep: npt.NDArray[np.uint16], max_rep: int, ends: Int64s) -> Bytes:
+def _repetition_index(rep: UInt16s, max_rep: int, ends: Int64s) -> Bytes:
     """A pair a chunk: rows that end in it, and its entries of a row that goes on behind it."""
     starts = np.flatnonzero(rep == max_rep)
     # The row that is open at the end of each chunk, and the one open at its start.

@@ -34,13 +34,10 @@ from alance.format.proto import encodings_v2_3_pb2 as pb3
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int64s, Mask
+    from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 BITS = 64  # of a number of a set
 

@@ -28,12 +28,9 @@ from alance.format.layouts.selection import block_bytes, select
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.format.blocks import Block
 
-    from alance.format.blocks import Block, Bytes
-
-    Int64s = npt.NDArray[np.int64]
-    Levels = npt.NDArray[np.uint16]
 
 MAX_OFFSET: Final = (1 << 31) - 1
 
@@ -152,8 +149,8 @@ def _cut(page: PageValues, entries: Int64s, slots: Int64s, bounds: list[int]) ->
 
 
 def _tight(
-    layers: tuple[Layer, ...], definition: Levels
-) -> tuple[tuple[Layer, ...], Levels | None]:
+    layers: tuple[Layer, ...], definition: UInt16s
+) -> tuple[tuple[Layer, ...], UInt16s | None]:
     """The layers that these levels need, and the levels by them."""
     found = np.bincount(definition, minlength=max_definition(layers) + 1) > 0
     kinds: list[Layer] = []
@@ -177,7 +174,7 @@ def _tight(
     return tight, _renumbered(definition, layers, tight)
 
 
-def _renumbered(definition: Levels, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> Levels:
+def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer, ...]) -> UInt16s:
     """Levels by layers of their own, as levels by other layers that have all that occur."""
     if own == other:
         return definition
@@ -191,7 +188,7 @@ def _renumbered(definition: Levels, own: tuple[Layer, ...], other: tuple[Layer, 
     return np.array(numbers, np.uint16)[definition]
 
 
-def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> Levels:
+def _levels_by(part: PageValues, layers: tuple[Layer, ...]) -> UInt16s:
     """The definition levels of a part, by layers that have all levels of its own."""
     if part.definition is None:
         count = part.values.num_values if part.rep is None else len(part.rep)

@@ -27,9 +27,7 @@ from alance.format.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
 
@@ -100,7 +98,7 @@ class ColumnCollector:
         self.zones = self.zones[::2]
         self.zone_rows *= 2
 
-    def _measure(self, block: object, valid: Bytes, cuts: npt.NDArray[np.int64]) -> list[_Zone]:
+    def _measure(self, block: object, valid: Bytes, cuts: Int64s) -> list[_Zone]:
         rows = np.diff(cuts).tolist()
         lows: Sequence[Any]
         if isinstance(block, VariableWidth):

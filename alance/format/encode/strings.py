@@ -24,7 +24,7 @@ from alance.format.encode.base import MiniBlockValues
 from alance.format.encode.chunks import compress, compress_chunks
 
 if TYPE_CHECKING:
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes
     from alance.format.encode.options import Options
     from alance.format.proto import encodings_v2_1_pb2 as pb
 

@@ -21,6 +21,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from alance.arrays import Int32s, Int64s
     from alance.format.blocks import Block
     from alance.format.encode.base import MiniBlockValues
 
@@ -105,12 +106,7 @@ def variable_struct_rows(
     return pb.CompressiveEncoding(variable_packed_struct=message), rows
 
 
-def narrowed(
-    offsets: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-) -> (
-    np.ndarray[tuple[int, ...], np.dtype[np.int32]]
-    | np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-):
+def narrowed(offsets: Int64s) -> Int32s | Int64s:
     """Offsets in 32 bits if they fit."""
     if offsets[-1] > np.iinfo(np.int32).max:
         return offsets

@@ -22,12 +22,10 @@ from alance.format.table.roaring import parse_roaring, roaring_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.int64]
+    from alance.arrays import Int64s
 
 
-def parse_rows(content: memoryview) -> Rows:
+def parse_rows(content: memoryview) -> Int64s:
     """The rows of a set, ascending; shape (n,).
 
     Raises:
@@ -62,7 +60,7 @@ def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
     return parts
 
 
-def rows_bytes(rows: Rows) -> bytes:
+def rows_bytes(rows: Int64s) -> bytes:
     """A set of rows.
 
     Args:
@@ -102,7 +100,7 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
     return b"".join(parts)
 
 
-def all_of(parts: Iterable[Rows]) -> Rows:
+def all_of(parts: Iterable[Int64s]) -> Int64s:
     """The rows of several sets, ascending, each once."""
     found = list(parts)
     return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)

@@ -21,7 +21,7 @@ from alance.format.numbers import as_numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from alance.arrays import Int64s
 
 LOOKUP_FILE: Final = "page_lookup.lance"
 DATA_FILE: Final = "page_data.lance"
@@ -45,7 +45,7 @@ class PageTable:
 
     low: pa.Array
     high: pa.Array
-    null_counts: npt.NDArray[np.int64]
+    null_counts: Int64s
     page_rows: int
     num_rows: int
 
@@ -63,7 +63,7 @@ class PageTable:
         """The rows of a page in `page_data.lance`."""
         return page * self.page_rows, min(self.num_rows, (page + 1) * self.page_rows)
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Int64s:
         """Rows of each page; shape (pages,)."""
         starts = np.arange(self.num_pages, dtype=np.int64) * self.page_rows
         return np.minimum(self.num_rows - starts, self.page_rows)

@@ -16,9 +16,8 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
+    from alance.arrays import Int64s
 
-    Rows = npt.NDArray[np.int64]
 
 SET_BYTES: Final = 8 << 20  # of row sets in a batch
 
@@ -89,11 +88,7 @@ class RowSetBuilder:
     """
 
     def __init__(
-        self,
-        type_: pa.DataType,
-        sort_key: Callable[[pa.Array], pa.Array],
-        *,
-        of_sets: bool = False,
+        self, type_: pa.DataType, sort_key: Callable[[pa.Array], pa.Array], *, of_sets: bool = False
     ) -> None:
         self._sort_key = sort_key
         self._of_sets = of_sets
@@ -132,7 +127,7 @@ class RowSetBuilder:
         self._close()
         return [self._batch(self._keys)] if self._keys else []
 
-    def _starts(self, values: pa.Array) -> Rows:
+    def _starts(self, values: pa.Array) -> Int64s:
         """Where a row has another key than the one before it."""
         before = values.slice(0, 1) if self._last is None else self._last
         keys = self._sort_key(pa.concat_arrays([before, values]))

@@ -27,9 +27,9 @@ from alance.format.numbers import to_arrow
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.arrays import Int32s, Int64s, Mask
     from alance.format.blocks import Block
 
-    Mask = npt.NDArray[np.bool_]
 
 NOTHING: Final = np.empty(0, np.uint8)
 MAX_OFFSET: Final = (1 << 31) - 1
@@ -83,7 +83,7 @@ def is_text(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
-def narrow(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64], *, large: bool) -> pa.Buffer:
+def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
     """Offsets in the width that a type has.
 
     Raises:
@@ -231,7 +231,7 @@ def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]
     return raw if raw.flags.aligned else raw.copy()
 
 
-def _indices(block: DictionaryBlock, valid: Mask | None) -> npt.NDArray[np.int64]:
+def _indices(block: DictionaryBlock, valid: Mask | None) -> Int64s:
     """The indices, checked where their slots are valid."""
     raw = _raw_indices(block)
     used = raw if valid is None else raw[valid]

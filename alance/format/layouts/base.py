@@ -11,9 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.layouts.repdef import Structure
@@ -71,8 +69,8 @@ class PageValues:
     """
 
     layers: tuple[Layer, ...]  # inner-most first
-    rep: npt.NDArray[np.uint16] | None  # shape (num_entries,); None: no lists
-    definition: npt.NDArray[np.uint16] | None  # shape (num_entries,); None: all present
+    rep: UInt16s | None  # shape (num_entries,); None: no lists
+    definition: UInt16s | None  # shape (num_entries,); None: all present
     values: Block  # one slot a visible entry
     num_rows: int
     structure: Structure | None = None  # sparse pages have it at hand, and no levels
@@ -119,7 +117,7 @@ class PageLayout(Protocol):
         """Plan the state: at most one round."""
         ...
 
-    def take(self, state: PageState, rows: npt.NDArray[np.int64]) -> Plan[DecodeTask]:
+    def take(self, state: PageState, rows: Int64s) -> Plan[DecodeTask]:
         """Plan single rows: at most one round, or two where the state was left on the store.
 
         Args:
@@ -136,7 +134,7 @@ class PageLayout(Protocol):
         """The page for the taking of single rows in one call; None for one of another kind."""
         ...
 
-    def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, DecodeTask]]:
+    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, DecodeTask]]:
         """Plan state and rows of a page that is not in the cache.
 
         Cost: one round where the place of the rows is known or guessed well, else two.

@@ -25,13 +25,10 @@ from alance.format.layouts.levels import Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt16s
     from alance.format.layouts.base import PageLayout
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
-
-    Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class BlobTask:
                 num_rows=found.num_rows,
             )
 
-    def _definition(self, found: PageValues) -> npt.NDArray[np.uint16] | None:
+    def _definition(self, found: PageValues) -> UInt16s | None:
         positions, sizes = _descriptions(found)
         absent = (sizes == 0) & (positions != 0)
         max_def = self.page.shape.max_def

@@ -29,8 +29,7 @@ from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch, joined, levels_view
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState, PageValues
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_INLINE_BYTES: Final = 32  # of an inline value
 
@@ -267,9 +265,7 @@ def _fixed(value: bytes) -> FixedWidth:
     return FixedWidth(8 * len(value), 1, joined([memoryview(value)]))
 
 
-def _decode_levels(
-    codec: BlockCodec | None, content: bytes, num_values: int
-) -> npt.NDArray[np.uint16] | None:
+def _decode_levels(codec: BlockCodec | None, content: bytes, num_values: int) -> UInt16s | None:
     """Levels of one kind; None if there are none."""
     if not content:
         return None

@@ -25,14 +25,12 @@ from alance.format.layouts.repdef import Items, Lists, joined, unravel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.repdef import Structure
 
-    Mask = npt.NDArray[np.bool_]
 
 EMPTY_STRUCT: Final = pa.struct([])
 _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"

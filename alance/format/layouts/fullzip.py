@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Int64s
     from alance.format.layouts.base import PageState
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Int64s = npt.NDArray[np.int64]
 
 ROWS: Final = 0  # the buffer of zipped rows
 INDEX: Final = 1

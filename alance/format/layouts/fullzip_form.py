@@ -25,15 +25,12 @@ from alance.format.layouts.place import joined, unpinned
 from alance.format.layouts.selection import spread
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int64s
+    from alance.format.blocks import Block
     from alance.format.codecs.base import PerValueCodec
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.place import PagePlace
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
-    Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from alance.format.layouts.place import fetch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.layouts.place import PagePlace, Spans
     from alance.format.plans import Plan
 
@@ -34,7 +33,7 @@ MAX_GUESS_BYTES: Final = 1 << 20
 
 
 def guess_spans(
-    rows: npt.NDArray[np.int64],
+    rows: Int64s,
     num_rows: int,
     num_bytes: int,
     *,

@@ -28,8 +28,7 @@ from alance.format.layouts.selection import is_all, select, selection_of_spans
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask, UInt16s
     from alance.format.blocks import Block
     from alance.format.layouts.selection import Selection
 
@@ -76,16 +75,16 @@ class Levels:
 
     shape: Shape
     num_entries: int
-    rep: npt.NDArray[np.uint16] | None  # shape (num_entries,)
-    definition: npt.NDArray[np.uint16] | None  # shape (num_entries,)
+    rep: UInt16s | None  # shape (num_entries,)
+    definition: UInt16s | None  # shape (num_entries,)
 
     def check(
         self,
-        entries: npt.NDArray[np.int64],
+        entries: Int64s,
         *,
-        values: npt.NDArray[np.int64] = NOT_CHECKED,
-        rows: npt.NDArray[np.int64] = NOT_CHECKED,
-        carries: npt.NDArray[np.bool_] | None = None,
+        values: Int64s = NOT_CHECKED,
+        rows: Int64s = NOT_CHECKED,
+        carries: Mask | None = None,
     ) -> None:
         """Check all levels against the layers, and chunks of entries against what is known.
 
@@ -116,9 +115,7 @@ class Levels:
             return self.num_entries
         return int(np.count_nonzero(self.definition <= self.shape.max_visible))
 
-    def choose(
-        self, ordinals: npt.NDArray[np.int64], breaks: npt.NDArray[np.int64]
-    ) -> tuple[Selection, Selection]:
+    def choose(self, ordinals: Int64s, breaks: Int64s) -> tuple[Selection, Selection]:
         """The entries and the values of some rows.
 
         Args:
@@ -135,9 +132,7 @@ class Levels:
         spans = self._spans(ordinals, breaks)
         return selection_of_spans(spans[0], spans[1]), selection_of_spans(spans[2], spans[3])
 
-    def choose_range(
-        self, start: int, stop: int, breaks: npt.NDArray[np.int64]
-    ) -> tuple[Selection, Selection]:
+    def choose_range(self, start: int, stop: int, breaks: Int64s) -> tuple[Selection, Selection]:
         """The entries and the values of neighbouring rows in one run.
 
         Raises:
@@ -152,9 +147,7 @@ class Levels:
             int(spans[2, 0]), int(spans[3, -1])
         )
 
-    def _spans(
-        self, ordinals: npt.NDArray[np.int64], breaks: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def _spans(self, ordinals: Int64s, breaks: Int64s) -> Int64s:
         spans = np.empty((4, len(ordinals)), np.int64)
         _kernels.row_spans(
             NO_LEVELS if self.rep is None else self.rep,

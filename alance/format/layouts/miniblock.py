@@ -35,9 +35,7 @@ from alance.format.layouts.row_pages import chunk_rows, row_form
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns, Chunks
@@ -171,7 +169,7 @@ class MiniBlockPage:
         buffers = yield from fetch(self.state_ranges())
         return self.state_of(buffers)
 
-    def take(self, state: PageState, rows: npt.NDArray[np.int64]) -> Plan[MiniBlockTask]:
+    def take(self, state: PageState, rows: Int64s) -> Plan[MiniBlockTask]:
         """Plan the chunks of single rows: one round, one range for neighbouring chunks."""
         assert isinstance(state, MiniBlockState)
         if len(rows) and not self.said.form.shape.has_lists:
@@ -207,7 +205,7 @@ class MiniBlockPage:
                 state.rows = RowPage(kernel, self.place, self.said.form.shape)
         return state.rows
 
-    def load_and_take(self, rows: npt.NDArray[np.int64]) -> Plan[tuple[PageState, MiniBlockTask]]:
+    def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
         """Plan state and chunks: one round where the page is small or the guess holds, else two."""
         size = self.place.size(CHUNKS)
         margin = CHUNKS_BESIDE * min(MARGIN_BYTES, size / max(1, self._num_chunks))
@@ -275,7 +273,7 @@ class MiniBlockPage:
         state: MiniBlockState,
         pieces: Sequence[memoryview],
         runs: ChunkRuns,
-        rows: npt.NDArray[np.int64] | range,
+        rows: Int64s | range,
     ) -> MiniBlockTask:
         return MiniBlockTask(self.form, state.dictionary, tuple(pieces), runs, rows)
 

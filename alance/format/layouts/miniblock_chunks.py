@@ -22,11 +22,9 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_CHUNK_VALUES: Final = 32768
 
@@ -38,7 +36,7 @@ class Chunks:
     first_bytes: Int64s  # shape (n + 1,): where each chunk begins in its buffer, and the end
     first_values: Int64s  # shape (n + 1,): values before each chunk, and all
     first_rows: Int64s  # shape (n + 1,): rows that begin before each chunk, and all
-    carries: npt.NDArray[np.bool_] | None  # shape (n,): begins inside a row; None: no lists
+    carries: Mask | None  # shape (n,): begins inside a row; None: no lists
     closing: Int64s | None  # chunks in which the row that is open at their start ends; None: all
 
     @property
@@ -220,9 +218,7 @@ def parse_chunks(
     return Chunks(first_bytes, first_values, _sums(starts), carries, closing)
 
 
-def _parse_index(
-    index: memoryview, num_chunks: int, num_rows: int
-) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _parse_index(index: memoryview, num_chunks: int, num_rows: int) -> tuple[Int64s, Mask, Mask]:
     """Rows that begin in each chunk, whether it begins inside a row, and whether it ends in one."""
     if len(index) != 16 * num_chunks:
         raise CorruptFileError(f"repetition index of {len(index)} bytes for {num_chunks} chunks")

@@ -22,13 +22,11 @@ from alance.format.layouts.miniblock_task import MiniBlockTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Bytes, Int64s
     from alance.format.blocks import Block
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.miniblock import MiniBlockPage
 
-    Int64s = npt.NDArray[np.int64]
 
 TOO_MANY: Final = 1 << 40  # items of a page: more are not decoded together
 
@@ -36,7 +34,7 @@ TOO_MANY: Final = 1 << 40  # items of a page: more are not decoded together
 class Joined(NamedTuple):
     """One buffer of many pages, end to end."""
 
-    data: npt.NDArray[np.uint8]
+    data: Bytes
     sizes: Int64s  # bytes of each page
 
     @classmethod

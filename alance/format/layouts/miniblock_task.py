@@ -26,14 +26,11 @@ from alance.format.layouts.miniblock_chunks import ChunkRuns, Points
 from alance.format.layouts.place import joined, levels_view
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.layouts.dictionary import Dictionary
     from alance.format.layouts.place import PagePlace
-
-    Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ class MiniBlockTask:
         entries = counts if form.num_level_buffers == 0 else buffers.entries
         num_entries = int(entries.sum())
         taken = 0
-        found: list[npt.NDArray[np.uint16] | None] = []
+        found: list[UInt16s | None] = []
         for codec, is_used in (
             (form.rep, form.shape.has_lists),
             (form.definition, form.shape.max_def > 0),
@@ -207,7 +204,7 @@ def decode_block(codec: BlockCodec, data: Bytes, num_values: int) -> Block:
     return block
 
 
-def decode_levels(codec: BlockCodec, blocks: ChunkBuffers) -> npt.NDArray[np.uint16]:
+def decode_levels(codec: BlockCodec, blocks: ChunkBuffers) -> UInt16s:
     """Levels of all blocks.
 
     Raises:

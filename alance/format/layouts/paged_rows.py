@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import UInt16s
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.layouts.levels import Shape
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Reader
 
-    Int64s = npt.NDArray[np.int64]
 
 # Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
 # kernel compares.
@@ -154,7 +154,7 @@ class PagedRows:
 
     def _take(
         self, run: tuple[RowPage, int, int, int], read: Reader, *, levels: bool
-    ) -> tuple[Block, npt.NDArray[np.uint16] | None, npt.NDArray[Any] | None]:
+    ) -> tuple[Block, UInt16s | None, npt.NDArray[Any] | None]:
         """Values, repetition levels, and definition levels or validity, of groups of one kind."""
         page, first, last, num_rows = run
         placed = self.placed

@@ -14,9 +14,7 @@ from alance.format.plans import ByteRange, Pieces
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.plans import Plan
 
 Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one buffer, ascending
@@ -92,12 +90,7 @@ def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
     return buffers
 
 
-def fetch_pieces(
-    place: PagePlace,
-    buffer: int,
-    starts: npt.NDArray[np.int64],
-    stops: npt.NDArray[np.int64],
-) -> Plan[memoryview]:
+def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
     """Ask for pieces of a buffer in one round; the answer has them one behind the other.
 
     Args:
@@ -145,7 +138,7 @@ def unpinned(piece: memoryview) -> Bytes:
     return data.copy() if memoryview(piece.obj).nbytes > 4 * len(piece) else data
 
 
-def levels_view(data: Bytes) -> npt.NDArray[np.uint16]:
+def levels_view(data: Bytes) -> UInt16s:
     """Bytes as u16 levels: a view where they are aligned, else a copy."""
     levels = data.view("<u2")
     return levels if levels.flags.aligned else levels.copy()

@@ -24,11 +24,8 @@ from alance.format.layouts.base import Layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask, UInt16s
     from alance.format.layouts.base import PageValues
-
-    Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class Items:
 class Lists:
     """The slots of a list or map."""
 
-    offsets: npt.NDArray[np.int64]  # shape (num_slots + 1,), from 0
+    offsets: Int64s  # shape (num_slots + 1,), from 0
     valid: Mask | None  # shape (num_slots,); None: all valid
 
     @property
@@ -149,7 +146,7 @@ def _until_list(layers: Sequence[Layer]) -> Sequence[Layer]:
 def _items(
     layers: Sequence[Layer],
     num_slots: int,
-    levels: npt.NDArray[np.uint16] | None,
+    levels: UInt16s | None,
     base: int = 0,
     *,
     own_nulls: bool,

@@ -23,6 +23,7 @@ from alance.format.codecs.strings import Fsst, Variable
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
     from alance.format.codecs.strings import SymbolTable
@@ -176,9 +177,7 @@ def _has_items(page: _kernels.RowPage, items: Block) -> bool:
     return True
 
 
-def _set_strings(
-    page: _kernels.RowPage, offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8]
-) -> None:
+def _set_strings(page: _kernels.RowPage, offsets: npt.NDArray[Any], data: Bytes) -> None:
     aligned = offsets if offsets.flags.aligned else offsets.copy()
     if aligned.dtype == np.int32:
         page.set_strings_32(aligned, data)

@@ -17,11 +17,10 @@ from alance.format.blocks import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Bytes, Int64s, Mask
+    from alance.format.blocks import Block
 
-    from alance.format.blocks import Block, Bytes
-
-    Selection: TypeAlias = slice | npt.NDArray[np.int64]
+    Selection: TypeAlias = slice | Int64s
 
 
 def is_all(wanted: Selection, num_values: int) -> bool:
@@ -29,9 +28,7 @@ def is_all(wanted: Selection, num_values: int) -> bool:
     return isinstance(wanted, slice) and wanted == slice(0, num_values)
 
 
-def selection_of_spans(
-    starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-) -> slice | npt.NDArray[np.int64]:
+def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
     """All positions of half-open, ascending spans: a slice if they touch, else an index array."""
     if len(starts) == 0:
         return slice(0, 0)
@@ -39,7 +36,7 @@ def selection_of_spans(
         return slice(int(starts[0]), int(stops[-1]))
     lengths = stops - starts
     before = np.cumsum(lengths) - lengths
-    shifts: npt.NDArray[np.int64] = np.repeat(starts - before, lengths)
+    shifts: Int64s = np.repeat(starts - before, lengths)
     return shifts + np.arange(len(shifts))
 
 
@@ -55,14 +52,14 @@ def select(block: Block, wanted: Selection) -> Block:
     return _slice(block, wanted) if isinstance(wanted, slice) else gather(block, wanted)
 
 
-def spread(block: Block, present: npt.NDArray[np.bool_]) -> Block:
+def spread(block: Block, present: Mask) -> Block:
     """The values of a block at the places where `present` is true, arbitrary ones elsewhere.
 
     Args:
         block: as many values as `present` has true ones.
         present: shape (n,), n the number of values of the result.
     """
-    ranks: npt.NDArray[np.int64] = np.cumsum(present, dtype=np.int64)
+    ranks: Int64s = np.cumsum(present, dtype=np.int64)
     match block:
         case VariableWidth():
             # Absent values become empty strings: no byte is moved.

@@ -34,8 +34,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.layouts.base import PageState
     from alance.format.layouts.fullzip import FullZipPage
     from alance.format.layouts.sparse_layers import LayerForm, LayerState
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange, Plan, T, Wanted
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_SCALAR_BYTES: Final = 32
 LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]

@@ -31,8 +31,7 @@ from alance.format.layouts.sparse_values import NO_VALUE, SlotTask, read_zipped
 from alance.format.plans import together
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Mask, UInt32s
     from alance.format.layouts.base import DecodeTask, PageState
     from alance.format.layouts.fullzip import FullZipPage
     from alance.format.layouts.place import PagePlace
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Mask = npt.NDArray[np.bool_]
-    Indices = npt.NDArray[np.uint32]
 
 INDICES: Final = 0
 ITEMS: Final = 1
@@ -54,7 +51,7 @@ SEQUENCES: Final = frozenset(["constant", "range", "delta", "dictionary"])
 class IndexedState:
     """The indices of all slots, and what is known of the items."""
 
-    indices: Indices  # shape (slots,)
+    indices: UInt32s  # shape (slots,)
     page: PageState
     task: DecodeTask | None  # of all items; None: they are not kept
     _items: Block | None = field(default=None, repr=False)
@@ -127,7 +124,7 @@ class IndexedSlots:
         (content,) = yield from fetch([self.place.whole(INDICES)])
         return content
 
-    def _decode(self, content: memoryview) -> Indices:
+    def _decode(self, content: memoryview) -> UInt32s:
         count = self.place.num_rows
         if count > MAX_NUMBERS:
             raise UnsupportedError(f"sparse: {count} indices, at most {MAX_NUMBERS}")
@@ -153,7 +150,7 @@ class IndexedSlots:
 class IndexedTask:
     """Indices, and the items that they number."""
 
-    indices: Indices
+    indices: UInt32s
     task: DecodeTask
     keeper: IndexedState | None  # that keeps the decoded items; None: nobody
 

@@ -30,13 +30,10 @@ from alance.format.proto import encodings_v2_3_pb2 as pb3
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.format.layouts.repdef import Structure
     from alance.format.layouts.sparse_sets import Numbers
 
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 MAX_SLOTS: Final = 1 << 48  # of a page: sums of them stay inside 64 bits
 MAX_READ_SLOTS: Final = 1 << 28  # decoded at once

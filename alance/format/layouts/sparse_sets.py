@@ -18,12 +18,10 @@ from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.sequence import Arithmetic, sequence_codec
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.codecs.sequence import SequenceCodec
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_NUMBERS: Final = 1 << 27  # of a set that is held in memory: 1 GiB
 

@@ -23,13 +23,10 @@ from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
 from alance.format.layouts.selection import spread
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.format.layouts.base import DecodeTask, PageState
     from alance.format.layouts.sparse_layers import LayerState, Runs
     from alance.format.plans import Plan
-
-    Mask = npt.NDArray[np.bool_]
 
 
 class SlotTask(Protocol):

@@ -17,8 +17,7 @@ from alance.format.table.operations import REWRITE_COLUMNS
 from alance.format.table.roaring import parse_roaring
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.table.apply_state import Draft
     from alance.format.table.operations import (
@@ -63,7 +62,7 @@ def update(draft: Draft, change: Update) -> None:
     draft.indices = prune(draft.indices, changed, draft.message.fields)
 
 
-def changed_offsets(change: Update) -> dict[int, npt.NDArray[np.int64]]:
+def changed_offsets(change: Update) -> dict[int, Int64s]:
     """The rows that an update changed in place, for each fragment, in either form; sorted."""
     old = {
         key: np.unique(np.array(one.offsets, np.int64))

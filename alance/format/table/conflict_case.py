@@ -22,16 +22,14 @@ from alance.format.table.operations_meta import DataOverlay
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
     from alance.format.table.transaction import Transaction
 
-    Rows = Mapping[int, npt.NDArray[np.int64]]
+    Rows = Mapping[int, Int64s]
 
 
 @dataclass(frozen=True, slots=True)

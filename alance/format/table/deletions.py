@@ -22,7 +22,7 @@ from alance.format.table.naming import deletion_name
 from alance.format.table.roaring import parse_roaring, roaring_bytes
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Int64s, Mask
 
 PADDING: Final = 64  # bytes that Arrow may fill a buffer up by
 ARROW_MAX_ROWS: Final = 5000  # more are written as a bitmap
@@ -49,7 +49,7 @@ class NewDeletionFile:
 class DeletionVector:
     """Deleted rows of a fragment: physical row offsets, sorted and unique."""
 
-    rows: npt.NDArray[np.int64]  # shape (n,)
+    rows: Int64s  # shape (n,)
     num_physical_rows: int
 
     @property
@@ -62,7 +62,7 @@ class DeletionVector:
         """Rows that are not deleted."""
         return self.num_physical_rows - len(self.rows)
 
-    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
+    def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which physical rows of a range are live; None: all of them."""
         first, last = np.searchsorted(self.rows, (start, stop))
         if first == last:
@@ -71,13 +71,13 @@ class DeletionVector:
         mask[self.rows[first:last] - start] = False
         return mask
 
-    def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def contains(self, rows: Int64s) -> Mask:
         """Which of some physical rows are deleted."""
         places = np.searchsorted(self.rows, rows)
         places[places == len(self.rows)] = 0
         return self.rows[places] == rows if len(self.rows) else np.zeros(len(rows), np.bool_)
 
-    def to_physical(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def to_physical(self, offsets: Int64s) -> Int64s:
         """Physical row offsets of the n-th live rows.
 
         Deleted row i has `rows[i] - i` live rows before it, so as many deleted rows come before
@@ -86,7 +86,7 @@ class DeletionVector:
         live_before = self.rows - np.arange(len(self.rows))
         return offsets + np.searchsorted(live_before, offsets, "right")
 
-    def to_live(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def to_live(self, rows: Int64s) -> Int64s:
         """How many live rows come before some physical rows."""
         return rows - np.searchsorted(self.rows, rows)
 
@@ -151,7 +151,7 @@ def _check_sizes(message: pa.ipc.Message, num_physical_rows: int) -> None:
         )
 
 
-def _checked(rows: npt.NDArray[np.int64], num_physical_rows: int) -> DeletionVector:
+def _checked(rows: Int64s, num_physical_rows: int) -> DeletionVector:
     unique = np.unique(rows)
     if len(unique) and unique[-1] >= num_physical_rows:
         raise CorruptFileError(
@@ -162,7 +162,7 @@ def _checked(rows: npt.NDArray[np.int64], num_physical_rows: int) -> DeletionVec
 
 def new_deletion_file(
     fragment_id: int,
-    rows: npt.NDArray[np.int64],
+    rows: Int64s,
     read_version: int,
     *,
     as_bitmap: bool = False,
@@ -192,7 +192,7 @@ def new_deletion_file(
     return NewDeletionFile(fragment_id, name, content, record)
 
 
-def arrow_bytes(rows: npt.NDArray[np.int64]) -> bytes:
+def arrow_bytes(rows: Int64s) -> bytes:
     """The content of an Arrow deletion file; shape (n,)."""
     schema = pa.schema([ROW_ID_FIELD])
     batch = pa.RecordBatch.from_arrays([to_arrow(rows.astype(np.uint32))], schema=schema)

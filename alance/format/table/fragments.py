@@ -14,7 +14,7 @@ from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Int64s, UInt64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Records(Sequence[table_pb2.DataFragment]):
     """
 
     content: bytes
-    starts: npt.NDArray[np.int64]
-    stops: npt.NDArray[np.int64]
-    deleted: npt.NDArray[np.int64]
+    starts: Int64s
+    stops: Int64s
+    deleted: Int64s
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -75,9 +75,7 @@ class Fragments(Sequence[Fragment]):
                 self.num_rows[number] = self[number].num_rows or -1
 
     @classmethod
-    def of_records(
-        cls, records: Records, ids: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint64]
-    ) -> Fragments:
+    def of_records(cls, records: Records, ids: UInt64s, rows: UInt64s) -> Fragments:
         """Fragments of which nothing but the numbers is parsed yet.
 
         Args:
@@ -94,22 +92,19 @@ class Fragments(Sequence[Fragment]):
         return made
 
     def _settle(
-        self,
-        messages: Sequence[table_pb2.DataFragment],
-        ids: npt.NDArray[np.uint64],
-        rows: npt.NDArray[np.uint64],
+        self, messages: Sequence[table_pb2.DataFragment], ids: UInt64s, rows: UInt64s
     ) -> None:
         """Take what is known of all, as if none had deleted rows."""
         self._messages = messages
         self._made: list[Fragment | None] = [None] * len(ids)
         if len(ids) and int(ids.max()) >> 32:
             raise CorruptFileError(f"fragment id {ids.max()}: expected at most 32 bits")
-        self.ids: npt.NDArray[np.int64] = ids.astype(np.int64)
+        self.ids: Int64s = ids.astype(np.int64)
         known = (rows > 0) & (rows < 1 << 62)
-        self.num_rows: npt.NDArray[np.int64] = np.where(known, rows, 0).astype(np.int64)
+        self.num_rows: Int64s = np.where(known, rows, 0).astype(np.int64)
         self.num_rows[~known] = -1
         self.repeated_id: int | None = None
-        self._order: npt.NDArray[np.int64] | None = None
+        self._order: Int64s | None = None
         if len(ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
             self._order = np.argsort(self.ids, kind="stable")
             ordered = self.ids[self._order]

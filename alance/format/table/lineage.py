@@ -20,11 +20,9 @@ from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt64s
     from alance.format.proto import table_pb2
 
-    U64 = npt.NDArray[np.uint64]
 
 FIRST_VERSION: Final = 1  # of rows of fragments without a version sequence
 
@@ -33,11 +31,11 @@ FIRST_VERSION: Final = 1  # of rows of fragments without a version sequence
 class Lineage:
     """Of each row of a fragment, deleted ones included, in physical order; shape (n,)."""
 
-    row_ids: U64
-    created_at: U64
-    last_updated_at: U64
+    row_ids: UInt64s
+    created_at: UInt64s
+    last_updated_at: UInt64s
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Lineage:
+    def take(self, rows: Int64s) -> Lineage:
         """Of some rows, by offset; shape (n,)."""
         return Lineage(self.row_ids[rows], self.created_at[rows], self.last_updated_at[rows])
 
@@ -101,7 +99,7 @@ def lineage_of(
     )
 
 
-def _versions(content: bytes, num_rows: int) -> U64:
+def _versions(content: bytes, num_rows: int) -> UInt64s:
     if not content:
         return np.full(num_rows, FIRST_VERSION, np.uint64)
     return parse_versions(content, num_rows)
@@ -117,7 +115,7 @@ def mark_created(fragment: table_pb2.DataFragment, version: int) -> None:
 def mark_updated(
     fragment: table_pb2.DataFragment,
     version: int,
-    rows: npt.NDArray[np.int64] | None = None,
+    rows: Int64s | None = None,
     known: Mapping[int, Lineage] | None = None,
 ) -> None:
     """Rows of a fragment changed in a version.

@@ -24,7 +24,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Int64s
 
 NO_RUNS: Final = 12346
 WITH_RUNS: Final = 12347
@@ -32,7 +32,7 @@ ARRAY_MAX: Final = 4096
 OFFSETS_FROM: Final = 4  # containers; a smaller bitmap with runs has no table of positions
 
 
-def parse_roaring(content: memoryview, limit: int = 1 << 32) -> npt.NDArray[np.int64]:
+def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
     """The values of a bitmap, ascending. Memory: 16 bytes a value, at most `16 * limit` and 1 MiB.
 
     Args:
@@ -47,7 +47,7 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> npt.NDArray[np.i
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
 
 
-def _parse(content: memoryview, limit: int) -> npt.NDArray[np.int64]:
+def _parse(content: memoryview, limit: int) -> Int64s:
     (cookie,) = struct.unpack_from("<I", content)
     position = 4
     if cookie & 0xFFFF == WITH_RUNS:
@@ -89,7 +89,7 @@ def _parse(content: memoryview, limit: int) -> npt.NDArray[np.int64]:
     return _within(np.concatenate(parts), limit) if parts else np.empty(0, np.int64)
 
 
-def _check_heads(heads: npt.NDArray[np.int64], limit: int) -> None:
+def _check_heads(heads: Int64s, limit: int) -> None:
     """Check what containers state against the values that are possible, before any are made."""
     stated = int((heads[:, 1] + 1).sum())
     if stated > limit:
@@ -98,15 +98,13 @@ def _check_heads(heads: npt.NDArray[np.int64], limit: int) -> None:
         raise ValueError(f"values from {int(heads[-1, 0]) << 16}, expected smaller than {limit}")
 
 
-def _within(values: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+def _within(values: Int64s, limit: int) -> Int64s:
     if len(values) and int(values[-1]) >= limit:
         raise ValueError(f"value {values[-1]}, expected smaller than {limit}")
     return values
 
 
-def _arrays(
-    content: memoryview, position: int, heads: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _arrays(content: memoryview, position: int, heads: Int64s) -> Int64s:
     """The values of containers that are all arrays, at once."""
     counts = heads[:, 1] + 1
     low = np.frombuffer(content, "<u2", int(counts.sum()), position)
@@ -117,7 +115,7 @@ def _arrays(
     return values
 
 
-def _runs(content: memoryview, position: int) -> tuple[npt.NDArray[np.int64], int]:
+def _runs(content: memoryview, position: int) -> tuple[Int64s, int]:
     (number,) = struct.unpack_from("<H", content, position)
     pairs = np.frombuffer(content, "<u2", 2 * number, position + 2).reshape(-1, 2).astype(np.int64)
     first, length = pairs[:, 0], pairs[:, 1] + 1
@@ -129,7 +127,7 @@ def _runs(content: memoryview, position: int) -> tuple[npt.NDArray[np.int64], in
     return values, position + 2 + 4 * number
 
 
-def roaring_bytes(values: npt.NDArray[np.int64]) -> bytes:
+def roaring_bytes(values: Int64s) -> bytes:
     """A bitmap without runs.
 
     Args:

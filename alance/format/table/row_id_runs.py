@@ -22,12 +22,10 @@ from alance.format.table.row_ids import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt64s
     from alance.format.proto import rowids_pb2
 
-    U64 = npt.NDArray[np.uint64]
-    Runs: TypeAlias = "tuple[npt.NDArray[np.int64], U64]"
+    Runs: TypeAlias = "tuple[Int64s, UInt64s]"
 
 
 def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
@@ -51,7 +49,7 @@ def parse_row_id_runs(content: bytes, num_rows: int) -> Runs:
     return np.concatenate(starts), np.concatenate(values)
 
 
-def runs_of_ids(ids: U64) -> Runs:
+def runs_of_ids(ids: UInt64s) -> Runs:
     """The first row of each run of neighbouring ids, and its id; shape (runs,) each."""
     edges = np.ones(len(ids), np.bool_)
     np.not_equal(np.diff(ids), 1, out=edges[1:])
@@ -59,7 +57,7 @@ def runs_of_ids(ids: U64) -> Runs:
     return starts, ids if len(starts) == len(ids) else ids[starts]
 
 
-def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[npt.NDArray[np.int64], U64, int]:
+def _runs(segment: rowids_pb2.U64Segment, left: int) -> tuple[Int64s, UInt64s, int]:
     """The runs of a segment, and its length, which is at most `left`."""
     kind = segment.WhichOneof("segment")
     if kind in ("range", "range_with_holes"):

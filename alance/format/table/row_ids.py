@@ -16,14 +16,13 @@ from alance.format.proto import rowids_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from alance.arrays import Bytes, UInt64s
 
-    U64 = npt.NDArray[np.uint64]
 
 MAX_ROWS: Final = 1 << 32  # rows of a fragment
 
 
-def parse_row_ids(content: bytes, num_rows: int) -> U64:
+def parse_row_ids(content: bytes, num_rows: int) -> UInt64s:
     """The row ids of a fragment in physical order; shape (num_rows,).
 
     Raises:
@@ -60,7 +59,7 @@ def row_id_segments(content: bytes) -> Sequence[rowids_pb2.U64Segment]:
         raise CorruptFileError(f"row ids: {error}") from error
 
 
-def segment_values(segment: rowids_pb2.U64Segment) -> U64:
+def segment_values(segment: rowids_pb2.U64Segment) -> UInt64s:
     """The values of a segment; shape (n,).
 
     Raises:
@@ -69,7 +68,7 @@ def segment_values(segment: rowids_pb2.U64Segment) -> U64:
     return _expand(segment, MAX_ROWS)
 
 
-def segment_holes(segment: rowids_pb2.U64Segment) -> U64:
+def segment_holes(segment: rowids_pb2.U64Segment) -> UInt64s:
     """The ids that a range lacks, ascending.
 
     Raises:
@@ -78,7 +77,7 @@ def segment_holes(segment: rowids_pb2.U64Segment) -> U64:
     return np.sort(_array(segment.range_with_holes.holes))
 
 
-def segment_bits(segment: rowids_pb2.U64Segment) -> npt.NDArray[np.uint8]:
+def segment_bits(segment: rowids_pb2.U64Segment) -> Bytes:
     """Which ids of a range are there.
 
     Raises:
@@ -88,7 +87,7 @@ def segment_bits(segment: rowids_pb2.U64Segment) -> npt.NDArray[np.uint8]:
     return _bits(bitmap.bitmap, _span(bitmap.start, bitmap.end))
 
 
-def parse_versions(content: bytes, num_rows: int) -> U64:
+def parse_versions(content: bytes, num_rows: int) -> UInt64s:
     """The version of each row of a fragment; shape (num_rows,).
 
     Runs count by the length of their span alone: start and end mean nothing after compaction.
@@ -122,7 +121,7 @@ def _length(segment: rowids_pb2.U64Segment) -> int:
     return 0
 
 
-def _expand(segment: rowids_pb2.U64Segment, limit: int) -> U64:
+def _expand(segment: rowids_pb2.U64Segment, limit: int) -> UInt64s:
     """The values of a segment, after its length has been checked against `limit`."""
     length = _length(segment)
     if not 0 <= length <= limit:
@@ -157,14 +156,14 @@ def _span(start: int, end: int) -> int:
     return end - start
 
 
-def _bits(bitmap: bytes, size: int) -> npt.NDArray[np.uint8]:
+def _bits(bitmap: bytes, size: int) -> Bytes:
     """The bits of a range, least significant first."""
     if len(bitmap) < (size + 7) // 8:
         raise CorruptFileError(f"row ids: bitmap of {len(bitmap)} bytes for {size} rows")
     return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=size, bitorder="little")
 
 
-def _array(encoded: rowids_pb2.EncodedU64Array) -> U64:
+def _array(encoded: rowids_pb2.EncodedU64Array) -> UInt64s:
     kind = encoded.WhichOneof("array")
     if kind is None:
         return np.empty(0, np.uint64)

@@ -14,9 +14,8 @@ from alance.format.proto import rowids_pb2
 from alance.format.table.row_ids import num_row_ids, segment_values
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import UInt64s
 
-    U64 = npt.NDArray[np.uint64]
 
 # What forms are compared by: the format's writers count these bytes for a segment and its parts.
 SEGMENT_BYTES: Final = 24
@@ -24,7 +23,7 @@ HOLE_BYTES: Final = 4
 SORTED_BYTES: Final = 2
 
 
-def row_ids_bytes(values: U64) -> bytes:
+def row_ids_bytes(values: UInt64s) -> bytes:
     """A sequence of row ids: one segment, or one a run that ascends where that is smaller.
 
     Args:
@@ -67,7 +66,7 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
     return bytes(sequence.SerializeToString()), stop
 
 
-def versions_bytes(values: U64) -> bytes:
+def versions_bytes(values: UInt64s) -> bytes:
     """A sequence of versions.
 
     Args:
@@ -94,7 +93,7 @@ def one_version_bytes(version: int, num_rows: int) -> bytes:
     return bytes(sequence.SerializeToString())
 
 
-def segment_of(values: U64) -> rowids_pb2.U64Segment:
+def segment_of(values: UInt64s) -> rowids_pb2.U64Segment:
     """The smallest segment of some values; at least one of them."""
     segment = rowids_pb2.U64Segment()
     if not (values[1:] > values[:-1]).all():
@@ -124,7 +123,7 @@ def segment_of(values: U64) -> rowids_pb2.U64Segment:
     return segment
 
 
-def _array(values: U64) -> rowids_pb2.EncodedU64Array:
+def _array(values: UInt64s) -> rowids_pb2.EncodedU64Array:
     made = rowids_pb2.EncodedU64Array()
     base, highest = int(values.min()), int(values.max())
     if highest - base >= 1 << 32:

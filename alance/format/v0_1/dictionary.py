@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.plans import Plan
 
@@ -122,7 +123,7 @@ class KeptValues:
     def __init__(self, field: Field) -> None:
         self._field = field
         self._arrow = field.arrow_type
-        self._last: tuple[pa.Array, npt.NDArray[np.int64]] | None = None
+        self._last: tuple[pa.Array, Int64s] | None = None
         known: list[object] = []
         self._is_open = not field.message.dictionary.length
         if not self._is_open:
@@ -135,9 +136,7 @@ class KeptValues:
         self._places = {value: place for place, value in reversed(list(enumerate(known)))}
         self._values = known
 
-    def keys(
-        self, array: pa.DictionaryArray, valid: npt.NDArray[np.bool_] | None
-    ) -> npt.NDArray[Any]:
+    def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
         """The keys of rows; 0 for nulls.
 
         Raises:
@@ -158,7 +157,7 @@ class KeptValues:
         keys: npt.NDArray[Any] = found.astype(f"<{kind}{index.bit_width // 8}")
         return keys
 
-    def _table(self, dictionary: pa.Array) -> npt.NDArray[np.int64]:
+    def _table(self, dictionary: pa.Array) -> Int64s:
         """The place of each value of an array's dictionary."""
         if self._last is not None and self._last[0].equals(dictionary):
             return self._last[1]

@@ -32,16 +32,14 @@ from alance.format.v0_1.statistics import has_statistics
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
     from google.protobuf.message import Message
 
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int64s, Mask
+    from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.format.v0_1.dictionary import KeptValues
 
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 MAX_ROWS: Final = (1 << 31) - 1  # of a file
 NOTHING: Final = np.empty(0, np.uint8)

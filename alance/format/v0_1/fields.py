@@ -28,8 +28,7 @@ from alance.format.v2_0.strings import Ends
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from alance.format.v0_1.pages import Parts
     from alance.format.v2_0.arrays import ArrayPage
     from alance.format.v2_0.fields import Node, PagedColumn, Rows
-
-    Int64s = npt.NDArray[np.int64]
 
 
 class NoPages:

@@ -41,16 +41,14 @@ from alance.format.v2_0.strings import WIDE_BYTES, Ends
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int32s, Int64s, Mask
+    from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import Pages, Parts
     from alance.format.v2_0.fields import PagedColumn, Rows
     from alance.format.v2_0.spans import BitPiece
 
-    Int64s = npt.NDArray[np.int64]
 
 # Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
 # 5 ms, another round 30 ms.
@@ -101,7 +99,7 @@ class Items:
     """The values of a dictionary."""
 
     block: Block
-    valid: npt.NDArray[np.bool_] | None  # None: all are
+    valid: Mask | None  # None: all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +238,7 @@ class WholeRows:
         return _text(self.field, arrow, found.offsets, data)
 
 
-def _text(
-    field: Field,
-    arrow: pa.DataType,
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: Bytes,
-) -> pa.Array:
+def _text(field: Field, arrow: pa.DataType, offsets: Int32s | Int64s, data: Bytes) -> pa.Array:
     if isinstance(arrow, pa.BaseExtensionType):
         return wrapped(_text(field, arrow.storage_type, offsets, data), arrow)
     valid = None

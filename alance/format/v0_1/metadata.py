@@ -28,12 +28,11 @@ from alance.format.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
     from google.protobuf.message import Message
 
+    from alance.arrays import Int64s
     from alance.format.plans import Plan
 
-    Int64s = npt.NDArray[np.int64]
 
 FOOTER: Final = struct.Struct("<QHH4s")
 LENGTH: Final = struct.Struct("<I")

@@ -15,12 +15,9 @@ from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import PageRun
-
-    Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

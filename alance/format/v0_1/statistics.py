@@ -26,9 +26,9 @@ from alance.format.v0_1.fields import Tree, page_bits
 from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.metadata import BatchContainer
@@ -49,8 +49,8 @@ class BatchStatistics:
         most: a value that none is above; likewise. Both leave NaN out.
     """
 
-    first_rows: npt.NDArray[np.int64]
-    null_counts: npt.NDArray[np.int64]
+    first_rows: Int64s
+    null_counts: Int64s
     least: pa.Array
     most: pa.Array
 

@@ -11,15 +11,12 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedWidth
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
     from alance.format.v2_0.spans import Spans
-
-    Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

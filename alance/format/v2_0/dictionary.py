@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.v2_0.base import ArrayEncoding
-
-    Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,12 @@ from alance.format.encode.strings import compressed
 from alance.format.proto import encodings_v2_0_pb2 as pb
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Int64s, Mask
+    from alance.format.blocks import Block
     from alance.format.field import Field
 
-    Mask = npt.NDArray[np.bool_]
 
 MAX_ITEMS: Final = 99  # of a dictionary that only compresses strings
 COUNTED: Final = 2048  # counting stops here: the sample that it begins with cannot tell fewer
@@ -236,9 +235,7 @@ def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.Arr
     return pb.ArrayEncoding(packed_struct=packed)
 
 
-def blob_page(
-    positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], valid: Mask | None
-) -> Page:
+def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> Page:
     """A page of the places of blobs; those of nulls are (1, 0), of empty ones (0, 0)."""
     places = np.zeros((len(positions), 2), "<u8")
     places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
@@ -295,7 +292,7 @@ def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.Array
     return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some))
 
 
-def ends_of(offsets: npt.NDArray[np.int64], valid: Mask | None) -> tuple[Bytes, int]:
+def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:
     """Entries of strings or lists from their offsets, and what is added to those of nulls."""
     adjustment = int(offsets[-1]) + 1
     ends = offsets[1:].astype("<u8")

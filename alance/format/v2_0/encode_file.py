@@ -28,13 +28,10 @@ from alance.format.v2_0.encode import Buffers, Page, ends_of, leaf_page, no_null
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Mask
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-    Mask = npt.NDArray[np.bool_]
 
 HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
 LISTS = ("list", "list.struct", "large_list", "large_list.struct")

@@ -25,15 +25,12 @@ from alance.format.v2_0.spans import Spans
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v2_0.arrays import ArrayPage
     from alance.format.v2_0.base import Piece
     from alance.format.v2_0.strings import Ends
-
-    Int64s = npt.NDArray[np.int64]
 
 
 class Rows(Protocol):
@@ -256,7 +253,7 @@ class ListNode:
             return root.indices.decode(content, spans, root.num_items, wide=True)
 
 
-def _joined(pages: Sequence[Ends]) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
+def _joined(pages: Sequence[Ends]) -> tuple[Int64s, Mask | None]:
     """Offsets and validity of all pages."""
     if len(pages) == 1:
         return pages[0].offsets.astype(np.int64, copy=False), pages[0].mask()

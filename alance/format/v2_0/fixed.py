@@ -32,6 +32,7 @@ from alance.format.v2_0.base import Piece, Values, kind_of
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
 
 if TYPE_CHECKING:
+    from alance.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
@@ -268,9 +269,7 @@ class PackedBitsPiece:
         return Values(FixedWidth(page.bits_per_value, len(rows), values), None)
 
 
-def _from_lanes(
-    page: PackedBits, data: np.ndarray[tuple[int], np.dtype[np.uint8]]
-) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _from_lanes(page: PackedBits, data: Bytes) -> Bytes:
     bits, width = page.bits_per_value, page.packed_bits
     if width == 0:
         return np.zeros(page.num_values * bits // 8, np.uint8)

@@ -11,13 +11,10 @@ from alance import _kernels
 from alance.format.layouts.place import fetch, fetch_pieces
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int64s, Mask
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-    Int64s = npt.NDArray[np.int64]
 
 # Bits of rows that lie this close are read with all bits between them: one piece, 32 Ki rows.
 NEAR_BYTES: Final = 4 << 10
@@ -124,7 +121,7 @@ class BitPiece:
             places = np.arange(self.first_bit, self.first_bit + self.num_rows)
         return _kernels.gather_bits(data, places)
 
-    def mask(self) -> npt.NDArray[np.bool_]:
+    def mask(self) -> Mask:
         """The bits as booleans, shape (num_rows,)."""
         data = np.frombuffer(self.content, np.uint8)
         bits = np.unpackbits(data, bitorder="little").view(np.bool_)

@@ -23,14 +23,11 @@ from alance.format.v2_0.base import ArrayEncoding, Piece, Values, fixed
 from alance.format.v2_0.spans import Spans, fetch_spans
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes, Int32s, Int64s, Mask
     from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-    Int64s = npt.NDArray[np.int64]
 
 # Bytes up to this many are read beside the indices, whichever are wanted: at 100 MB/s they take
 # 2.5 ms, another round 30 ms.
@@ -43,10 +40,10 @@ class Ends:
     """Ends of rows, decoded."""
 
     spans: Spans  # of the bytes or items that the rows own: as many as spans of rows
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]  # shape (n + 1,), from 0
+    offsets: Int32s | Int64s  # shape (n + 1,), from 0
     valid: Bytes | None  # LSB-first bits; None: all valid
 
-    def mask(self) -> npt.NDArray[np.bool_] | None:
+    def mask(self) -> Mask | None:
         """The validity as booleans."""
         if self.valid is None:
             return None
