@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
     from typing import Unpack
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt64s
     from alance.datasets import Dataset
     from alance.format.proto.table_pb2 import DataFragment
     from alance.fragment import DatasetFragment
@@ -178,9 +177,7 @@ def release_memory(kept_bytes: int) -> None:
     pa.default_memory_pool().release_unused()
 
 
-async def delete_rows(
-    dataset: Dataset, offsets: Mapping[int, npt.NDArray[np.int64]], predicate: str
-) -> Dataset:
+async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate: str) -> Dataset:
     """The version without some rows.
 
     Args:
@@ -198,11 +195,11 @@ async def delete_rows(
 
 async def replace_rows(
     dataset: Dataset,
-    offsets: Mapping[int, npt.NDArray[np.int64]],
+    offsets: Mapping[int, Int64s],
     *,
     moved: Sequence[bytes] = (),
     inserted: Sequence[bytes] = (),
-    row_ids: npt.NDArray[np.uint64] | None = None,
+    row_ids: UInt64s | None = None,
 ) -> Dataset:
     """The version without some rows, and with new fragments.
 

@@ -29,9 +29,8 @@ from alance.io.tasks import all_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    import numpy.typing as npt
-
-    from alance.format.blocks import Block, Bytes
+    from alance.arrays import Bytes, Mask, UInt32s, UInt64s
+    from alance.format.blocks import Block
     from alance.format.encode.container import FileBuilder
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -70,10 +69,10 @@ class _Pack:
 class _Described:
     """Descriptions of some rows, each array of shape (n,), and what has to be written for them."""
 
-    kinds: npt.NDArray[np.uint8]
-    positions: npt.NDArray[np.uint64]
-    sizes: npt.NDArray[np.uint64]
-    blob_ids: npt.NDArray[np.uint32]
+    kinds: Bytes
+    positions: UInt64s
+    sizes: UInt64s
+    blob_ids: UInt32s
     uris: dict[int, str]
     alone: list[tuple[int, Bytes]]  # id of an object, its content
     packed: list[tuple[int, Bytes]]  # id of an object, what it goes on with
@@ -193,7 +192,7 @@ class BlobPlacer:
             await self._open[1].write(content)
 
 
-def _some(payloads: VariableWidth, chosen: npt.NDArray[np.bool_]) -> VariableWidth:
+def _some(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
     """The payloads of some slots."""
     if chosen.all():
         return payloads

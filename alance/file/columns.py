@@ -20,8 +20,7 @@ from alance.format.plans import together
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.recall import Kept
     from alance.format.container import Column, Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
@@ -84,9 +83,7 @@ class OpenColumn:
             self.layouts[number] = layout
         return layout
 
-    def take(
-        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
-    ) -> Plan[list[DecodeTask]]:
+    def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[list[DecodeTask]]:
         """Plan single rows.
 
         Cost: one round where the states of their pages are known or guessed well, else two.
@@ -115,7 +112,7 @@ class OpenColumn:
             self.add_place(error, number)
             raise
 
-    def hit(self, rows: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    def hit(self, rows: Int64s) -> list[tuple[int, Int64s]]:
         """The pages that hold ascending rows, and the rows counted from the first of each page."""
         first_rows = self.column.first_rows
         if len(first_rows) == 2:
@@ -199,7 +196,7 @@ class OpenColumn:
         return state
 
     def _take_page(
-        self, number: int, rows: npt.NDArray[np.int64], states: States, guess: bool
+        self, number: int, rows: Int64s, states: States, guess: bool
     ) -> Plan[DecodeTask]:
         state = self.known(number, states)
         layout = self.layout(number)

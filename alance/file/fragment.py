@@ -26,9 +26,7 @@ from alance.format.plans import T, all_read, together
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.file.grouped import GroupedPages
     from alance.file.v2_0 import FieldRows
@@ -179,17 +177,13 @@ class OpenFragment:
             self._tables.append(PageTables(self.leaves))
         return self._tables[0]
 
-    def take(
-        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool = True
-    ) -> Plan[FragmentTask]:
+    def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""
         task = yield from self.place(rows, states, guess=guess)
         yield from fetch_placed(task.unread)
         return task
 
-    def place(
-        self, rows: npt.NDArray[np.int64], states: States, *, guess: bool
-    ) -> Plan[FragmentTask]:
+    def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
         """Plan single rows, without what is `unread` of the task; see `take_rows`."""
         (task,) = yield from take_rows(self.schema, [(self, rows)], states, guess=guess)
         return task
@@ -225,11 +219,7 @@ class OpenFragment:
 
 
 def take_rows(
-    schema: Schema,
-    fragments: Sequence[tuple[OpenFragment, npt.NDArray[np.int64]]],
-    states: States,
-    *,
-    guess: bool,
+    schema: Schema, fragments: Sequence[tuple[OpenFragment, Int64s]], states: States, *, guess: bool
 ) -> Plan[list[FragmentTask]]:
     """Plan single rows of fragments, in few tasks; what is still to be read is their `unread`.
 

@@ -10,8 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.columns import OpenColumn
     from alance.file.fragment import Found
     from alance.file.v2_0 import FieldColumn
@@ -26,7 +25,7 @@ class OpenLeaf:
     column: OpenColumn | FieldColumn
     is_top: bool  # a field of the schema itself, not of a nested one
 
-    def rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def rows(self, rows: Int64s) -> Int64s:
         """The rows of the column that are some rows of the table."""
         if (dimension := self.leaf.multiplier) == 1:
             return rows

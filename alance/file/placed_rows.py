@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,11 @@ from alance.format.plans import cut, together
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
     from alance.format.plans import Plan
-
-    Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 def placed_rows(

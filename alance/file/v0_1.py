@@ -18,15 +18,12 @@ from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.leaves import Items
     from alance.format.v0_1.metadata import BatchContainer, PageRun
-
-    Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ from alance.format.v0_1.encode import BatchFileBuilder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from alance.format.blocks import Bytes
+    from alance.arrays import Bytes
+
 
 BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job

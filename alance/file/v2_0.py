@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from alance import _kernels
 from alance.errors import AlanceError
@@ -13,10 +13,9 @@ from alance.format.v2_0.fields import LeafNode, Node
 from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.file.columns import OpenColumn, States
     from alance.format.container import Column, Container
     from alance.format.field import Field
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import Rows
 
-    Int64s: TypeAlias = npt.NDArray[np.int64]
 
 BYTES: str = "uint8"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,7 @@ from alance.format.plans import ByteRange, answered, cut
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.fragment import FileSource, Found, OpenFragment
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.miniblock import MiniBlockPage
     from alance.format.plans import Plan, T
     from alance.format.schema import Schema
-
-    Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 class FragmentFiles(NamedTuple):

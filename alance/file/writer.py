@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.arrays import Bytes
     from alance.file.blob_placer import Sidecars
     from alance.file_version import FileVersion
-    from alance.format.blocks import Bytes
     from alance.format.schema import Schema
     from alance.io.pool import DecodePool
     from alance.io.upload import Upload

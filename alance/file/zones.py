@@ -22,15 +22,13 @@ from alance.format.v0_1.statistics import read_statistics as read_batch_statisti
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.format.container import Container
     from alance.format.plans import Plan
     from alance.format.statistics import Statistics
     from alance.format.v0_1.statistics import BatchStatistics
 
-    Int64s = npt.NDArray[np.int64]
 
 WHOLE_BYTES: Final = 256 << 10  # buffers up to here are read at once
 HEAD_BYTES: Final = 64 << 10  # of larger ones: the head, then the columns asked for

@@ -11,9 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from alance.arrays import Int64s, Mask
 
-    Int64s = npt.NDArray[np.int64]
 
 MAX_STOP: Final = 1 << 62  # with a gap added, still an int64
 FEW: Final = 96  # ranges; with more, the calls for arrays are worth it
@@ -89,12 +88,7 @@ def _coalesce_few(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -
 
 
 def _cut(
-    is_first: npt.NDArray[np.bool_],
-    starts: Int64s,
-    stops: Int64s,
-    first: int,
-    last: int,
-    max_bytes: int,
+    is_first: Mask, starts: Int64s, stops: Int64s, first: int, last: int, max_bytes: int
 ) -> None:
     """Begin new spans inside a group, so that none grows beyond the limit by merging."""
     begin, end = int(starts[first]), int(stops[first])

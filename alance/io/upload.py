@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Bytes
     from alance.io.store import Body
 
 _log: Final = logging.getLogger(__name__)
@@ -78,7 +76,7 @@ class Upload(ABC):
                 raise
             self._report(failure)
 
-    async def write(self, buffer: Body | npt.NDArray[np.uint8]) -> None:
+    async def write(self, buffer: Body | Bytes) -> None:
         """Append a contiguous buffer. Waits while too many bytes are under way.
 
         Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    U64 = npt.NDArray[np.uint64]
+    from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
 
 HALF: Final = np.uint64(32)
@@ -30,12 +30,12 @@ HALF: Final = np.uint64(32)
 class RowValues:
     """A number for each physical row of a fragment: runs that grow by 0 or 1 a row."""
 
-    starts: npt.NDArray[np.int64]  # shape (runs,): the first row of each run; empty: each row
-    values: U64  # shape (runs,): the number of that row
+    starts: Int64s  # shape (runs,): the first row of each run; empty: each row
+    values: UInt64s  # shape (runs,): the number of that row
     step: int
 
     @classmethod
-    def of(cls, values: U64, step: int) -> RowValues:
+    def of(cls, values: UInt64s, step: int) -> RowValues:
         """From the numbers of all rows.
 
         Args:
@@ -49,14 +49,14 @@ class RowValues:
         return cls(starts, values[starts], step)
 
     @classmethod
-    def of_runs(cls, starts: npt.NDArray[np.int64], values: U64, num_rows: int) -> RowValues:
+    def of_runs(cls, starts: Int64s, values: UInt64s, num_rows: int) -> RowValues:
         """Row ids from the first row of each run and its id; of many runs all ids take less."""
         found = cls(starts, values, 1)
         if 4 * len(starts) > 3 * num_rows:
             return cls(starts[:0].copy(), found.at(np.arange(num_rows)), 1)
         return found
 
-    def at(self, rows: npt.NDArray[np.int64]) -> U64:
+    def at(self, rows: Int64s) -> UInt64s:
         """The numbers of some rows; shape (n,), like `rows`."""
         if not len(self.starts) and len(self.values):
             return self.values[rows]
@@ -72,14 +72,12 @@ class RowValues:
 class RowIdRuns:
     """Runs in which id and row offset grow together; each array of shape (runs,)."""
 
-    ids: U64  # the first id of each
-    addresses: U64  # the address of that row
-    lengths: npt.NDArray[np.uint32]
+    ids: UInt64s  # the first id of each
+    addresses: UInt64s  # the address of that row
+    lengths: UInt32s
 
 
-def runs_of(
-    fragment_id: int, row_ids: U64, live_rows: npt.NDArray[np.int64] | None = None
-) -> RowIdRuns:
+def runs_of(fragment_id: int, row_ids: UInt64s, live_rows: Int64s | None = None) -> RowIdRuns:
     """The runs of a fragment.
 
     Args:
@@ -97,10 +95,7 @@ def runs_of(
 
 
 def live_runs(
-    fragment_id: int,
-    values: RowValues,
-    num_rows: int,
-    live_rows: npt.NDArray[np.int64] | None = None,
+    fragment_id: int, values: RowValues, num_rows: int, live_rows: Int64s | None = None
 ) -> RowIdRuns:
     """The runs of a fragment from its row ids; only where rows are deleted they are expanded."""
     if live_rows is not None:
@@ -126,11 +121,11 @@ class RowIdIndex:
         lengths: of the runs; None: all are 1.
     """
 
-    highs: npt.NDArray[np.uint64]
-    bounds: npt.NDArray[np.int64]
-    lows: npt.NDArray[np.uint32]
-    addresses: U64
-    lengths: npt.NDArray[np.uint32] | None
+    highs: UInt64s
+    bounds: Int64s
+    lows: UInt32s
+    addresses: UInt64s
+    lengths: UInt32s | None
 
     @property
     def num_bytes(self) -> int:
@@ -178,7 +173,7 @@ class RowIdIndex:
         is_single = len(ids) == total
         return cls(highs, bounds, lows, addresses, None if is_single else lengths)
 
-    def addresses_of(self, row_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def addresses_of(self, row_ids: Int64s) -> Int64s:
         """The address of each row id; shape (n,).
 
         Raises:
@@ -189,9 +184,7 @@ class RowIdIndex:
             raise NotFoundError(f"row id {row_ids[missing][0]}: no row has it")
         return found
 
-    def find(
-        self, row_ids: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
         """The address of each row id, and which of them no live row has; shape (n,) each."""
         wanted = row_ids.astype(np.uint64)
         found = np.zeros(len(wanted), np.int64)
@@ -219,7 +212,7 @@ class RowIdIndex:
         return np.uint64(self.highs[number] << HALF) | low
 
 
-def _sorted(ids: U64) -> tuple[U64, npt.NDArray[np.integer[Any]]]:
+def _sorted(ids: UInt64s) -> tuple[UInt64s, npt.NDArray[np.integer[Any]]]:
     """The ids in ascending order, and where they were."""
     if int(ids.max()) - int(ids.min()) <= 0xFFFF_FFFF and len(ids) <= 0xFFFF_FFFF:
         return _kernels.order_of(ids)
@@ -227,9 +220,7 @@ def _sorted(ids: U64) -> tuple[U64, npt.NDArray[np.integer[Any]]]:
     return ids[order], order
 
 
-def _joined(
-    ids: U64, addresses: U64, lengths: npt.NDArray[np.uint32]
-) -> tuple[U64, U64, npt.NDArray[np.uint32]]:
+def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s, UInt64s, UInt32s]:
     """Neighbouring runs as one, in which id and address go on."""
     if len(ids) < 2:
         return ids, addresses, lengths
@@ -243,8 +234,8 @@ def _joined(
 
 
 def _expanded(
-    ids: U64, addresses: U64, lengths: npt.NDArray[np.uint32], total: int
-) -> tuple[U64, U64, npt.NDArray[np.uint32]]:
+    ids: UInt64s, addresses: UInt64s, lengths: UInt32s, total: int
+) -> tuple[UInt64s, UInt64s, UInt32s]:
     """Each row as a run of its own."""
     if len(ids) == total:
         return ids, addresses, lengths

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.layouts.arrays import bitmap
 from alance.format.encode.blobs import DEDICATED, EXTERNAL, INLINE, PACKED
+from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
@@ -22,13 +22,10 @@ from alance.ops.blobs.files import blob_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask, UInt64s
     from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-    U64 = npt.NDArray[np.uint64]
-    Mask = npt.NDArray[np.bool_]
     Member: TypeAlias = Callable[[Field, pa.Field, pa.Array], pa.Field]
 
 
@@ -52,7 +49,7 @@ class External:
 
 
 async def places_of(
-    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: U64
+    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
 ) -> list[BlobPlace | None]:
     """Where the bytes of each description are; None for a null.
 
@@ -81,7 +78,7 @@ async def places_of(
 
 
 def described(
-    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: U64
+    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
 ) -> list[BlobPlace | External | None]:
     """What each description says; None for a null. CPU.
 
@@ -171,7 +168,9 @@ def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
     return field.to_arrow().with_type(nested_type(field.logical_type, children))
 
 
-def leaves_of(field: Field, array: pa.Array, owners: U64) -> Iterator[tuple[Field, pa.Array, U64]]:
+def leaves_of(
+    field: Field, array: pa.Array, owners: UInt64s
+) -> Iterator[tuple[Field, pa.Array, UInt64s]]:
     """The arrays of descriptions at and below a field, with the owner of each slot.
 
     Args:
@@ -237,7 +236,7 @@ def binary_array(parts: Sequence[bytes | memoryview], valid: Mask | None) -> pa.
     return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
 
 
-def _items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def _items(array: pa.Array) -> tuple[Int64s, pa.Array]:
     """The offsets of lists, from 0 on, and the items that they span."""
     offsets = as_numbers(array.offsets).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])

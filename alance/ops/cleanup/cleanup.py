@@ -35,10 +35,10 @@ from alance.versioning.outcome import mark_as_open
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from alance.arrays import Int32s
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
-    from alance.ops.cleanup.files import Numbers
     from alance.versioning.table import Table
 
 _log: Final = logging.getLogger(__name__)
@@ -124,8 +124,8 @@ class _Found:
     listed: list[files.Listed] = field(default_factory=list)
     manifests: dict[int, ManifestLocation] = field(default_factory=dict)
     times: dict[int, datetime | None] = field(default_factory=dict)
-    names: dict[int, Numbers] = field(default_factory=dict)
-    of_branches: list[Numbers] = field(default_factory=list)
+    names: dict[int, Int32s] = field(default_factory=dict)
+    of_branches: list[Int32s] = field(default_factory=list)
     index: files.NameIndex = field(default_factory=files.NameIndex)
 
 
@@ -303,7 +303,7 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
 
 async def _needs(
     engine: Engine, where: ManifestLocation, index: files.NameIndex
-) -> tuple[datetime | None, Numbers]:
+) -> tuple[datetime | None, Int32s]:
     """When a version was made, and what it needs; nothing where it is gone."""
     try:
         manifest = await load_manifest(engine, where, keep=False)
@@ -314,11 +314,11 @@ async def _needs(
 
 async def _of_branch(
     engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, index: files.NameIndex
-) -> list[Numbers]:
+) -> list[Int32s]:
     branch = table.on_branch(name)
     manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
 
-    async def read(where: ManifestLocation) -> Numbers:
+    async def read(where: ManifestLocation) -> Int32s:
         async with limit:
             return (await _needs(engine, where, index))[1]
 

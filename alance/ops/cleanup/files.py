@@ -11,7 +11,7 @@ import threading
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,12 +22,10 @@ from alance.ops.cleanup.policy import CleanupCandidateFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int32s
     from alance.format.table.manifest import Manifest
     from alance.ops.cleanup.policy import Kind
 
-    Numbers: TypeAlias = npt.NDArray[np.int32]
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
 FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
@@ -78,7 +76,7 @@ class NameIndex:
         self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def numbers_of(self, manifest: Manifest) -> Numbers:
+    def numbers_of(self, manifest: Manifest) -> Int32s:
         """The numbers of what a version needs; CPU work, in any thread."""
         with self._lock:
             known = self._numbers
@@ -86,7 +84,7 @@ class NameIndex:
                 (known.setdefault(name, len(known)) for name in names_of(manifest)), np.int32
             )
 
-    def names(self, parts: Iterable[Numbers]) -> set[str]:
+    def names(self, parts: Iterable[Int32s]) -> set[str]:
         """The names of some versions together."""
         found = np.unique(np.concatenate([NONE, *parts])).tolist()
         with self._lock:
@@ -128,10 +126,7 @@ def owner_of(path: str) -> tuple[Kind, str] | None:
 
 
 def candidates(
-    listed: Sequence[Listed],
-    kept: Set[str],
-    expired: Set[str],
-    unverified_before: datetime | None,
+    listed: Sequence[Listed], kept: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> list[CleanupCandidateFile]:
     """The files that may go; see `candidate`."""
     there = {None, *(one.path for one in listed)}
@@ -144,10 +139,7 @@ def candidates(
 
 
 def candidate(
-    file: Listed,
-    kept: Set[str],
-    expired: Set[str],
-    unverified_before: datetime | None,
+    file: Listed, kept: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> CleanupCandidateFile | None:
     """A file that goes; None: it stays.
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, Self
 
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.format.schema import Schema
     from alance.format.table.operations import Operation
     from alance.ops.columns.checkpoint import Checkpoint
@@ -372,7 +372,7 @@ def _cut(found: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.
 class Spread:
     """Live rows to physical rows."""
 
-    deleted: npt.NDArray[np.int64] | None
+    deleted: Int64s | None
     num_live: int
     num_physical: int
 
@@ -387,7 +387,7 @@ class Spread:
         count = handle.num_physical_rows
         return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
 
-    def sources(self, start: int, stop: int) -> npt.NDArray[np.int64] | None:
+    def sources(self, start: int, stop: int) -> Int64s | None:
         """For some live rows and the deleted ones behind each: the live row, from 0; shape (n,).
 
         The deleted rows before the first live one are with it. None: there are no deleted ones.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance.arrays import Mask
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
@@ -88,7 +89,7 @@ def pruned_plan(
 def cast(
     batch: pa.RecordBatch,
     target: pa.Schema,
-    live: npt.NDArray[np.bool_] | None = None,
+    live: Mask | None = None,
     names: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """A batch in another schema of the same names. CPU.

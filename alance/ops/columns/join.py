@@ -35,8 +35,7 @@ from alance.ops.write.sources import open_source
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.format.field import Field
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
@@ -136,7 +135,7 @@ class Joined(OfLiveRows):
             part = slice(start, start + BATCH_ROWS)
             yield await pool.run(partial(self._rows, places[part], found[part]))
 
-    def _rows(self, places: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    def _rows(self, places: Int64s, found: Mask) -> pa.RecordBatch:
         """Rows of the data; null where a key was not found."""
         missing = len(found) - int(np.count_nonzero(found))
         for one in self.columns.schema:
@@ -163,8 +162,8 @@ class KeyIndex:
 
     keys: pa.Array
     null: int  # the last row whose key is null; -1: none
-    ordered: npt.NDArray[np.int64] | None = None
-    order: npt.NDArray[np.int64] | None = None
+    ordered: Int64s | None = None
+    order: Int64s | None = None
 
     @classmethod
     def of(cls, keys: pa.ChunkedArray, arrow: pa.DataType, name: str) -> KeyIndex:
@@ -191,16 +190,14 @@ class KeyIndex:
         order = np.argsort(numbers, kind="stable")
         return cls(backwards, null, numbers[order], rows[order])
 
-    def find(
-        self, parts: Sequence[pa.Array]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
         """The places of keys, and which of them were found; shape (n,) each. CPU."""
         found = [self._find(plain(one)) for one in parts]
         if not found:
             return np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
-    def _find(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def _find(self, keys: pa.Array) -> tuple[Int64s, Mask]:
         if self.ordered is None or self.order is None:
             places = pc.index_in(keys, value_set=self.keys, skip_nulls=True)
             hit = as_mask(places.is_valid())
@@ -295,7 +292,7 @@ class Updated(OfLiveRows):
     """
 
     joined: Joined
-    hits: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    hits: list[Mask] = field(default_factory=list)
 
     @property
     def in_order(self) -> bool:

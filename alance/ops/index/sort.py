@@ -21,8 +21,7 @@ from alance.ops.write.spool import Scratch, Spool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.io.pool import DecodePool
 
 MEMORY: Final = 256 << 20
@@ -100,7 +99,7 @@ def _ends(samples: list[pa.Array], num_ranges: int) -> list[pa.Scalar]:
 
 def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch]:
     keys = sort_key(batch.column(0))
-    numbers: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+    numbers: Int64s = np.zeros(batch.num_rows, np.int64)
     for end in ends:
         numbers += as_mask(pc.greater_equal(keys, end))
     order = np.argsort(numbers, kind="stable")

@@ -21,14 +21,12 @@ from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BTREE
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.expr.index_query import Ask
     from alance.format.index.btree import PageTable
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
-    Rows = npt.NDArray[np.int64]
 
 GROUP_PAGES: Final = 64  # read and evaluated at once
 GROUP_SETS: Final = 1024
@@ -49,7 +47,7 @@ class Asked(Protocol):
     def told(self) -> str:
         """The pages to be read, for `explain`."""
 
-    async def row_numbers(self) -> Rows:
+    async def row_numbers(self) -> Int64s:
         """The numbers of rows, ascending, each once; as the segment holds them."""
 
 
@@ -83,7 +81,7 @@ class AskedTree:
     ask: Ask
     files: IndexFiles
     table: PageTable
-    pages: Rows
+    pages: Int64s
 
     @property
     def estimate(self) -> int:
@@ -93,18 +91,18 @@ class AskedTree:
     def told(self) -> str:
         return f"{len(self.pages)} of {self.table.num_pages} pages"
 
-    async def row_numbers(self) -> Rows:
+    async def row_numbers(self) -> Int64s:
         wanted = self.pages.tolist()
         groups = [wanted[at : at + GROUP_PAGES] for at in range(0, len(wanted), GROUP_PAGES)]
-        found: list[Rows] = []
+        found: list[Int64s] = []
         for at in range(0, len(groups), AT_ONCE):
             found += await all_of(self._matching(group) for group in groups[at : at + AT_ONCE])
         return merged(found)
 
-    async def _matching(self, wanted: list[int]) -> Rows:
+    async def _matching(self, wanted: list[int]) -> Int64s:
         pages = await self.files.pages(self.table, wanted)
 
-        def match() -> Rows:
+        def match() -> Int64s:
             return merged(ids[self.ask.matches(plain(values))] for values, ids in pages)
 
         num_bytes = sum(int(values.nbytes) + ids.nbytes for values, ids in pages)
@@ -118,7 +116,7 @@ class AskedBitmap:
     snapshot: Snapshot
     segment: Segment
     files: IndexFiles
-    places: Rows
+    places: Int64s
     num_keys: int
     num_rows: int
 
@@ -130,8 +128,8 @@ class AskedBitmap:
     def told(self) -> str:
         return f"{len(self.places)} of {self.num_keys} values"
 
-    async def row_numbers(self) -> Rows:
-        found: list[Rows] = []
+    async def row_numbers(self) -> Int64s:
+        found: list[Int64s] = []
         for at in range(0, len(self.places), GROUP_SETS):
             found += await self.files.row_sets(self.places[at : at + GROUP_SETS])
         return await self.snapshot.engine.pool.run(lambda: merged(found))
@@ -156,7 +154,7 @@ def _bound(values: pa.Array, zero: float) -> pa.Array:
     return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
 
 
-def _pages_of(ask: Ask, table: PageTable) -> Rows:
+def _pages_of(ask: Ask, table: PageTable) -> Int64s:
     check = check_of(ask.condition)
     if check is None:
         return np.arange(table.num_pages, dtype=np.int64)

@@ -23,16 +23,14 @@ from alance.io.tasks import all_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask
     from alance.file.plain import PlainFile
     from alance.format.plans import Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
-    Rows = npt.NDArray[np.int64]
-    Page = tuple[pa.Array, Rows]
+    Page = tuple[pa.Array, Int64s]
 
 T = TypeVar("T")
 GUESSED_ROWS: Final = 16 << 10
@@ -135,7 +133,7 @@ class IndexFiles:
             ("index keys", self._where), load, lambda keys: 200 + int(keys.nbytes)
         )
 
-    async def row_sets(self, places: Rows) -> list[Rows]:
+    async def row_sets(self, places: Int64s) -> list[Int64s]:
         """The row numbers of some keys, by their places. Cost: one round.
 
         Raises:
@@ -143,9 +141,9 @@ class IndexFiles:
         """
         cache = self._snapshot.engine.cache
         wanted = places.tolist()
-        found: dict[int, Rows] = {}
+        found: dict[int, Int64s] = {}
         for place in wanted:
-            known: Rows | None = cache.peek(("row set", self._where, place))
+            known: Int64s | None = cache.peek(("row set", self._where, place))
             if known is not None:
                 found[place] = known
         missing = [place for place in wanted if place not in found]
@@ -157,7 +155,7 @@ class IndexFiles:
                     cache.put(("row set", self._where, place), rows, 100 + rows.nbytes)
         return [found[place] for place in wanted]
 
-    async def _read_sets(self, places: Rows) -> list[Rows]:
+    async def _read_sets(self, places: Int64s) -> list[Int64s]:
         engine = self._snapshot.engine
         (file,) = await self._open(bitmap.FILE)
         schema = file.schema.project([bitmap.BITMAPS])
@@ -166,7 +164,7 @@ class IndexFiles:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
             return (yield from opened.take(places, engine.cache))
 
-        def parse() -> list[Rows]:
+        def parse() -> list[Int64s]:
             column = task.decode().column(0)
             if column.null_count or not pa.types.is_binary(column.type):
                 raise CorruptFileError(f"bitmap index: row sets of type {column.type}, or null")

@@ -27,15 +27,13 @@ from alance.ops.lookup.segments import segments_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-    Rows = npt.NDArray[np.int64]
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
@@ -58,11 +56,11 @@ class IndexUse:
     """
 
     covered: frozenset[int]
-    rows: Rows
+    rows: Int64s
     told: Node | None = None
     lines: list[str] = field(default_factory=list)
 
-    def by_fragment(self) -> dict[int, Rows]:
+    def by_fragment(self) -> dict[int, Int64s]:
         """The row offsets of each covered fragment that has any. CPU: some 10 ns a row."""
         fragments, starts = np.unique(self.rows >> 32, return_index=True)
         parts = np.split(self.rows & 0xFFFF_FFFF, starts[1:])
@@ -103,7 +101,7 @@ async def look_up(
 @dataclass(frozen=True, slots=True)
 class _Answer:
     covered: frozenset[int]
-    rows: Rows
+    rows: Int64s
     told: Node | None
 
     def and_(self, other: _Answer) -> _Answer:
@@ -204,13 +202,13 @@ class _Lookup:
         )
         return _Answer(covered, rows, prepared.told)
 
-    async def _fetch_segment(self, asked: Asked) -> Rows:
+    async def _fetch_segment(self, asked: Asked) -> Int64s:
         """The addresses that a segment gives, of the fragments that it covers."""
         numbers = await asked.row_numbers()
         segment = asked.segment
         index = await self.snapshot.row_index() if segment.has_row_ids and len(numbers) else None
 
-        def addresses() -> Rows:
+        def addresses() -> Int64s:
             rows = numbers
             if index is not None:
                 found, missing = index.find(rows)
@@ -240,9 +238,9 @@ class _Prepared:
     what: str = ""
 
 
-def _ids(fragments: frozenset[int]) -> Rows:
+def _ids(fragments: frozenset[int]) -> Int64s:
     return np.fromiter(fragments, np.int64, len(fragments))
 
 
-def _outside(rows: Rows, fragments: frozenset[int]) -> Rows:
+def _outside(rows: Int64s, fragments: frozenset[int]) -> Int64s:
     return rows[~np.isin(rows >> 32, _ids(fragments))]

@@ -34,9 +34,9 @@ from alance.ops.write.spool import Scratch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s, Mask, UInt64s
     from alance.ops.merge.match import Found
     from alance.ops.merge.options import MergePlan
     from alance.ops.merge.source import HeldSource
@@ -137,7 +137,7 @@ async def _attempt(
     )
 
 
-def _deleted(found: Found, places: npt.NDArray[np.uint64]) -> dict[int, npt.NDArray[np.int64]]:
+def _deleted(found: Found, places: UInt64s) -> dict[int, Int64s]:
     """All rows that go, as physical offsets by fragment. CPU."""
     found.gone.add(np.sort(places))
     return found.gone.by_fragment()
@@ -202,7 +202,7 @@ async def inserted_keys(merge: Merge, source: HeldSource, found: Found) -> Filte
     return made
 
 
-def _places(batch: pa.RecordBatch, matched: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _places(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
     """The bits of the rows that are inserted. CPU."""
     keys = batch.column(KEY)
     new = ~matched[as_numbers(batch.column(ROW))]

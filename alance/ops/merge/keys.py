@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Mask = npt.NDArray[np.bool_]
-    Bytes = npt.NDArray[np.uint8]
+    from alance.arrays import Bytes, Int64s, Mask
+
     Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]  # of 32 or 64 bits
 
 KEY: Final = "key"  # column of the keys of rows, see `Keys`
@@ -69,7 +69,7 @@ class KeyColumns:
         return _kernels.Keys.beside([part.plain() for part in self.parts])
 
     @property
-    def widths(self) -> npt.NDArray[np.int64]:
+    def widths(self) -> Int64s:
         """Bytes of each part; 0 where they vary."""
         return np.array([max(part.width, 0) for part in self.parts], np.int64)
 

@@ -31,15 +31,12 @@ from alance.ops.write.spool import Spool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask, UInt64s
     from alance.ops.merge.plan import Merge
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-    Rows = npt.NDArray[np.int64]
-    U64 = npt.NDArray[np.uint64]
 
 OTHER: Final = "other"  # of a target row: deleted where it has no match
 
@@ -62,17 +59,17 @@ class Found:
         num_changed: the table's rows that are updated, or deleted because they match.
     """
 
-    matched: npt.NDArray[np.bool_]
+    matched: Mask
     gone: Offsets = field(default_factory=Offsets)
     num_changed: int = 0
-    _parts: list[tuple[Rows, U64, U64]] = field(default_factory=list)
+    _parts: list[tuple[Int64s, UInt64s, UInt64s]] = field(default_factory=list)
 
-    def add(self, source: Rows, addresses: U64, row_ids: U64) -> None:
+    def add(self, source: Int64s, addresses: UInt64s, row_ids: UInt64s) -> None:
         """Matched rows: number in the source, and address and id in the table."""
         self.num_changed += len(source)
         self._parts.append((source, addresses, row_ids))
 
-    def changed(self) -> tuple[Rows, U64, U64]:
+    def changed(self) -> tuple[Int64s, UInt64s, UInt64s]:
         """All matched rows that change, in the order of the source. CPU."""
         if not self._parts:
             nothing = np.empty(0, np.uint64)
@@ -193,7 +190,7 @@ class _Matcher:
             names.append(f"{TARGET}.{name}")
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def _others(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def _others(self, batch: pa.RecordBatch) -> Mask:
         """The rows that are deleted unless they match."""
         others = self.merge.others
         return np.ones(batch.num_rows, np.bool_) if others is None else as_mask(others.mask(batch))
@@ -246,9 +243,7 @@ class _Matcher:
             raise Refused(*sorted(rows[twice[0] : twice[0] + 2].tolist()))
         found.add(rows, addresses[target], as_numbers(batch.column(ROW_ID))[target])
 
-    def _condition(
-        self, source: pa.Table, batch: pa.RecordBatch, target: Rows
-    ) -> npt.NDArray[np.bool_]:
+    def _condition(self, source: pa.Table, batch: pa.RecordBatch, target: Int64s) -> Mask:
         condition = self.merge.condition
         assert condition is not None
         batch = batch.take(to_arrow(target))
@@ -293,8 +288,8 @@ class Pairs:
         target: positions in the rows that were looked up; shape (n,).
     """
 
-    source: Rows
-    target: Rows
+    source: Int64s
+    target: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,17 +302,17 @@ class KeyIndex:
     """
 
     rows: pa.Table
-    numbers: Rows
+    numbers: Int64s
     _table: _kernels.KeyTable
-    _order: Rows | None  # rows by key; None: each key is there once, and rows are in this order
-    _starts: Rows  # of each key in the order, and the end; shape (keys + 1,)
+    _order: Int64s | None  # rows by key; None: each key is there once, and rows are in this order
+    _starts: Int64s  # of each key in the order, and the end; shape (keys + 1,)
 
     @classmethod
     def of(
         cls,
         batches: list[pa.RecordBatch],
         schema: pa.Schema,
-        widths: npt.NDArray[np.int64] | None = None,
+        widths: Int64s | None = None,
     ) -> KeyIndex:
         """The index of batches that have a column `KEY`. CPU.
 
@@ -358,7 +353,7 @@ class KeyIndex:
         """All pairs of rows that have the same key, of which no copy is made. CPU."""
         return self._pairs(keys.plain(), keys.valid)
 
-    def _pairs(self, keys: _kernels.Keys, valid: npt.NDArray[np.bool_] | None) -> Pairs:
+    def _pairs(self, keys: _kernels.Keys, valid: Mask | None) -> Pairs:
         hits, numbers = self._table.find(keys)
         if valid is not None:
             is_key = valid[hits]

@@ -45,8 +45,7 @@ from alance.versioning.rules import TableRules
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask, UInt64s
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
     from alance.ops.merge.plan import Merge
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from alance.ops.write.files import DataFiles
     from alance.ops.write.spool import Scratch
 
-    Rows = npt.NDArray[np.int64]
-    U64 = npt.NDArray[np.uint64]
 
 PIECE_ROWS: Final = 64 << 10
 TAKEN_ROWS: Final = 16 << 10  # of the table at once, at most
@@ -65,7 +62,12 @@ TAKEN_BYTES: Final = 32 << 20  # encoded
 
 
 async def write_updated(
-    base: Snapshot, merge: Merge, source: HeldSource, files: DataFiles, rows: Rows, places: U64
+    base: Snapshot,
+    merge: Merge,
+    source: HeldSource,
+    files: DataFiles,
+    rows: Int64s,
+    places: UInt64s,
 ) -> None:
     """Write the rows that are updated.
 
@@ -87,7 +89,7 @@ async def write_updated(
 
 
 async def completed(
-    base: Snapshot, names: Sequence[str], batch: pa.RecordBatch, places: U64
+    base: Snapshot, names: Sequence[str], batch: pa.RecordBatch, places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Source rows with what they lack taken from the rows that they replace, some at a time.
 
@@ -116,7 +118,7 @@ async def write_inserted(
     base: Snapshot,
     source: HeldSource,
     files: DataFiles,
-    matched: npt.NDArray[np.bool_],
+    matched: Mask,
 ) -> None:
     """Write the rows that match none; columns that the source lacks are null.
 
@@ -131,7 +133,7 @@ async def write_inserted(
 
 
 async def chosen_rows(
-    source: HeldSource, rows: Rows
+    source: HeldSource, rows: Int64s
 ) -> AsyncGenerator[tuple[pa.RecordBatch, int, int], None]:
     """Source rows by number, a batch at a time, and which of `rows` they are."""
     run = source.rows.scratch.pool.run
@@ -156,12 +158,12 @@ async def chosen_rows(
                 return
 
 
-def _picked(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+def _picked(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
     return batch.take(to_arrow(rows))
 
 
 async def _kept(
-    base: Snapshot, names: Sequence[str], places: U64
+    base: Snapshot, names: Sequence[str], places: UInt64s
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Columns of the table for rows by address, some rows at a time."""
     blobs = moved_blobs(base, names)
@@ -192,7 +194,7 @@ def _rows_at_once(base: Snapshot) -> int:
 
 
 def _side(part: pa.RecordBatch, kept: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with columns of two batches, as the table has them."""
+    """Int64s with columns of two batches, as the table has them."""
     arrays, fields = [], []
     for target in schema:
         name = target.name
@@ -209,8 +211,8 @@ async def rewrite_columns(
     base: Snapshot,
     merge: Merge,
     source: HeldSource,
-    rows: Rows,
-    places: U64,
+    rows: Int64s,
+    places: UInt64s,
     scratch: Scratch,
     summary: Mapping[str, int],
 ) -> Callable[[], Awaitable[Snapshot]]:
@@ -252,7 +254,7 @@ async def rewrite_columns(
 def _operation(
     fragments: Sequence[table_pb2.DataFragment],
     field_ids: Sequence[int],
-    changed: Mapping[int, Rows],
+    changed: Mapping[int, Int64s],
     version: int,
 ) -> Update:
     """The operation, with what the rows' lineage is if it makes the next version.
@@ -280,15 +282,15 @@ class _Values(OfLiveRows):
 
     names: list[str]
     target: pa.Schema
-    places: U64  # sorted
-    bounds: Rows  # of the buckets, among places; shape (buckets + 1,)
+    places: UInt64s  # sorted
+    bounds: Int64s  # of the buckets, among places; shape (buckets + 1,)
     buckets: list[Spool]
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _loaded: tuple[int, pa.RecordBatch] | None = None
 
     @classmethod
     async def of(
-        cls, merge: Merge, source: HeldSource, rows: Rows, places: U64, scratch: Scratch
+        cls, merge: Merge, source: HeldSource, rows: Int64s, places: UInt64s, scratch: Scratch
     ) -> _Values:
         """Cut the data's rows into buckets, by the addresses where they go."""
         target = pa.schema([one.logical_arrow() for one in merge.written.fields])
@@ -301,7 +303,7 @@ class _Values(OfLiveRows):
         ends = ordered[bounds[1:-1]]
         buckets = [Spool(scratch, held, None if count == 1 else 1 << 16) for _ in range(count)]
 
-        def split(batch: pa.RecordBatch, wanted: U64) -> list[tuple[int, pa.RecordBatch]]:
+        def split(batch: pa.RecordBatch, wanted: UInt64s) -> list[tuple[int, pa.RecordBatch]]:
             arrays = [*(batch.column(name) for name in names), to_arrow(wanted)]
             whole = pa.RecordBatch.from_arrays(arrays, schema=held)
             owner = np.searchsorted(ends, wanted, "right")
@@ -351,7 +353,7 @@ class _Values(OfLiveRows):
         found: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
         return found
 
-    def offsets(self) -> dict[int, Rows]:
+    def offsets(self) -> dict[int, Int64s]:
         """The rows that change, as physical offsets by fragment; shape (n,), sorted."""
         found = Offsets()
         found.add(self.places)

@@ -20,8 +20,7 @@ from alance.ops.write.spool import Spool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.ops.merge.plan import Merge
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch
@@ -103,7 +102,7 @@ def key_schema(merge: Merge) -> pa.Schema:
     return pa.schema(fields)
 
 
-def key_widths(merge: Merge) -> npt.NDArray[np.int64]:
+def key_widths(merge: Merge) -> Int64s:
     """Bytes of each part of the keys; 0 where they vary."""
     return KeyColumns.of([pa.nulls(0, merge.given.field(name).type) for name in merge.on]).widths
 

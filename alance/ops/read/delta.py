@@ -30,8 +30,7 @@ from alance.versioning.sidecars import load_transaction
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import UInt64s
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.ops.version.handle import FragmentHandle
@@ -296,12 +295,12 @@ def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
     )
 
 
-async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> npt.NDArray[np.uint64]:
+async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> UInt64s:
     handles = [one for one in snapshot.handles if one.id not in without]
     await snapshot.prepare(handles)
     await snapshot.load_meta(handles, [ROW_ID])
 
-    def collect() -> npt.NDArray[np.uint64]:
+    def collect() -> UInt64s:
         found = [np.empty(0, np.uint64)]
         for one in handles:
             rows = np.arange(one.num_physical_rows)

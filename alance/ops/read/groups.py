@@ -22,8 +22,7 @@ from alance.format.layouts.fields import leaf_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.in_place import LocalRows
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
 
-    Int64s: TypeAlias = npt.NDArray[np.int64]
     Task: TypeAlias = FragmentTask | WholeFragments | LocalRows  # gives the rows of a split
 
 SMALL_BYTES: Final = 1 << 20  # of a fragment's files
@@ -89,7 +87,7 @@ class FragmentGroup:
             if self.late is not None and start < min(self.eager_stop, stop):
                 yield self.late.load(start, min(self.eager_stop, stop), self.states)
 
-    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
+    def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which rows of a range are live; of several fragments the range has all. None: all."""
         if len(self.handles) == 1:
             return self.handles[0].live_mask(start, stop)
@@ -147,7 +145,7 @@ class Split:
         """The same of some of them, which are named by position."""
         return positions + self.start if self.rows is None else self.rows[positions]
 
-    def live_mask(self) -> npt.NDArray[np.bool_] | None:
+    def live_mask(self) -> Mask | None:
         """Which of the rows that are read are live; None: all."""
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 

@@ -36,16 +36,15 @@ from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
-    Int64s: TypeAlias = npt.NDArray[np.int64]
     Rest: TypeAlias = Callable[[], Awaitable[pa.RecordBatch | None]]  # of the steps of a split
 
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round

@@ -10,9 +10,8 @@ from alance import _kernels
 from alance.format.numbers import distinct
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Int64s
 
-    Int64s = npt.NDArray[np.int64]
 
 FEW: Final = 1 << 10  # rows; more are sorted faster by numpy
 

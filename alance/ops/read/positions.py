@@ -11,10 +11,10 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Int64s
 
 
-def as_positions(values: object, what: str) -> npt.NDArray[np.int64]:
+def as_positions(values: object, what: str) -> Int64s:
     """Non-negative integers from a list, numpy or Arrow array; shape (n,).
 
     Raises:

@@ -23,9 +23,9 @@ from alance.ops.read.pruning_maps import zone_maps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s, Mask
     from alance.expr import Predicate
     from alance.expr.pruning import Check
     from alance.expr.tree import Column
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from alance.ops.read.pruning_maps import ZoneMap
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-    Int64s = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
     Spans = Sequence[tuple[int, int]]
 
 NO_FIELD: Final = -1
@@ -270,7 +268,7 @@ def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> 
     return Zones(sum(fragment.num_zones for fragment in fragments), bounds)
 
 
-def _spans_of(mask: Mask, edges: npt.NDArray[np.int64], span: tuple[int, int]) -> Spans:
+def _spans_of(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
     """The rows of the zones of a mask that are inside a span."""
     turns = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     cut = np.clip(edges[turns], *span).reshape(-1, 2).tolist()

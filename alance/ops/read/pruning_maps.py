@@ -27,11 +27,9 @@ from alance.ops.lookup.files import IndexFiles
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.ops.version.snapshot import Snapshot
 
-    Int64s = npt.NDArray[np.int64]
 
 KIND: Final = "ZoneMap"
 VERSION: Final = 0

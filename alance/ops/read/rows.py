@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,7 @@ from alance.ops.version.projection import META
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, Mask
     from alance.expr import Predicate
     from alance.expr.tree import Node
     from alance.file.columns import States
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
-    Int64s: TypeAlias = npt.NDArray[np.int64]
-    Mask: TypeAlias = npt.NDArray[np.bool_]
 
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
@@ -67,7 +64,7 @@ class ScanPlan:
     spans: dict[int, tuple[int, int]]
     meta: frozenset[str]
     pruner: Pruner | None = None
-    picked: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+    picked: Mapping[int, Int64s] = field(default_factory=dict)
     picked_by: Node | None = None
     index_lines: tuple[str, ...] = ()
     reads_files_whole: bool = False
@@ -155,10 +152,7 @@ def select(batch: pa.RecordBatch, mask: Mask, offsets: Int64s) -> pa.RecordBatch
 
 
 def with_meta(
-    batch: pa.RecordBatch,
-    group: FragmentHandle | FragmentGroup,
-    rows: Int64s,
-    meta: frozenset[str],
+    batch: pa.RecordBatch, group: FragmentHandle | FragmentGroup, rows: Int64s, meta: frozenset[str]
 ) -> pa.RecordBatch:
     """The batch with meta columns of its rows; `rows` are their offsets in the group."""
     arrays, fields = list(batch.columns), list(batch.schema)

@@ -25,9 +25,7 @@ from alance.ops.version.first_use import load_readers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan
     from alance.format.schema import Schema
@@ -82,12 +80,7 @@ async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None
 
 
 async def take_located(
-    snapshot: Snapshot,
-    fragments: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    columns: Columns,
-    *,
-    live: bool,
+    snapshot: Snapshot, fragments: Int64s, offsets: Int64s, columns: Columns, *, live: bool
 ) -> pa.Table:
     """Rows by place; `fragments` are positions in the snapshot's list.
 
@@ -176,10 +169,7 @@ async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema
 
 
 def _take_fragments(
-    snapshot: Snapshot,
-    handles: Sequence[FragmentHandle],
-    rows_of: Sequence[npt.NDArray[np.int64]],
-    wanted: Wanted,
+    snapshot: Snapshot, handles: Sequence[FragmentHandle], rows_of: Sequence[Int64s], wanted: Wanted
 ) -> Plan[list[FragmentTask]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
@@ -215,7 +205,7 @@ def _open(handle: FragmentHandle, wanted: Wanted, cache: SearchCache) -> Plan[Op
     return opened
 
 
-def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:
+def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
     beyond = rows[rows >= handle.num_physical_rows]
     if len(beyond):
         raise NotFoundError(
@@ -230,7 +220,7 @@ def _check_live(handle: FragmentHandle, rows: npt.NDArray[np.int64]) -> None:
 def _with_meta(
     batch: pa.RecordBatch,
     handles: Sequence[FragmentHandle],
-    rows_of: Sequence[npt.NDArray[np.int64]],
+    rows_of: Sequence[Int64s],
     projection: Projection,
 ) -> pa.RecordBatch:
     """The batch of rows of several fragments, with the meta columns of the projection."""
@@ -251,7 +241,7 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     return projection.apply(batch)
 
 
-def in_order(batch: pa.RecordBatch, places: npt.NDArray[np.int64] | None) -> pa.Table:
+def in_order(batch: pa.RecordBatch, places: Int64s | None) -> pa.Table:
     """The fetched rows in the order asked for: `places` are positions among them; None: as is."""
     if places is not None:
         batch = batch.take(to_arrow(places)) if batch.num_columns else empty_columns(len(places))

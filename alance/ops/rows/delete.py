@@ -26,15 +26,12 @@ from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow.compute as pc
 
+    from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
-
-    Rows = npt.NDArray[np.int64]
-    U64 = npt.NDArray[np.uint64]
 
 
 async def delete(
@@ -76,9 +73,9 @@ class Offsets:
     """Addresses of rows, collected by fragment. 8 bytes a row."""
 
     num_rows: int = 0
-    _parts: dict[int, list[Rows]] = field(default_factory=dict)
+    _parts: dict[int, list[Int64s]] = field(default_factory=dict)
 
-    def add(self, addresses: U64) -> None:
+    def add(self, addresses: UInt64s) -> None:
         """Add rows, each once, in any order; those of a fragment mostly stand together."""
         self.num_rows += len(addresses)
         ids = (addresses >> np.uint64(32)).astype(np.int64)
@@ -87,12 +84,12 @@ class Offsets:
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ids)], strict=False):
             self._parts.setdefault(int(ids[start]), []).append(rows[start:stop])
 
-    def by_fragment(self) -> dict[int, Rows]:
+    def by_fragment(self) -> dict[int, Int64s]:
         """The physical offsets of each fragment, sorted; shape (n,). CPU."""
         return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
 
 
-async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> dict[int, Rows]:
+async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> dict[int, Int64s]:
     """The live rows for which a predicate is true, as physical offsets by fragment.
 
     Cost: a scan of the predicate's columns.

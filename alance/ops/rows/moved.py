@@ -31,25 +31,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s, UInt64s
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files import DataFiles
-
-    Rows = npt.NDArray[np.int64]
-    U64 = npt.NDArray[np.uint64]
 
 
 async def commit_rows(
     snapshot: Snapshot,
     change: Delete | Update,
     *,
-    deleted: Mapping[int, Rows],
+    deleted: Mapping[int, Int64s],
     emptied: Collection[int] = (),
     files: DataFiles | None = None,
     new_fragments: Sequence[table_pb2.DataFragment] = (),
-    row_ids: U64 | None = None,
+    row_ids: UInt64s | None = None,
     options: CommitOptions | None = None,
     summary: Mapping[str, Any] | None = None,
 ) -> Snapshot:
@@ -123,7 +119,7 @@ async def commit_rows(
 
 
 def with_row_ids(
-    fragments: Sequence[table_pb2.DataFragment], row_ids: U64 | None
+    fragments: Sequence[table_pb2.DataFragment], row_ids: UInt64s | None
 ) -> tuple[table_pb2.DataFragment, ...]:
     """New fragments whose leading rows have ids already.
 
@@ -179,7 +175,7 @@ class _DeletionFiles:
         self._begun: list[NewDeletionFile] = []
         self.files = files
 
-    def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Rows]) -> list[int]:
+    def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> list[int]:
         """Join rows with those deleted before; gives the fragments that have none left. CPU."""
         emptied = []
         for handle in handles:

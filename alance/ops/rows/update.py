@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
-from alance.expr.problem import Problem
-from alance.expr.tree import FAILURES, one_line
+from alance.expr.tree import FAILURES, Problem, one_line
 from alance.file.batches import empty_batch, empty_columns, in_groups, one_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import split_path
@@ -38,8 +37,7 @@ from alance.ops.write.files import DataFiles
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import UInt64s
     from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema
@@ -74,7 +72,7 @@ async def _attempt(
     commit: CommitOptions,
 ) -> Snapshot:
     moved = Offsets()
-    row_ids: list[npt.NDArray[np.uint64]] = []
+    row_ids: list[UInt64s] = []
     files = DataFiles(base.session, base.table, base.schema, base.manifest.data_storage_version)
     run = base.engine.pool.run
     try:

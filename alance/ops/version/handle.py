@@ -19,9 +19,9 @@ from alance.versioning.sidecars import load_deletions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.arrays import Int64s, Mask, UInt64s
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import Fragment
@@ -138,19 +138,19 @@ class FragmentHandle:
             )
         return self.deleted
 
-    def live_mask(self, start: int, stop: int) -> npt.NDArray[np.bool_] | None:
+    def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which physical rows of a range are live; None: all."""
         if self.deleted is None:
             return None
         return self.deleted.live_mask(start, stop)
 
-    def is_live(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def is_live(self, rows: Int64s) -> Mask:
         """Which of some physical rows are live."""
         if self.deleted is None:
             return np.ones(len(rows), np.bool_)
         return ~self.deleted.contains(rows)
 
-    def physical(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def physical(self, offsets: Int64s) -> Int64s:
         """Physical row offsets of the n-th live rows.
 
         Raises:
@@ -169,7 +169,7 @@ class FragmentHandle:
         first, last = self.physical(np.array([start, stop - 1])).tolist()
         return first, last + 1
 
-    def meta(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
+    def meta(self, name: str, rows: Int64s) -> pa.Array:
         """A meta column for some physical rows; what it needs was loaded by `load_meta`.
 
         Deleted rows have neither a row id nor a position.
@@ -224,7 +224,7 @@ class FragmentHandle:
         message, arm = self.fragment.message, f"external_{ARMS[name]}"
         return getattr(message, arm) if message.WhichOneof(_ONEOFS[name]) == arm else None
 
-    def keep_values(self, name: str, content: bytes | npt.NDArray[np.uint64]) -> RowValues:
+    def keep_values(self, name: str, content: bytes | UInt64s) -> RowValues:
         """Remember row ids or versions, from their serialized sequence or their values.
 
         Raises:

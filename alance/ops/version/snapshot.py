@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    import numpy.typing as npt
-
+    from alance.arrays import Int64s
     from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
@@ -85,8 +84,8 @@ class Snapshot:
         self.summary: Mapping[str, Any] = summary or {}
         self.schema: Schema = manifest.schema
         self.handles: Sequence[FragmentHandle] = Handles(self)
-        self._counts: npt.NDArray[np.int64] | None = None
-        self._firsts: npt.NDArray[np.int64] | None = None
+        self._counts: Int64s | None = None
+        self._firsts: Int64s | None = None
         self._row_index: RowIdIndex | None = None
         self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
 
@@ -216,7 +215,7 @@ class Snapshot:
             )
         return handle.num_physical_rows - deleted
 
-    async def live_counts(self) -> npt.NDArray[np.int64]:
+    async def live_counts(self) -> Int64s:
         """Rows that are not deleted, of each fragment; shape (fragments,).
 
         Raises:
@@ -231,7 +230,7 @@ class Snapshot:
             self._counts = counts
         return self._counts
 
-    async def first_rows(self) -> npt.NDArray[np.int64]:
+    async def first_rows(self) -> Int64s:
         """The position of each fragment's first live row, and the number of all.
 
         Raises:
@@ -265,7 +264,7 @@ class Snapshot:
             if handle.is_spilled(name)
         )
 
-    async def addresses_of(self, row_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    async def addresses_of(self, row_ids: Int64s) -> Int64s:
         """The addresses of rows by row id; shape (n,).
 
         Cost: with stable row ids, at the first call all deletion vectors and an index of all
@@ -299,9 +298,7 @@ class Snapshot:
 
         return await self.engine.pool.run(build)
 
-    async def locate_addresses(
-        self, addresses: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:
         """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
 
         Raises:

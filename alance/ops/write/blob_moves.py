@@ -36,13 +36,10 @@ from alance.ops.version.projection import ROW_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Mask
     from alance.format.field import Field
     from alance.ops.version.snapshot import Snapshot
 
-    Mask = npt.NDArray[np.bool_]
-    U64 = npt.NDArray[np.uint64]
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
 
