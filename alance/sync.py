@@ -15,19 +15,16 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
 import alance
-from alance.io.own_loop import OwnLoop
+from alance.blocking import OwnLoop
 
-T = TypeVar("T")
-
-
-_background: Final = OwnLoop()
+_background: Final = OwnLoop("alance.sync")
 os.register_at_fork(after_in_child=_background.forget)
 
 _faces: Final[dict[type, type]] = {}
@@ -47,23 +44,6 @@ def _unwrap(value: Any) -> Any:
     return value._inner if type(value) in _faces.values() else value
 
 
-async def _next(batches: AsyncIterator[T]) -> T:
-    # In the loop, which so knows the iterator and closes it at the end.
-    return await anext(batches)
-
-
-def _iterate(batches: AsyncIterator[T]) -> Iterator[T]:
-    """A blocking iterator over an async one, which is closed when this one is."""
-    try:
-        while True:
-            try:
-                yield _background.run(_next(batches))
-            except StopAsyncIteration:
-                return
-    finally:
-        _background.close(batches)
-
-
 def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -77,7 +57,7 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
             return await result if inspect.isawaitable(result) else result
 
         result = _background.run(start())
-        return _iterate(result) if isinstance(result, AsyncIterator) else _wrap(result)
+        return _background.iterate(result) if isinstance(result, AsyncIterator) else _wrap(result)
 
     return call
 

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = ("", ".distributed", ".indexing", ".operations", ".optimize", ".types")
+PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
-# What engines and the stub may import besides.
+# What engines and the blocking face may import besides.
 OWN = ("alance.spark", "alance.sync")
 # Names of other packages, and of typing, that annotations may have.
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
 OUTSIDE |= {"Path", "pa", "pc", "datetime", "timedelta", "table_pb2", "file_pb2"}
 OUTSIDE |= {"AsyncGenerator", "AsyncIterator", "Awaitable", "Callable", "Collection", "Iterable"}
-OUTSIDE |= {"Iterator", "Mapping", "Sequence"}
+OUTSIDE |= {"Iterator", "Mapping", "Sequence", "T"}
 
 # What is of no use outside of the package, and has no underscore since modules of it use it.
 INTERNAL = {"CompactionOptions.resolved", "Session.engine", "VersionInfo.of"}
@@ -112,10 +112,10 @@ def imports(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "alance" / "sync.pyi", *sorted((ROOT / "alance" / "spark").rglob("*.py"))],
+    [*(ROOT / "alance").glob("sync.py*"), *sorted((ROOT / "alance" / "spark").rglob("*.py"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_engines_and_the_stub_import_public_modules_alone(path: Path) -> None:
+def test_engines_and_the_blocking_face_import_public_modules_alone(path: Path) -> None:
     public = {module.__name__ for module in MODULES}
     for module in imports(path):
         assert module in public or module.startswith(OWN), module

@@ -6,12 +6,11 @@ which has starts its own.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance import Session
+from alance.blocking import OwnLoop
 from alance.distributed import release_memory
 
 if TYPE_CHECKING:
@@ -29,19 +28,9 @@ class _Worker:
     """A loop in a daemon thread, and the sessions that tasks of this process share."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.loop = OwnLoop("alance.spark")
         self.sessions: dict[tuple[int, int], Session] = {}
         self.kept_bytes = KEPT_BYTES
-
-    def started(self) -> asyncio.AbstractEventLoop:
-        with self.lock:
-            if self.loop is None:
-                self.loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=self.loop.run_forever, name="alance-spark", daemon=True
-                ).start()
-            return self.loop
 
 
 _worker = _Worker()
@@ -72,12 +61,7 @@ def session_for(options: Options) -> Session:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run to the end in the worker's loop; an interrupt cancels it there."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _worker.started())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+    return _worker.loop.run(coroutine)
 
 
 def release() -> None:
@@ -89,18 +73,8 @@ def release() -> None:
 
 
 def stream(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-    """A blocking iterator over an async one, made in the loop; closing it closes that."""
-
-    async def begin() -> AsyncGenerator[T, None]:
-        return make()
-
-    async def following() -> T | None:
-        return await anext(items, None)
-
-    items = run(begin())
+    """A blocking iterator over an async one, which is closed when this one is."""
     try:
-        while (item := run(following())) is not None:
-            yield item
+        yield from _worker.loop.iterate(make())
     finally:
-        run(items.aclose())
         release()

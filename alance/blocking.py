@@ -1,4 +1,12 @@
-"""An event loop in a thread of its own, for callers that block, and its end with the program."""
+"""Coroutines for code that blocks: an event loop in a thread, which ends with the program.
+
+    loop = OwnLoop("reader")
+    dataset = loop.run(alance.dataset(uri))
+    for batch in loop.iterate(dataset.to_batches()):
+        ...
+
+`alance.sync` and the workers of `alance.spark` stand on it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +21,14 @@ from alance.errors import InvalidInputError
 from alance.io import lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
 T = TypeVar("T")
 
 END_S: Final = 2.0  # of a program's end: for what is under way to be cancelled
+
+
+__all__ = ["OwnLoop"]
 
 
 class OwnLoop:
@@ -25,9 +36,13 @@ class OwnLoop:
 
     When the program has ended, what the loop does is cancelled, and the thread with it. What is
     called later, by a `__del__`, runs in the thread that calls.
+
+    Args:
+        name: of the thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -38,7 +53,7 @@ class OwnLoop:
         """Run to the end in the loop; an interrupt cancels it there.
 
         Raises:
-            InvalidInputError: called from the background loop itself.
+            InvalidInputError: called from this very loop.
         """
 
         async def wait() -> T:
@@ -46,7 +61,7 @@ class OwnLoop:
 
         loop = self._started()
         if self._is_here(loop):
-            raise InvalidInputError("alance.sync called from its own event loop: use `await`")
+            raise InvalidInputError(f"{self._name}: called from its own event loop, use `await`")
         if self._is_last():
             self._halt_daemon()
             return loop.run_until_complete(wait())
@@ -59,9 +74,20 @@ class OwnLoop:
                 self._halt_daemon()
             raise
 
-    def close(self, batches: AsyncIterator[object]) -> None:
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """A blocking iterator over an async one, which is closed when this one is."""
+        try:
+            while True:
+                try:
+                    yield self.run(_next(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self.close(items)
+
+    def close(self, items: AsyncIterator[object]) -> None:
         """Close an async iterator, if it can be closed."""
-        close = getattr(batches, "aclose", None)
+        close = getattr(items, "aclose", None)
         if close is None or self._is_last():  # the loop has closed it then
             return
         loop = self._started()
@@ -96,7 +122,7 @@ class OwnLoop:
                     return self._loop
                 lifecycle.at_exit(self._end)
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="alance-sync", daemon=True
+                    target=self._loop.run_forever, name=self._name, daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -115,7 +141,12 @@ class OwnLoop:
 
     def forget(self) -> None:
         """After a fork: the thread is not in the child."""
-        self.__init__()  # type: ignore[misc]
+        self.__init__(self._name)  # type: ignore[misc]
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    # In the loop, which so knows the iterator and closes it at the end.
+    return await anext(items)
 
 
 async def _wind_up() -> None:
