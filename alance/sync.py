@@ -35,8 +35,8 @@ def _wrap(value: Any) -> Any:
     face = _faces.get(type(value))
     if face is not None:
         return face(value)
-    if type(value) in (list, tuple) and any(type(one) in _faces for one in value):
-        return type(value)(_wrap(one) for one in value)
+    if type(value) in (list, tuple) and any(type(item) in _faces for item in value):
+        return type(value)(_wrap(item) for item in value)
     return value
 
 
@@ -49,8 +49,8 @@ def _blocking(function: Callable[..., Any], *, is_method: bool) -> Callable[...,
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_method:
             args = (args[0]._inner, *args[1:])
-        arguments = [_unwrap(one) for one in args]
-        named = {name: _unwrap(one) for name, one in kwargs.items()}
+        arguments = [_unwrap(argument) for argument in args]
+        named = {name: _unwrap(argument) for name, argument in kwargs.items()}
 
         async def start() -> Any:
             result = function(*arguments, **named)
@@ -71,10 +71,10 @@ def _read_only(name: str, original: property | types.MemberDescriptorType) -> pr
 
 def _public_members(async_class: type) -> dict[str, Any]:
     """The public names of a class and its bases, bases first."""
-    found: dict[str, Any] = {}
-    for one in reversed(async_class.__mro__[:-1]):
-        found |= {name: member for name, member in vars(one).items() if not name.startswith("_")}
-    return found
+    members: dict[str, Any] = {}
+    for base in reversed(async_class.__mro__[:-1]):
+        members |= {name: member for name, member in vars(base).items() if not name.startswith("_")}
+    return members
 
 
 def _face(async_class: type) -> type:

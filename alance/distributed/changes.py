@@ -72,8 +72,8 @@ async def added_by(dataset: Dataset, version: int) -> Added:
     now, before = await asyncio.gather(_version(snapshot, version), _version(snapshot, version - 1))
     transaction = await read_transaction(now)
     operation = None if transaction is None else transaction.change
-    known = {fragment.id for fragment in before.manifest.fragments}
-    new = tuple(one for one in now.manifest.fragments if one.id not in known)
+    ids_before = {fragment.id for fragment in before.manifest.fragments}
+    new = tuple(candidate for candidate in now.manifest.fragments if candidate.id not in ids_before)
     opened = Dataset(now)
     if isinstance(operation, QUIET) or not new:
         return Added(version, opened, ())

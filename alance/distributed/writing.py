@@ -77,8 +77,13 @@ def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
 
     def shape(fields: Schema) -> list[tuple[int, str, str, bool]]:
         return [
-            (one.message.id, one.message.name, one.message.logical_type, one.message.nullable)
-            for one in fields.walk()
+            (
+                field.message.id,
+                field.message.name,
+                field.message.logical_type,
+                field.message.nullable,
+            )
+            for field in fields.walk()
         ]
 
     return shape(dataset._snapshot.schema) == shape(Schema.from_arrow(schema))
@@ -214,14 +219,14 @@ async def replace_rows(
     """
     snapshot = dataset._snapshot
     fields = tuple(field.id for field in snapshot.schema.walk()) if moved else ()
-    made = await commit_rows(
+    after = await commit_rows(
         snapshot,
         Update(fields_for_preserving_frag_bitmap=fields),
         deleted=offsets,
-        new_fragments=[table_pb2.DataFragment.FromString(one) for one in (*moved, *inserted)],
+        new_fragments=[table_pb2.DataFragment.FromString(record) for record in (*moved, *inserted)],
         row_ids=row_ids if snapshot.has_stable_row_ids else None,
     )
-    return type(dataset)(made)
+    return type(dataset)(after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +275,7 @@ class SourceGaps:
         if not updates or not names:
             return None
         moved_blobs(base, names)
-        records = (one.message.SerializeToString() for one in base.manifest.fragments)
+        records = (fragment.message.SerializeToString() for fragment in base.manifest.fragments)
         return cls(names, merge.given, tuple(records))
 
     async def filled(

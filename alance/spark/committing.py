@@ -110,9 +110,9 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
             batches, target.uri, schema=target.schema, **limits, **access(options)
         )
     return Written(
-        tuple(one.SerializeToString() for one in fragments),
-        sum(one.physical_rows for one in fragments),
-        sum(file.file_size_bytes for one in fragments for file in one.files),
+        tuple(fragment.SerializeToString() for fragment in fragments),
+        sum(fragment.physical_rows for fragment in fragments),
+        sum(file.file_size_bytes for fragment in fragments for file in fragment.files),
         target.base_version,
         target.uri,
         target.base is not None,
@@ -140,7 +140,9 @@ async def commit_rows(
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: whether the version was made could not be found out.
     """
-    fragments = tuple(DataFragment.FromString(one) for each in messages for one in each.fragments)
+    fragments = tuple(
+        DataFragment.FromString(record) for message in messages for record in message.fragments
+    )
     options, properties = target.options, {}
     if producer is not None:
         name, number = producer
@@ -171,12 +173,12 @@ async def _replace(
     except AlreadyExistsError:
         if target.options.if_exists != "append" or target.base_version:
             raise
-        found = await open_if_there(target.options)
-        if found is None or not has_fields_of(found, target.schema):
+        dataset = await open_if_there(target.options)
+        if dataset is None or not has_fields_of(dataset, target.schema):
             raise
         if not fragments:
-            return found
-        return await _commit(target, Append(fragments), found.version, properties)
+            return dataset
+        return await _commit(target, Append(fragments), dataset.version, properties)
 
 
 async def _commit(
@@ -198,8 +200,8 @@ async def _commit(
 
 async def _is_done(options: WriteOptions, producer: tuple[str, int]) -> bool:
     name, number = producer
-    found = await last_sequence(options.path, name, **access(options))
-    return found is not None and found >= number
+    last = await last_sequence(options.path, name, **access(options))
+    return last is not None and last >= number
 
 
 async def remove_files(options: WriteOptions, messages: Sequence[Written | None]) -> None:
@@ -230,17 +232,17 @@ def refuse_existing(options: WriteOptions, version: int) -> None:
         )
 
 
-def refuse_columns(schema: pa.Schema, wanted: pa.Schema) -> None:
+def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
     """Raise `InvalidInputError` where columns of rows cannot be those of a table.
 
     Casts that depend on values are seen by the tasks.
     """
-    missing = [one for one in schema.names if one not in wanted.names]
+    missing = [name for name in schema.names if name not in target.names]
     if missing:
         raise InvalidInputError(
-            f"column {missing[0]!r}: not among the columns of the table, {', '.join(wanted.names)}"
+            f"column {missing[0]!r}: not among the columns of the table, {', '.join(target.names)}"
         )
-    for field in wanted:
+    for field in target:
         if field.name not in schema.names:
             if not field.nullable:
                 raise InvalidInputError(f"column {field.name!r}: missing, and it is not nullable")

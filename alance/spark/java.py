@@ -61,8 +61,8 @@ def _version(home: Path) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found and done.returncode == 0 else None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match and done.returncode == 0 else None
 
 
 def main() -> int:

@@ -66,7 +66,7 @@ def mapped(
     elif isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     assert isinstance(schema, StructType)
-    partitions = tuple(one.pieces for one in planned(dataset, names, options))
+    partitions = tuple(rows.pieces for rows in planned(dataset, names, options))
     version = Version.of(dataset, options)
     work = Work(function, version, options, tuple(names), partitions, arrow_schema(schema))
     count = len(partitions)
@@ -89,10 +89,10 @@ def _mapped(work: Work, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
         for number in batch.column(0).to_pylist():
             pieces = work.partitions[number]
             rows = stream(partial(read_pieces, work.version, work.names, work.options, pieces))
-            for made in work.function(rows):
-                if not set(work.schema.names) <= set(made.schema.names):
+            for result in work.function(rows):
+                if not set(work.schema.names) <= set(result.schema.names):
                     raise InvalidInputError(
-                        f"map_batches: the function gave columns {made.schema.names}, expected "
+                        f"map_batches: the function gave columns {result.schema.names}, expected "
                         f"{work.schema.names}"
                     )
-                yield converted(made, work.schema)
+                yield converted(result, work.schema)

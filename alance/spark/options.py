@@ -59,9 +59,9 @@ class Options:
             InvalidInputError: an unknown option, a value that is none of its kind, no path.
             UnsupportedError: a table of Spark's catalog is to be made.
         """
-        known = {one.name.replace("_", ""): one.name for one in fields(cls)}
+        names = {option.name.replace("_", ""): option.name for option in fields(cls)}
         values: dict[str, Any] = {"storage": dict(defaults or {})}
-        types = {one.name: str(one.type) for one in fields(cls)}
+        types = {option.name: str(option.type) for option in fields(cls)}
         if not OF_CATALOG.isdisjoint(key.lower() for key in given):
             raise UnsupportedError(NO_PATH)
         for key, text in given.items():
@@ -71,11 +71,11 @@ class Options:
             if key.lower().replace("_", "") == "storageoptions":
                 values["storage"] |= _mapping(key, text)
                 continue
-            name = known.get(key.lower().replace("_", ""))
+            name = names.get(key.lower().replace("_", ""))
             if name is None or name == "storage":
                 if key.lower() in OWN_OF_SPARK:
                     continue
-                shown = sorted({*known.values()} - {"storage"})
+                shown = sorted({*names.values()} - {"storage"})
                 raise InvalidInputError(
                     f"option {key!r}: not known, expected one of {', '.join(shown)}, "
                     f"storage_options or {STORAGE_PREFIX}<name>"
@@ -131,7 +131,7 @@ class ReadOptions(Options):
     def check(self) -> None:
         """See `Options.check`."""
         Options.check(self)
-        if sum(one is not None for one in (self.version, self.tag, self.asof)) > 1:
+        if sum(choice is not None for choice in (self.version, self.tag, self.asof)) > 1:
             raise InvalidInputError("version, tag and asof: expected one of them")
         at_least("limit", self.limit, 0)
         at_least("partition_bytes", self.partition_bytes, 1)
@@ -177,13 +177,13 @@ class WriteOptions(Options):
 
     def vector_lengths(self) -> dict[str, int]:
         """Dimension by column."""
-        found = {}
+        lengths = {}
         for text in self.vectors:
             name, _, length = text.rpartition(":")
             if not name or not length.isdecimal() or int(length) < 1:
                 raise InvalidInputError(f"vectors: {text!r}, expected name:dimension")
-            found[name] = int(length)
-        return found
+            lengths[name] = int(length)
+        return lengths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ def _value(name: str, kind: str, text: str, *, is_list: bool) -> object:
 def _words(name: str, text: str) -> tuple[str, ...]:
     """Names of columns: separated by commas, or a JSON list where names have commas."""
     if not text.lstrip().startswith("["):
-        return tuple(word for one in text.split(",") if (word := one.strip()))
+        return tuple(word for part in text.split(",") if (word := part.strip()))
     try:
         words = json.loads(text)
     except ValueError as error:
@@ -274,10 +274,10 @@ def _mapping(key: str, text: str) -> dict[str, str]:
         values = None
     if isinstance(values, dict):
         values = {
-            name: json.dumps(one) if is_for_base(name) and isinstance(one, dict) else one
-            for name, one in values.items()
+            name: json.dumps(value) if is_for_base(name) and isinstance(value, dict) else value
+            for name, value in values.items()
         }
-    if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+    if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
         raise InvalidInputError(f"option {key!r}: expected a JSON object of texts")
     return values
 

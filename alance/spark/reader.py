@@ -83,10 +83,10 @@ def as_sql(condition: Filter, schema: types.StructType) -> str | None:
     if not isinstance(kind, _COMPARED):
         return None
     if isinstance(condition, In):
-        values = [_literal(one) for one in condition.value]
-        if not values or any(one is None for one in values):
+        values = [_literal(value_text) for value_text in condition.value]
+        if not values or any(value_text is None for value_text in values):
             return None
-        return f"{name} IN ({', '.join(str(one) for one in values)})"
+        return f"{name} IN ({', '.join(str(value_text) for value_text in values)})"
     sign = _SIGNS.get(type(condition))
     value = _literal(getattr(condition, "value", None))
     return None if sign is None or value is None else f"{name} {sign} {value}"
@@ -146,11 +146,11 @@ def plan(
 def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:
     """The columns that a read gives, in its order."""
     names = options.columns
-    found = list(dataset.schema.names if names is None else names)
+    columns = list(dataset.schema.names if names is None else names)
     for asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
-        if asked and name not in found:
-            found.append(name)
-    return found
+        if asked and name not in columns:
+            columns.append(name)
+    return columns
 
 
 def planned(
@@ -160,7 +160,9 @@ def planned(
     ids: Collection[int] | None = None,
 ) -> list[Rows]:
     """The partitions of a read of some columns of a version, or of some of its fragments."""
-    fragments = [one for one in fragments_of(dataset) if ids is None or one.id in ids]
+    fragments = [
+        fragment for fragment in fragments_of(dataset) if ids is None or fragment.id in ids
+    ]
     return plan(fragments, field_ids(dataset, names), options)
 
 
@@ -198,8 +200,8 @@ class AlanceReader(DataSourceReader):
         if not isinstance(partition, Rows):  # Spark's own, where no partition was planned
             return iter(())
         schema, names = arrow_schema(self.schema), self.schema.names
-        found = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))
-        return (converted(batch, schema) for batch in found)
+        batches = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))
+        return (converted(batch, schema) for batch in batches)
 
 
 async def read_pieces(
@@ -227,10 +229,10 @@ class PushingReader(AlanceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters that alance evaluates as Spark would; give back the others."""
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]
-        for one in filters:
-            text = as_sql(one, self.schema)
+        for condition in filters:
+            text = as_sql(condition, self.schema)
             if text is None or self.options.limit is not None:
-                yield one
+                yield condition
             else:
                 taken.append(text)
         self.options = replace(self.options, filter=" AND ".join(taken) or None)

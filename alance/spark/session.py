@@ -97,6 +97,6 @@ def _prepare() -> None:
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    known = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    if root in sys.path and root not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *known])
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    if root in sys.path and root not in folders:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *folders])

@@ -42,7 +42,7 @@ class AlanceSource(DataSource):
         return run(self._schema())
 
     async def _schema(self) -> StructType:
-        streams = any(one.lower().replace("_", "") in STREAM_ONLY for one in self.options)
+        streams = any(name.lower().replace("_", "") in STREAM_ONLY for name in self.options)
         kind = StreamOptions if streams else ReadOptions
         options = kind.parse(self.options, self.defaults)
         dataset = await open_for_read(options)

@@ -75,9 +75,9 @@ class Offset:
     snapshot: bool = False
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> Offset:
+    def of(cls, values: dict[str, Any]) -> Offset:
         """From what Spark keeps in the checkpoint."""
-        return cls(int(found["version"]), int(found["fragments"]), bool(found["snapshot"]))
+        return cls(int(values["version"]), int(values["fragments"]), bool(values["snapshot"]))
 
     def dict(self) -> dict[str, int]:
         """For Spark: numbers alone."""
@@ -144,9 +144,11 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a partition."""
         if not isinstance(partition, StreamRows):
             return iter(())
-        conditions = [one for one in (self.options.filter, partition.condition) if one]
+        conditions = [
+            condition for condition in (self.options.filter, partition.condition) if condition
+        ]
         options = replace(
-            self.options, filter=" AND ".join(f"({one})" for one in conditions) or None
+            self.options, filter=" AND ".join(f"({condition})" for condition in conditions) or None
         )
         reader = AlanceReader(self.schema, options, partition.version)
         return reader.read(partition)
@@ -162,11 +164,11 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _initial(self) -> Offset:
         start = self.options.start
         if start.isdecimal():
-            found = await open_version(self.options, int(start))
-            return Offset(found.version, len(fragments_of(found)), True)
-        found = await open_version(self.options)
-        read = 0 if start == "snapshot" else len(fragments_of(found))
-        return Offset(found.version, read, True)
+            dataset = await open_version(self.options, int(start))
+            return Offset(dataset.version, len(fragments_of(dataset)), True)
+        dataset = await open_version(self.options)
+        read = 0 if start == "snapshot" else len(fragments_of(dataset))
+        return Offset(dataset.version, read, True)
 
     async def _next(self, start: Offset, limit: ReadLimit) -> Offset:
         target = await self._latest() if self._target is None else self._target
@@ -181,15 +183,15 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     async def _partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        found: list[InputPartition] = []
+        partitions: list[InputPartition] = []
         async for added, first in self._added(start, end.version):
             last = end.fragments if added.version == end.version else None
-            ids = {one.id for one in added.fragments[first:last]}
+            ids = {fragment.id for fragment in added.fragments[first:last]}
             if ids:
                 version = Version.of(added.dataset, self.options)
                 rows = planned(added.dataset, self.schema.names, self.options, ids)
-                found += [StreamRows(one, version, added.filter) for one in rows]
-        return found
+                partitions += [StreamRows(part, version, added.filter) for part in rows]
+        return partitions
 
     async def _added(self, start: Offset, target: int) -> AsyncIterator[tuple[Added, int]]:
         """What the versions from an offset on added, and how much of it has been read."""

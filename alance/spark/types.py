@@ -46,10 +46,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
     Raises:
         UnsupportedError: decimals of more than 38 digits, types that Spark does not have.
     """
-    found = StructType()
+    struct = StructType()
     for field in schema:
         if field.name in META:  # uint64, below 2^63 in all tables that there are
-            found.add(StructField(field.name, LongType(), True))
+            struct.add(StructField(field.name, LongType(), True))
             continue
         try:
             kind = from_arrow_type(plain(field.type))
@@ -60,8 +60,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
             raise UnsupportedError(
                 f"column {field.name!r}: Spark has no type for {field.type}"
             ) from error
-        found.add(StructField(field.name, kind, field.nullable))
-    return found
+        struct.add(StructField(field.name, kind, field.nullable))
+    return struct
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -207,7 +207,7 @@ def _nested(
     """A struct or map with its parts changed; other types as they are."""
     if pa.types.is_struct(kind):
         fields = [_with(field, change, field.name) for field in kind]
-        return pa.struct([one.with_nullable(True) for one in fields] if relaxed else fields)
+        return pa.struct([member.with_nullable(True) for member in fields] if relaxed else fields)
     if pa.types.is_map(kind):
         key = _with(kind.key_field, change, "key").with_nullable(False)
         item = _with(kind.item_field, change, "value")

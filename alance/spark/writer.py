@@ -57,21 +57,21 @@ async def target_of(schema: StructType, options: WriteOptions, *, overwrite: boo
         AlreadyExistsError: the table is there, and the options refuse one.
         InvalidInputError: columns that do not fit the table.
     """
-    found = await open_if_there(options)
+    dataset = await open_if_there(options)
     vectors = options.vector_lengths()
-    if found is not None and not overwrite:
-        refuse_existing(options, found.version)
+    if dataset is not None and not overwrite:
+        refuse_existing(options, dataset.version)
         if options.if_exists == "ignore":
             return None
-        wanted, given = append_schema(found), arrow_schema(schema)
-        refuse_columns(given, wanted)
-        conform(pa.RecordBatch.from_pylist([], schema=given), wanted)
-        base: Version | None = Version.of(found, options)
+        table_schema, given = append_schema(dataset), arrow_schema(schema)
+        refuse_columns(given, table_schema)
+        conform(pa.RecordBatch.from_pylist([], schema=given), table_schema)
+        base: Version | None = Version.of(dataset, options)
     else:
-        wanted, base = new_table_schema(schema, vectors), None
-    if found is None:
-        return Target(options, base, 0, options.path, wanted, overwrite)
-    return Target(options, base, found.version, found.uri, wanted, overwrite)
+        table_schema, base = new_table_schema(schema, vectors), None
+    if dataset is None:
+        return Target(options, base, 0, options.path, table_schema, overwrite)
+    return Target(options, base, dataset.version, dataset.uri, table_schema, overwrite)
 
 
 class AlanceWriter(DataSourceArrowWriter):
@@ -120,7 +120,7 @@ class AlanceWriter(DataSourceArrowWriter):
 
 def written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     """The messages of tasks that came to their end."""
-    return [one for one in messages if isinstance(one, Written)]
+    return [message for message in messages if isinstance(message, Written)]
 
 
 QUERY: Final = "sql.streaming.queryId"  # stays the same for a checkpoint, over restarts
@@ -154,10 +154,10 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Make one version of what all tasks of a batch wrote, unless it was made before."""
-        found = written(messages)
-        if not found or self.target is None:
+        parts = written(messages)
+        if not parts or self.target is None:
             return
-        query = self.options.txn_app or found[0].query
+        query = self.options.txn_app or parts[0].query
         if query is None:
             raise InvalidInputError(
                 "the streaming query has no id that its tasks can see; name it by option txn_app"
@@ -165,8 +165,8 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         job = _job(query, batch_id)
         begin_commit(job)
         try:
-            target, appends = self._as_written(found[0]), found[0].appends
-            run(commit_rows(target, found, (query, batch_id), appends=appends))
+            target, appends = self._as_written(parts[0]), parts[0].appends
+            run(commit_rows(target, parts, (query, batch_id), appends=appends))
         except BaseException as error:
             if not may_be_visible(error) and isinstance(error, Exception):
                 not_committed(job)
@@ -175,10 +175,10 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Remove what the tasks wrote, unless a version may name it."""
-        found = written(messages)
-        query = self.options.txn_app or (found[0].query if found else None)
-        if found and not (query and may_be_committed(_job(query, batch_id))):
-            run(remove_files(self.options, found))
+        parts = written(messages)
+        query = self.options.txn_app or (parts[0].query if parts else None)
+        if parts and not (query and may_be_committed(_job(query, batch_id))):
+            run(remove_files(self.options, parts))
 
     def _as_written(self, message: Written) -> Target:
         """What the tasks wrote for: the table may have come into being, or moved, since."""

@@ -248,10 +248,10 @@ class Connection(asyncio.Protocol):
 
     def _take_body(self, headers: dict[str, str]) -> Content | None:
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            found = unchunk(bytes(self._buffer))
-            if found is None:
+            unchunked = unchunk(bytes(self._buffer))
+            if unchunked is None:
                 return None
-            body, end = found
+            body, end = unchunked
             del self._buffer[:end]
         else:
             length = int(headers.get("content-length", 0))
@@ -261,10 +261,10 @@ class Connection(asyncio.Protocol):
             del self._buffer[:length]
         signed = headers.get("x-amz-content-sha256", "").startswith("STREAMING")
         if signed or "aws-chunked" in headers.get("content-encoding", ""):
-            found = unchunk(body)
-            if found is None:
+            unchunked = unchunk(body)
+            if unchunked is None:
                 raise ValueError("the body ends within a chunk")
-            body = found[0]
+            body = unchunked[0]
         return body
 
     def finished(self, record: dict[str, Any]) -> None:

@@ -310,10 +310,10 @@ class Service:
     def bulk_delete(self, req: Request) -> Answer:
         """DeleteObjects."""
         bucket = self.store.bucket(req.bucket)
-        found = re.findall(r"<Key>(.*?)</Key>", bytes(req.body).decode(), re.S)
-        for key in found:
+        keys = re.findall(r"<Key>(.*?)</Key>", bytes(req.body).decode(), re.S)
+        for key in keys:
             self.store.delete(bucket, html.unescape(key))
-        done = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in found)
+        done = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
         return xml(f"<DeleteResult {XMLNS}>{done}</DeleteResult>")
 
     def list_objects(self, req: Request) -> Answer:

@@ -36,7 +36,7 @@ def control(server: Server, method: str, target: str, body: bytes) -> tuple[int,
         match path.removeprefix("/_lab/"):
             case "log":
                 since = int(parse_qs(query).get("since", ["0"])[0])
-                return 200, "\n".join(json.dumps(one) for one in server.log[since:]).encode()
+                return 200, "\n".join(json.dumps(record) for record in server.log[since:]).encode()
             case "config":
                 if method in ("POST", "PUT"):
                     server.weather.update(json.loads(body))

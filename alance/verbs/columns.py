@@ -65,14 +65,14 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_add)
         options = CommitOptions(**commit)
-        made = await columns_add.add_columns(
+        after = await columns_add.add_columns(
             self._snapshot,
             transforms,
             read_columns=read_columns,
             batch_size=batch_size,
             options=options,
         )
-        return type(self)(made)
+        return type(self)(after)
 
     async def alter_columns(
         self,
@@ -142,8 +142,8 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_join)
         options = CommitOptions(**commit)
-        made = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
-        return type(self)(made)
+        after = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
+        return type(self)(after)
 
     async def replace_columns(
         self,
@@ -171,11 +171,11 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_add)
         options = CommitOptions(**commit)
-        made = await columns_add.replace_columns(
+        after = await columns_add.replace_columns(
             self._snapshot,
             transforms,
             read_columns=read_columns,
             batch_size=batch_size,
             options=options,
         )
-        return type(self)(made)
+        return type(self)(after)

@@ -62,12 +62,12 @@ class IndexVerbs(Handle):
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         await self._load(index_manage)
-        made = await index_manage.create_index(
+        after = await index_manage.create_index(
             self._snapshot,
             index_new.NewIndex(column, index_type, name, replace, train),
             CommitOptions(**commit),
         )
-        return type(self)(made)
+        return type(self)(after)
 
     async def drop_index(
         self,
@@ -82,8 +82,8 @@ class IndexVerbs(Handle):
             NotFoundError: no such index.
         """
         await self._load(index_manage)
-        made = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
-        return type(self)(made)
+        after = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
+        return type(self)(after)
 
     def list_indices(self) -> list[dict[str, Any]]:
         """The indices of this version, one entry a segment, by name. Cost: nothing.

@@ -82,7 +82,7 @@ class RowVerbs(Handle):
             commit=CommitOptions(**commit),
         )
         snapshot = self._snapshot
-        made = await write.write_on(
+        after = await write.write_on(
             snapshot.session,
             snapshot.table,
             snapshot.manifest,
@@ -90,7 +90,7 @@ class RowVerbs(Handle):
             write_options.checked_mode(mode, "append", "overwrite"),
             options=options,
         )
-        return type(self)(made)
+        return type(self)(after)
 
     async def delete(
         self,
@@ -186,8 +186,8 @@ class RowVerbs(Handle):
         """
         merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
         merge = merge.commit_options(**commit)
-        made: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
-        return made  # type: ignore[no-any-return]
+        after: Any = await merge.memory_budget(memory_bytes).execute(data, schema=schema)
+        return after  # type: ignore[no-any-return]
 
 
 class MergeInsert:

@@ -93,14 +93,14 @@ class UpkeepVerbs(Handle):
             error_if_tagged_old_versions=error_if_tagged_old_versions,
         )
         if dry_run:
-            found = await cleanup.explain(
+            explained = await cleanup.explain(
                 self._snapshot.engine,
                 self._snapshot.table,
                 policy,
                 include_files=False,
                 max_files=SHOWN_FILES,
             )
-            return found.stats
+            return explained.stats
         return await cleanup.cleanup(
             self._snapshot.engine,
             self._snapshot.table,
@@ -214,8 +214,8 @@ class MetadataVerbs(Handle):
         """
         await self._load(config)
         options = CommitOptions(**commit)
-        made = await config.update_config(self._snapshot, values, options, replace=replace)
-        return type(self)(made)
+        after = await config.update_config(self._snapshot, values, options, replace=replace)
+        return type(self)(after)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
         """Delete keys of the table's configuration; those that are not there are no error."""
@@ -237,8 +237,8 @@ class MetadataVerbs(Handle):
         """
         await self._load(config)
         options = CommitOptions(**commit)
-        made = await config.update_metadata(self._snapshot, values, options, replace=replace)
-        return type(self)(made)
+        after = await config.update_metadata(self._snapshot, values, options, replace=replace)
+        return type(self)(after)
 
     async def update_schema_metadata(
         self,
@@ -255,8 +255,10 @@ class MetadataVerbs(Handle):
         """
         await self._load(config)
         options = CommitOptions(**commit)
-        made = await config.update_schema_metadata(self._snapshot, values, options, replace=replace)
-        return type(self)(made)
+        after = await config.update_schema_metadata(
+            self._snapshot, values, options, replace=replace
+        )
+        return type(self)(after)
 
     async def update_field_metadata(
         self,
@@ -278,5 +280,5 @@ class MetadataVerbs(Handle):
         """
         await self._load(config)
         options = CommitOptions(**commit)
-        made = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)
-        return type(self)(made)
+        after = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)
+        return type(self)(after)

@@ -65,8 +65,8 @@ class VersionVerbs(Handle):
         Raises:
             NotFoundError: no such version, tag or branch.
         """
-        found = await opening.checkout(self._snapshot, version)
-        return self if found is self._snapshot else type(self)(found)
+        snapshot = await opening.checkout(self._snapshot, version)
+        return self if snapshot is self._snapshot else type(self)(snapshot)
 
     async def checkout_latest(self) -> Self:
         """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
@@ -81,8 +81,8 @@ class VersionVerbs(Handle):
         Raises:
             NotFoundError: no such branch, or no such version on it.
         """
-        found = await opening.checkout_branch(self._snapshot, branch, version)
-        return self if found is self._snapshot else type(self)(found)
+        snapshot = await opening.checkout_branch(self._snapshot, branch, version)
+        return self if snapshot is self._snapshot else type(self)(snapshot)
 
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """The transaction that made a version (this one by default); None where none was kept."""
@@ -164,8 +164,8 @@ class VersionVerbs(Handle):
         """
         await self._load(refs_write)
         options = CommitOptions()
-        made = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
-        return type(self)(made)
+        after = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
+        return type(self)(after)
 
     async def shallow_clone(
         self,
@@ -197,7 +197,7 @@ class VersionVerbs(Handle):
             UnsupportedError: no URI names the files of this dataset.
         """
         await self._load(clone)
-        made = await clone.shallow_clone(
+        target = await clone.shallow_clone(
             self._snapshot,
             target_uri,
             reference,
@@ -205,4 +205,4 @@ class VersionVerbs(Handle):
             store=store,
             storage_options=storage_options,
         )
-        return type(self)(made)
+        return type(self)(target)

@@ -54,19 +54,21 @@ def blob_field(
 
 def has_blobs(field: pa.Field) -> bool:
     """Whether a field is of version 2 blobs, or has some inside."""
-    return any(_is_blob_v2(one) for one in _walk(field))
+    return any(_is_blob_v2(below) for below in _walk(field))
 
 
 def may_be_blobs(field: pa.Field) -> bool:
     """Whether a field is of blobs of any version, or has some inside."""
-    return any(_is_blob_v2(one) or BLOB.encode() in (one.metadata or {}) for one in _walk(field))
+    return any(
+        _is_blob_v2(below) or BLOB.encode() in (below.metadata or {}) for below in _walk(field)
+    )
 
 
 def blobs_of_version(schema: pa.Schema, version: FileVersion) -> pa.Schema:
     """The schema of a new table: from files of 2.2 on blobs of version 1 become version 2."""
     if version < FileVersion.V2_2:
         return schema
-    changed = [_newer(one) for one in schema]
+    changed = [_newer(root) for root in schema]
     return schema if changed == list(schema) else pa.schema(changed, schema.metadata)
 
 
@@ -88,7 +90,7 @@ def _newer(field: pa.Field) -> pa.Field:
     arrow, metadata = field.type, dict(field.metadata or {})
     if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
-        return field.with_type(pa.struct([_newer(one) for one in members]))
+        return field.with_type(pa.struct([_newer(member) for member in members]))
     is_binary = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
     if not is_binary or BLOB.encode() not in metadata:
         return field

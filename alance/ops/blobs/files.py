@@ -81,7 +81,7 @@ async def remove_blobs(engine: Engine, data_file: str) -> None:
         StoreError: the store failed.
     """
     store, path = engine.registry.resolve(data_file.removesuffix(".lance"))
-    paths = [one.path async for one in store.list(path + "/") if one.path.endswith(".blob")]
+    paths = [entry.path async for entry in store.list(path + "/") if entry.path.endswith(".blob")]
     if paths:
         await store.delete(paths)
 
@@ -152,7 +152,7 @@ class BlobFiles:
                 if not base.is_dataset_root
             }
         bases = [UNKNOWN_BASE] * len(rows.uris) if rows.base_ids is None else rows.base_ids.tolist()
-        found = [
+        references = [
             self._reference(uri, f"field {where!r}: row {row}")
             if base == UNKNOWN_BASE
             else (uri, base)
@@ -160,8 +160,8 @@ class BlobFiles:
         ]
         return replace(
             rows,
-            uris=tuple(uri for uri, _ in found),
-            base_ids=np.fromiter((base for _, base in found), np.uint32, len(found)),
+            uris=tuple(uri for uri, _ in references),
+            base_ids=np.fromiter((base for _, base in references), np.uint32, len(references)),
         )
 
     def _reference(self, uri: str, what: str) -> tuple[str, int]:
@@ -196,16 +196,16 @@ class BlobFiles:
         )
         offsets = rows.payloads.offsets.astype(np.int64)
         sizes = np.diff(offsets)
-        sizes[rows.external] = [one.stop - one.start for one in ranges]
+        sizes[rows.external] = [span.stop - span.start for span in ranges]
         for start, stop in _groups(sizes):
             first, last = np.searchsorted(rows.external, [start, stop]).tolist()
             read = await self.engine.scheduler.read(
                 ranges[first:last], reason="blobs to copy", bulk=True
             )
-            found = dict(zip(rows.external[first:last].tolist(), read, strict=True))
+            contents = dict(zip(rows.external[first:last].tolist(), read, strict=True))
             pieces = [
-                np.frombuffer(found[row], np.uint8)
-                if row in found
+                np.frombuffer(contents[row], np.uint8)
+                if row in contents
                 else rows.payloads.data[offsets[row] : offsets[row + 1]]
                 for row in range(start, stop)
             ]

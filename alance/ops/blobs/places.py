@@ -59,21 +59,23 @@ async def places_of(
         field: of the blobs, at any depth.
         fragments: of the rows; shape (n,).
     """
-    found = await snapshot.engine.pool.run(
+    described_blobs = await snapshot.engine.pool.run(
         lambda: described(snapshot, field, descriptions, fragments)
     )
-    places = [_located(snapshot, one) if isinstance(one, External) else one for one in found]
-    unknown = {one.location for one in places if one is not None and one.num_bytes < 0}
+    places = [
+        _located(snapshot, blob) if isinstance(blob, External) else blob for blob in described_blobs
+    ]
+    unknown = {place.location for place in places if place is not None and place.num_bytes < 0}
     if not unknown:
         return places
     names = sorted(unknown)
     sizes = await asyncio.gather(*(snapshot.engine.scheduler.size(name) for name in names))
-    known = dict(zip(names, sizes, strict=True))
+    size_of = dict(zip(names, sizes, strict=True))
     return [
-        replace(one, num_bytes=known[one.location])
-        if one is not None and one.num_bytes < 0
-        else one
-        for one in places
+        replace(place, num_bytes=size_of[place.location])
+        if place is not None and place.num_bytes < 0
+        else place
+        for place in places
     ]
 
 
@@ -91,23 +93,25 @@ def described(
         columns += [_numbers(descriptions, "kind"), _numbers(descriptions, "blob_id")]
         uris = descriptions.field(4)
     valid = as_mask(descriptions.is_valid()).tolist()
-    handles = {one: snapshot.handle(one) for one in np.unique(fragments).tolist()}
-    found: list[BlobPlace | External | None] = []
+    handles = {
+        fragment_id: snapshot.handle(fragment_id) for fragment_id in np.unique(fragments).tolist()
+    }
+    described_blobs: list[BlobPlace | External | None] = []
     for row, (fragment, *numbers) in enumerate(zip(fragments.tolist(), *columns, strict=True)):
         if not valid[row]:
-            found.append(None)
+            described_blobs.append(None)
             continue
         position, size, kind, blob_id = numbers if field.is_blob_v2 else (*numbers, INLINE, 0)
         if kind == EXTERNAL:
-            found.append(External(uris[row].as_py(), position, size, blob_id))
+            described_blobs.append(External(uris[row].as_py(), position, size, blob_id))
         else:
-            found.append(_place(handles[fragment], field, position, size, kind, blob_id))
-    return found
+            described_blobs.append(_place(handles[fragment], field, position, size, kind, blob_id))
+    return described_blobs
 
 
 def _numbers(descriptions: pa.Array, name: str) -> list[int]:
-    found: list[int] = as_numbers(descriptions.field(name).fill_null(0)).tolist()
-    return found
+    numbers: list[int] = as_numbers(descriptions.field(name).fill_null(0)).tolist()
+    return numbers
 
 
 def _place(
@@ -128,9 +132,9 @@ def _place(
     raise UnsupportedError(f"blob of kind {kind} in {source.location}: not known to this alance")
 
 
-def _located(snapshot: Snapshot, one: External) -> BlobPlace:
-    location = snapshot.external_location(one.uri, one.base_id)
-    return BlobPlace(location, one.position, one.size or -1)
+def _located(snapshot: Snapshot, blob: External) -> BlobPlace:
+    location = snapshot.external_location(blob.uri, blob.base_id)
+    return BlobPlace(location, blob.position, blob.size or -1)
 
 
 STRUCTURES: Final = ("struct", "list", "list.struct", "large_list", "large_list.struct")
@@ -138,7 +142,7 @@ STRUCTURES: Final = ("struct", "list", "list.struct", "large_list", "large_list.
 
 def has_blobs(field: Field) -> bool:
     """Whether a field is of blobs, or has some inside."""
-    return any(one.is_blob_v1 or one.is_blob_v2 for one in field.walk())
+    return any(below.is_blob_v1 or below.is_blob_v2 for below in field.walk())
 
 
 def check_structure(field: Field) -> None:
@@ -224,14 +228,14 @@ def rebuilt(
     item = member(field.children[0], arrow.value_field, items)
     large = pa.types.is_large_list(arrow)
     ends = pa.py_buffer(offsets.astype(np.int64 if large else np.int32))
-    made = pa.large_list(item) if large else pa.list_(item)
-    return pa.Array.from_buffers(made, len(array), [bitmap(valid), ends], children=[items])
+    list_type = pa.large_list(item) if large else pa.list_(item)
+    return pa.Array.from_buffers(list_type, len(array), [bitmap(valid), ends], children=[items])
 
 
 def binary_array(parts: Sequence[bytes | memoryview], valid: Mask | None) -> pa.Array:
     """Byte strings as one large binary array."""
     ends = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(one) for one in parts], out=ends[1:])
+    np.cumsum([len(part) for part in parts], out=ends[1:])
     buffers = [bitmap(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
 

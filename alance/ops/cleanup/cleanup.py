@@ -77,7 +77,7 @@ class Deleter:
             StoreError: `strict`, and the store failed.
         """
         size = REQUEST_FILES if self._rate is None else min(REQUEST_FILES, self._rate)
-        paths = [one.path for one in files]
+        paths = [file.path for file in files]
         parts = [paths[start : start + size] for start in range(0, len(paths), size)]
         failed = await all_of(self._delete(part, strict=strict) for part in parts)
         return {path for part in failed for path in part}
@@ -109,7 +109,7 @@ MANIFESTS_AT_ONCE: Final = 16
 
 
 @dataclass(slots=True)
-class _Found:
+class _Contents:
     """A table's versions and files, before anything is deleted.
 
     Attributes:
@@ -164,13 +164,13 @@ async def cleanup(
         StoreError: the store failed; what was deleted stays so, no version is without its files.
     """
     deleter = Deleter(engine, table, delete_rate_limit, delete_concurrency)
-    found = await _look(engine, table)
-    plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
+    contents = await _look(engine, table)
+    plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     await deleter.delete(plan.manifests, strict=True)
-    kept = await _made_meanwhile(engine, table, found)
-    others = [one for one in plan.others if _name(one) not in kept]
+    kept = await _made_meanwhile(engine, table, contents)
+    others = [file for file in plan.others if _name(file) not in kept]
     failed = await deleter.delete(others)
-    gone = [*plan.manifests, *(one for one in others if one.path not in failed)]
+    gone = [*plan.manifests, *(file for file in others if file.path not in failed)]
     return replace(counted(gone), failed_deletes=len(failed))
 
 
@@ -186,8 +186,8 @@ async def explain(
     """
     if max_files < 1:
         raise InvalidInputError(f"max_files={max_files!r}: expected a positive integer")
-    found = await _look(engine, table)
-    plan = await engine.pool.run(lambda: _plan(found, table.branch, policy, datetime.now(UTC)))
+    contents = await _look(engine, table)
+    plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     gone = [*plan.manifests, *plan.others]
     return CleanupExplanation(
         plan.latest,
@@ -200,65 +200,65 @@ async def explain(
     )
 
 
-async def _look(engine: Engine, table: Table) -> _Found:
+async def _look(engine: Engine, table: Table) -> _Contents:
     """List all files, and read all manifests, of the branches below too."""
     branches, tags = await asyncio.gather(
         refs.list_branches(engine, table), refs.list_tags(engine, table)
     )
-    found = _Found(branches, tags)
+    contents = _Contents(branches, tags)
     # Files first: what a manifest names that is read later, is kept.
     listings = await all_of(_listed(engine, table, folder) for folder in files.FOLDERS)
-    found.listed = [one for listing in listings for one in listing]
-    own = [one for one in found.listed if one.path.startswith(f"{VERSIONS}/")]
-    found.manifests = _manifests(table, own)
-    if not any(version >> 63 == 0 for version in found.manifests):
+    contents.listed = [file for listing in listings for file in listing]
+    own = [file for file in contents.listed if file.path.startswith(f"{VERSIONS}/")]
+    contents.manifests = _manifests(table, own)
+    if not any(version >> 63 == 0 for version in contents.manifests):
         raise table.not_found("no version")
     limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
 
     async def read(version: int, where: ManifestLocation) -> None:
         async with limit:
-            time, names = await _needs(engine, where, found.index)
-        found.times[version], found.names[version] = time, names
+            time, names = await _needs(engine, where, contents.index)
+        contents.times[version], contents.names[version] = time, names
 
     async def read_branch(name: str) -> None:
-        found.of_branches += await _of_branch(engine, table, name, limit, found.index)
+        contents.of_branches += await _of_branch(engine, table, name, limit, contents.index)
 
     await all_of(
         [
-            *(read(*one) for one in found.manifests.items()),
-            *(read_branch(name) for name in _below(table.branch, found.branches)),
+            *(read(*item) for item in contents.manifests.items()),
+            *(read_branch(name) for name in _below(table.branch, contents.branches)),
         ]
     )
-    return found
+    return contents
 
 
-def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
+def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
     """The plan of what goes. CPU work.
 
     Raises:
         InvalidInputError: tags name versions that match.
     """
-    attached = {one: time for one, time in found.times.items() if one >> 63 == 0}
+    attached = {version: time for version, time in contents.times.items() if version >> 63 == 0}
     referenced = tuple(
-        CleanupReferencedBranch(name, one.parent_version)
-        for name, one in found.branches.items()
-        if one.parent_branch == branch
+        CleanupReferencedBranch(name, below.parent_version)
+        for name, below in contents.branches.items()
+        if below.parent_branch == branch
     )
     matching = policy.matching(attached, now)
-    matching -= {one.referenced_version for one in referenced}
+    matching -= {reference.referenced_version for reference in referenced}
     is_error = policy.error_if_tagged_old_versions
-    expired, warnings = without_tagged(matching, found.tags, branch, is_error=is_error)
+    expired, warnings = without_tagged(matching, contents.tags, branch, is_error=is_error)
     # Detached versions are in no order: they stay, unless they are named.
     named = set(policy.versions or ())
-    expired |= {one for one in found.times if one >> 63 and one in named}
-    staying = [names for one, names in found.names.items() if one not in expired]
-    kept = found.index.names([*found.of_branches, *staying])
-    verified = found.index.names(found.names[one] for one in expired)
+    expired |= {version for version in contents.times if version >> 63 and version in named}
+    staying = [names for version, names in contents.names.items() if version not in expired]
+    kept = contents.index.names([*contents.of_branches, *staying])
+    verified = contents.index.names(contents.names[version] for version in expired)
     before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
-    others = files.candidates(found.listed, kept, verified, before)
+    others = files.candidates(contents.listed, kept, verified, before)
     manifests = []
     for version in sorted(expired):
-        where = found.manifests[version]
+        where = contents.manifests[version]
         path = f"{VERSIONS}/{where.location.rpartition('/')[2]}"
         manifests.append(CleanupCandidateFile(path, "manifest", False, where.num_bytes or 0))
     return _Plan(
@@ -269,7 +269,7 @@ def _plan(found: _Found, branch: str | None, policy: CleanupPolicy, now: datetim
 async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Listed]:
     """The files of a folder; of local ones those that nobody finished, too."""
     location, root = table.folder(folder), table.folder(folder)[: -len(folder)]
-    found: list[files.Listed] = []
+    files_found: list[files.Listed] = []
     if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
         with suppress(NotFoundError):
             await latest(engine, table)  # from then on it is listed
@@ -278,27 +278,27 @@ async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Liste
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
             async for entry in entries:
                 path = entry.path[len(root) :]
-                found.append(files.Listed(path, entry.num_bytes, entry.last_modified))
+                files_found.append(files.Listed(path, entry.num_bytes, entry.last_modified))
     except NotFoundError:
-        return found
+        return files_found
     store, path = engine.registry.resolve(location)
     top = path[: -len(folder)]
     left = await store.unfinished(path)
-    found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
-    return found
+    files_found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
+    return files_found
 
 
 def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, ManifestLocation]:
-    found = {}
-    for one in listed:
-        name = one.path.removeprefix(f"{VERSIONS}/")
+    locations = {}
+    for file in listed:
+        name = file.path.removeprefix(f"{VERSIONS}/")
         parsed = parse_manifest_name(name)
         if parsed is not None:
             location = table.manifest(name)
-            found[parsed.version] = ManifestLocation(
-                parsed.version, location, one.num_bytes, parsed.scheme
+            locations[parsed.version] = ManifestLocation(
+                parsed.version, location, file.num_bytes, parsed.scheme
             )
-    return found
+    return locations
 
 
 async def _needs(
@@ -322,38 +322,40 @@ async def _of_branch(
         async with limit:
             return (await _needs(engine, where, index))[1]
 
-    return await all_of(read(one) for one in manifests.values())
+    return await all_of(read(where) for where in manifests.values())
 
 
 def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
     """The branches that were made from one, or from such a branch; None: main."""
-    found: list[str] = []
+    names: list[str] = []
     parents: set[str | None] = {branch}
     while True:
         new = [
             name
-            for name, one in branches.items()
-            if one.parent_branch in parents and name not in parents
+            for name, contents in branches.items()
+            if contents.parent_branch in parents and name not in parents
         ]
         if not new:
-            return found
-        found += new
+            return names
+        names += new
         parents.update(new)
 
 
-async def _made_meanwhile(engine: Engine, table: Table, found: _Found) -> set[str]:
+async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
     """The files that versions and branches need that were made since `_look`."""
     branches, listed = await asyncio.gather(
         refs.list_branches(engine, table), _listed(engine, table, VERSIONS)
     )
-    new = [one for key, one in _manifests(table, listed).items() if key not in found.manifests]
-    limit, index = asyncio.Semaphore(MANIFESTS_AT_ONCE), found.index
-    names = [(await _needs(engine, one, index))[1] for one in new]
+    new = [
+        where for key, where in _manifests(table, listed).items() if key not in contents.manifests
+    ]
+    limit, index = asyncio.Semaphore(MANIFESTS_AT_ONCE), contents.index
+    names = [(await _needs(engine, manifest, index))[1] for manifest in new]
     for name in _below(table.branch, branches):
-        if name not in found.branches:
+        if name not in contents.branches:
             names += await _of_branch(engine, table, name, limit, index)
             # Its first version may come yet.
-            names.append(found.names.get(branches[name].parent_version, files.NONE))
+            names.append(contents.names.get(branches[name].parent_version, files.NONE))
     return await engine.pool.run(lambda: index.names(names))
 
 
@@ -362,7 +364,7 @@ def _name(file: CleanupCandidateFile) -> str:
     return file.path if owner is None else owner[1]
 
 
-async def clean_after(engine: Engine, table: Table, made: Manifest) -> None:
+async def clean_after(engine: Engine, table: Table, manifest: Manifest) -> None:
     """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
 
     The version before it stays, whatever its age, so that who has it open can go on. Tagged
@@ -372,14 +374,14 @@ async def clean_after(engine: Engine, table: Table, made: Manifest) -> None:
     version.
     """
     try:
-        auto = AutoCleanup.of(made.config)
-        if auto is not None and auto.is_due(made.version):
-            policy = replace(auto.policy, seen_from=made.version - 1)
+        auto = AutoCleanup.of(manifest.config)
+        if auto is not None and auto.is_due(manifest.version):
+            policy = replace(auto.policy, seen_from=manifest.version - 1)
             # By the URI of a branch, too: the tags that name its versions are with the table.
-            own = table.seen_by(made.branch)
+            own = table.seen_by(manifest.branch)
             await cleanup(engine, own, policy, delete_rate_limit=auto.rate)
     except Exception:
-        _log.warning("cleanup after version %d of %s", made.version, table.uri, exc_info=True)
+        _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
     except BaseException as error:
         mark_as_open(error)  # whoever is cancelled here must not take the version for not made
         raise

@@ -79,17 +79,17 @@ class NameIndex:
     def numbers_of(self, manifest: Manifest) -> Int32s:
         """The numbers of what a version needs; CPU work, in any thread."""
         with self._lock:
-            known = self._numbers
+            numbers = self._numbers
             return np.fromiter(
-                (known.setdefault(name, len(known)) for name in names_of(manifest)), np.int32
+                (numbers.setdefault(name, len(numbers)) for name in names_of(manifest)), np.int32
             )
 
     def names(self, parts: Iterable[Int32s]) -> set[str]:
         """The names of some versions together."""
-        found = np.unique(np.concatenate([NONE, *parts])).tolist()
+        chosen = np.unique(np.concatenate([NONE, *parts])).tolist()
         with self._lock:
             names = list(self._numbers)
-        return {names[number] for number in found}
+        return {names[number] for number in chosen}
 
 
 def index_folder(content: bytes) -> str:
@@ -129,13 +129,13 @@ def candidates(
     listed: Sequence[Listed], kept: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> list[CleanupCandidateFile]:
     """The files that may go; see `candidate`."""
-    there = {None, *(one.path for one in listed)}
+    there = {None, *(file.path for file in listed)}
     chosen = (
-        candidate(one, kept, expired, unverified_before)
-        for one in listed
-        if staged_for(one.path) in there  # else it may be all that there is of a version
+        candidate(file, kept, expired, unverified_before)
+        for file in listed
+        if staged_for(file.path) in there  # else it may be all that there is of a version
     )
-    return [one for one in chosen if one is not None]
+    return [chosen_file for chosen_file in chosen if chosen_file is not None]
 
 
 def candidate(
@@ -148,10 +148,10 @@ def candidate(
         expired: names of what versions that go need.
         unverified_before: files of no version go if they are older; None: all of them.
     """
-    found = owner_of(file.path)
-    if found is None:
+    owner = owner_of(file.path)
+    if owner is None:
         return None
-    kind, name = found
+    kind, name = owner
     if name in kept:
         return None
     verified = name in expired

@@ -139,9 +139,9 @@ class CleanupPolicy:
             raise InvalidInputError(
                 f"older_than_version={self.older_than_version!r}: expected a version's number"
             )
-        for one in self.versions or ():
-            if not _is_count(one, 1):
-                raise InvalidInputError(f"versions: {one!r}, expected numbers of versions")
+        for version in self.versions or ():
+            if not _is_count(version, 1):
+                raise InvalidInputError(f"versions: {version!r}, expected numbers of versions")
 
     def matching(self, times: Mapping[int, datetime | None], now: datetime) -> set[int]:
         """The versions that match, but for the latest one.
@@ -150,25 +150,27 @@ class CleanupPolicy:
             times: when each attached version was made; None: not told, then it is old.
         """
         last = self.seen_from
-        numbers = sorted(one for one in times if last is None or one <= last)
+        numbers = sorted(version for version in times if last is None or version <= last)
         if not numbers:
             return set()
-        found = set(numbers[:-1])
+        versions = set(numbers[:-1])
         age = self.older_than
         if age is None and self.versions is None and self.retain_versions is None:
             age = DEFAULT_AGE if self.older_than_version is None else None
         if age is not None:
             before = now - age
-            found = {
-                one for one in found if (times[one] or datetime.min.replace(tzinfo=UTC)) < before
+            versions = {
+                version
+                for version in versions
+                if (times[version] or datetime.min.replace(tzinfo=UTC)) < before
             }
         if self.retain_versions is not None:
-            found -= set(numbers[-self.retain_versions :])
+            versions -= set(numbers[-self.retain_versions :])
         if self.older_than_version is not None:
-            found = {one for one in found if one < self.older_than_version}
+            versions = {version for version in versions if version < self.older_than_version}
         if self.versions is not None:
-            found &= set(self.versions)
-        return found
+            versions &= set(self.versions)
+        return versions
 
 
 def without_tagged(
@@ -262,9 +264,9 @@ class AutoCleanup:
 
 def counted(files: Sequence[CleanupCandidateFile]) -> CleanupStats:
     """The counts of files that are removed."""
-    kinds = [one.kind for one in files]
+    kinds = [file.kind for file in files]
     return CleanupStats(
-        bytes_removed=sum(one.size_bytes for one in files),
+        bytes_removed=sum(file.size_bytes for file in files),
         old_versions=kinds.count("manifest"),
         data_files_removed=kinds.count("data"),
         transaction_files_removed=kinds.count("transaction"),

@@ -77,12 +77,12 @@ class Change:
                     f"alteration of {alteration['path']!r}: {key}={value!r}, expected "
                     f"{KEYS[key].__name__}"
                 )
-        made = cls(**alteration)
-        if made.name is None and made.nullable is None and made.data_type is None:
+        change = cls(**alteration)
+        if change.name is None and change.nullable is None and change.data_type is None:
             raise InvalidInputError(
-                f"alteration of {made.path!r}: expected name, nullable or data_type"
+                f"alteration of {change.path!r}: expected name, nullable or data_type"
             )
-        return made
+        return change
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +106,34 @@ async def alter_columns(
 ) -> Snapshot:
     """The version with other names, nullability or types. See `Dataset.alter_columns`."""
     commit = options or CommitOptions()
-    changes = [Change.of(one) for one in alterations]
+    changes = [Change.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
     casts = Casts()
 
     async def attempt(base: Snapshot) -> Snapshot:
-        made = await base.engine.pool.run(partial(altered, base, changes))
-        await check_no_nulls(base, made.tightened)
-        if not made.cast:
-            project = Project(messages_of(made.schema), not made.tightened)
+        after = await base.engine.pool.run(partial(altered, base, changes))
+        await check_no_nulls(base, after.tightened)
+        if not after.cast:
+            project = Project(messages_of(after.schema), not after.tightened)
             return await commit_change(base, project, commit)
-        _check_indices(base, made.cast)
-        paths = tuple(path for path, _ in made.cast)
+        _check_indices(base, after.cast)
+        paths = tuple(path for path, _ in after.cast)
         casts.read = base.schema.project(paths)
-        casts.made = made.shapes.project(paths)
+        casts.target = after.shapes.project(paths)
         casts.names = {
-            one.name: ", ".join(path for path in paths if base.schema.names_of(path)[0] == one.name)
-            for one in casts.read.fields
+            root.name: ", ".join(
+                path for path in paths if base.schema.names_of(path)[0] == root.name
+            )
+            for root in casts.read.fields
         }
-        fragments = await backfill.fragments(base, casts.made)
-        known = {one.id for one in base.schema.walk()}
+        fragments = await backfill.fragments(base, casts.target)
+        ids_before = {field.id for field in base.schema.walk()}
         merge = Merge(
-            fragments=tuple(without_dead_files(fragments, field_ids(made.schema))),
-            schema=messages_of(made.schema),
+            fragments=tuple(without_dead_files(fragments, field_ids(after.schema))),
+            schema=messages_of(after.schema),
             preserves_nullability=all(
-                one.nullable for one in made.schema.walk() if one.id not in known
+                field.nullable for field in after.schema.walk() if field.id not in ids_before
             ),
         )
         summary = {"num_data_files": len(fragments)}
@@ -151,29 +153,29 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
     schema = shapes = base.schema
     ids = count(next_field_id(base.manifest))
     tightened, cast = [], []
-    for one in changes:
-        field = base.schema.field(one.path)
-        if one.nullable is False and field.nullable:
-            tightened.append(one.path)
-        schema = changed(schema, field.id, name=one.name, nullable=one.nullable)
-        shapes = changed(shapes, field.id, nullable=one.nullable)
-    for one in changes:
-        field = base.schema.field(one.path)
-        if one.data_type is None or one.data_type == field.to_arrow().type:
+    for change in changes:
+        field = base.schema.field(change.path)
+        if change.nullable is False and field.nullable:
+            tightened.append(change.path)
+        schema = changed(schema, field.id, name=change.name, nullable=change.nullable)
+        shapes = changed(shapes, field.id, nullable=change.nullable)
+    for change in changes:
+        field = base.schema.field(change.path)
+        if change.data_type is None or change.data_type == field.to_arrow().type:
             continue
-        _check_cast(base, one.path, field)
-        below = {found.id for found in field.walk()} - {field.id}
+        _check_cast(base, change.path, field)
+        below = {inner.id for inner in field.walk()} - {field.id}
         for other in changes:
             if base.schema.field(other.path).id in below:
                 raise InvalidInputError(
-                    f"column {other.path!r}: it is part of {one.path!r}, which is cast; change one "
-                    "after the other"
+                    f"column {other.path!r}: it is part of {change.path!r}, which is cast; change "
+                    "one after the other"
                 )
         start = next(ids)
-        schema = recast(schema, field.id, one.data_type, count(start))
-        shapes = recast(shapes, field.id, one.data_type, count(start))
-        ids = count(max(found.id for found in schema.walk()) + 1)
-        cast.append((one.path, field.id))
+        schema = recast(schema, field.id, change.data_type, count(start))
+        shapes = recast(shapes, field.id, change.data_type, count(start))
+        ids = count(max(any_field.id for any_field in schema.walk()) + 1)
+        cast.append((change.path, field.id))
     check_names(schema)
     if tightened and cast:
         raise InvalidInputError(
@@ -190,11 +192,11 @@ def _check_cast(base: Snapshot, path: str, field: Field) -> None:
         InvalidInputError: not one of its kind.
         UnsupportedError: a member of a struct, in files of 2.0.
     """
-    inside = {one.id for one in field.walk()}
-    above = [one for one in base.schema.project([path]).walk() if one.id not in inside]
+    inside = {inner.id for inner in field.walk()}
+    above = [outer for outer in base.schema.project([path]).walk() if outer.id not in inside]
     version = base.manifest.data_storage_version
     if version in (FileVersion.V0_1, FileVersion.V2_0) and any(
-        one.logical_type == "struct" for one in above
+        parent.logical_type == "struct" for parent in above
     ):
         raise UnsupportedError(
             f"column {path!r}: files of {version.value} hold all members of a struct together; a "
@@ -212,7 +214,9 @@ def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
     """
     for path, field_id in cast:
         touched = related(base.manifest.head.fields, [field_id])
-        names = {one.name for one in base.manifest.indices if not touched.isdisjoint(one.fields)}
+        names = {
+            index.name for index in base.manifest.indices if not touched.isdisjoint(index.fields)
+        }
         if names:
             raise InvalidInputError(
                 f"column {path!r}: a cast rewrites it, and {', '.join(sorted(names))} would be an "

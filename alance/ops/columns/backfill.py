@@ -142,10 +142,10 @@ class Backfill:
         """The fragments that have no file yet; those made from other files are removed."""
         left, stale = [], []
         for handle in handles:
-            known = self._written.get(handle.id)
-            if known is not None and known.source == source_of(handle, reads):
+            written = self._written.get(handle.id)
+            if written is not None and written.source == source_of(handle, reads):
                 continue
-            if known is not None:
+            if written is not None:
                 stale.append(self._written.pop(handle.id))
             left.append(handle)
         await _removed(stale)
@@ -170,16 +170,16 @@ class Backfill:
         async def unnamed() -> None:
             self._unnamed = True
 
-        made = await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+        after = await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
         if self.checkpoint is not None:
             await self.checkpoint.remove()
-        return made
+        return after
 
     async def discard(self) -> None:
         """Remove all files that no version can name, but for those of a checkpoint."""
         if self._unnamed:
             kept = self.checkpoint is not None
-            gone = [one for one in self._written.values() if not kept]
+            gone = [written for written in self._written.values() if not kept]
             self._written.clear()
             await _removed(gone)
 
@@ -202,14 +202,14 @@ class Backfill:
         files = DataFiles(snapshot.session, snapshot.table, new, version, ONE_FILE, bases=bases)
         try:
             num_rows = await self._write(snapshot, handle, files, ahead_bytes)
-            (made,) = await files.seal() or [table_pb2.DataFragment()]
+            (fragment,) = await files.seal() or [table_pb2.DataFragment()]
             await files.publish()
-            if made.physical_rows != num_rows:
-                raise AssertionError(f"{made.physical_rows} rows written, expected {num_rows}")
+            if fragment.physical_rows != num_rows:
+                raise AssertionError(f"{fragment.physical_rows} rows written, expected {num_rows}")
         except BaseException:
             await files.discard()
             raise
-        record = made.files[0] if made.files else None
+        record = fragment.files[0] if fragment.files else None
         self._written[handle.id] = _Written(source, record, files)
         if self.checkpoint is not None and record is not None:
             # Whatever becomes of this call, the file stays: the checkpoint may name it.
@@ -226,8 +226,8 @@ class Backfill:
         """Write the files of some small fragments."""
         assert isinstance(self.values, GroupedValues)
         files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
-        for handle, (record, mine) in zip(handles, files, strict=True):
-            self._written[handle.id] = _Written(source_of(handle, reads), record, mine)
+        for handle, (record, file) in zip(handles, files, strict=True):
+            self._written[handle.id] = _Written(source_of(handle, reads), record, file)
 
     async def _write(
         self, snapshot: Snapshot, handle: FragmentHandle, files: DataFiles, ahead_bytes: int
@@ -246,19 +246,22 @@ class Backfill:
         return handle.num_physical_rows if spread.num_live else 0
 
     def _fragment(self, handle: FragmentHandle, new: Schema) -> table_pb2.DataFragment:
-        made = table_pb2.DataFragment()
-        made.CopyFrom(handle.fragment.message)
+        fragment = table_pb2.DataFragment()
+        fragment.CopyFrom(handle.fragment.message)
         record = self._written[handle.id].record
         if record is not None:
-            file = made.files.add()
+            file = fragment.files.add()
             file.CopyFrom(record)
             # The ids may be others than when the file was written: others have added fields.
             file.fields[:] = listed_ids(new, len(record.fields))
-            for other in made.files[:-1]:  # parents in files of 2.0: the newest file has them
+            for other in fragment.files[:-1]:  # parents in files of 2.0: the newest file has them
                 if not set(file.fields).isdisjoint(other.fields):
-                    again = [TOMBSTONE if one in file.fields else one for one in other.fields]
+                    again = [
+                        TOMBSTONE if field_id in file.fields else field_id
+                        for field_id in other.fields
+                    ]
                     other.fields[:] = again
-        return made
+        return fragment
 
 
 def owned_ids(schema: Schema) -> list[int]:
@@ -273,7 +276,7 @@ def listed_ids(schema: Schema, count: int) -> list[int]:
         count: of them.
     """
     owned = owned_ids(schema)
-    return owned if len(owned) == count else [one.id for one in schema.walk()]
+    return owned if len(owned) == count else [below.id for below in schema.walk()]
 
 
 def _at_once(handles: Sequence[FragmentHandle]) -> int:
@@ -281,16 +284,16 @@ def _at_once(handles: Sequence[FragmentHandle]) -> int:
     return min(MOST_AT_ONCE, max(LEAST_AT_ONCE, ROWS_AT_ONCE // max(1, largest)))
 
 
-def _wrong_rows(handle: FragmentHandle, found: str, expected: int) -> InvalidInputError:
+def _wrong_rows(handle: FragmentHandle, num_values: str, expected: int) -> InvalidInputError:
     return InvalidInputError(
-        f"new columns: {found} values for fragment {handle.id}, expected {expected}"
+        f"new columns: {num_values} values for fragment {handle.id}, expected {expected}"
     )
 
 
 async def _removed(written: Iterable[_Written]) -> None:
-    for one in written:
-        if one.files is not None:
-            await one.files.discard()
+    for output in written:
+        if output.files is not None:
+            await output.files.discard()
 
 
 def small_groups(
@@ -301,11 +304,11 @@ def small_groups(
     Args:
         handles: prepared.
     """
-    if any(one.is_blob_v2 for one in new.walk()):
+    if any(below.is_blob_v2 for below in new.walk()):
         return
     row_bytes = max(
         fixed_row_bytes(snapshot.schema),
-        sum(fixed_bytes(one.arrow_type) for one in new.walk() if one.is_leaf),
+        sum(fixed_bytes(below.arrow_type) for below in new.walk() if below.is_leaf),
     )
     group: list[FragmentHandle] = []
     rows = 0
@@ -336,28 +339,28 @@ async def write_group(
         StoreError: the store failed; no file stays.
     """
     spreads = [Spread.of(handle) for handle in handles]
-    wanted = sum(spread.num_live for spread in spreads)
-    found: list[pa.RecordBatch] = []
+    num_live = sum(spread.num_live for spread in spreads)
+    values_read: list[pa.RecordBatch] = []
     rows = 0
     async with aclosing(values.grouped(snapshot, handles, ahead_bytes)) as batches:
         async for batch in batches:
-            found.append(batch)
+            values_read.append(batch)
             rows += batch.num_rows
-    if rows != wanted:
+    if rows != num_live:
         raise InvalidInputError(
             f"new columns: {rows} values for fragments {handles[0].id} to {handles[-1].id}, "
-            f"expected {wanted}"
+            f"expected {num_live}"
         )
-    made = iter(await write_at_once(snapshot, new, lambda: _cut(found, spreads)))
-    files = [next(made) if spread.num_live else None for spread in spreads]
-    return [(None if one is None else one.record, one) for one in files]
+    outputs = iter(await write_at_once(snapshot, new, lambda: _cut(values_read, spreads)))
+    files = [next(outputs) if spread.num_live else None for spread in spreads]
+    return [(None if output is None else output.record, output) for output in files]
 
 
-def _cut(found: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.RecordBatch]:
+def _cut(batches: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.RecordBatch]:
     """The rows of each fragment that has live ones, with the deleted ones; CPU work."""
-    if not found:
+    if not batches:
         return []
-    rows = one_batch(found)
+    rows = one_batch(batches)
     parts, start = [], 0
     for spread in spreads:
         part = rows.slice(start, spread.num_live)

@@ -38,12 +38,12 @@ class Casts(OfLiveRows):
 
     Attributes:
         read: what is cast, with its parents.
-        made: the same fields with other types.
+        target: the same fields with other types.
         names: what errors call the top-level columns.
     """
 
     read: Schema = _NONE
-    made: Schema = _NONE
+    target: Schema = _NONE
     names: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,12 +53,12 @@ class Casts(OfLiveRows):
         return True
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
-        return frozenset(one.id for one in self.read.walk())
+        return frozenset(field.id for field in self.read.walk())
 
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        target = self.made.to_arrow()
+        target = self.target.to_arrow()
         start = 0
         plan = pruned_plan(self.read, handle, include_deleted=True, ahead_bytes=ahead_bytes)
         async with aclosing(scan(snapshot, plan)) as batches:
@@ -105,19 +105,19 @@ def cast(
         cast(batch.filter(to_arrow(live)), target, names=names)
         return _loose(batch, target)
     arrays = []
-    for array, one in zip(batch.columns, target, strict=True):
-        name = (names or {}).get(one.name, one.name)
+    for array, target_field in zip(batch.columns, target, strict=True):
+        name = (names or {}).get(target_field.name, target_field.name)
         try:
-            made = array if array.type == one.type else array.cast(one.type)
+            values = array if array.type == target_field.type else array.cast(target_field.type)
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f"column {name!r}: {array.type} does not cast to {one.type}: {error}"
+                f"column {name!r}: {array.type} does not cast to {target_field.type}: {error}"
             ) from error
-        if _num_infinite(made) > _num_infinite(array):
+        if _num_infinite(values) > _num_infinite(array):
             raise InvalidInputError(
-                f"column {name!r}: values of {array.type} beyond the range of {one.type}"
+                f"column {name!r}: values of {array.type} beyond the range of {target_field.type}"
             )
-        arrays.append(made)
+        arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
@@ -143,13 +143,13 @@ def overlaid(
 def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """A batch in another schema; what does not fit is cut off."""
     arrays = []
-    for array, one in zip(batch.columns, target, strict=True):
+    for array, target_field in zip(batch.columns, target, strict=True):
         try:
-            arrays.append(array.cast(one.type, safe=False))
+            arrays.append(array.cast(target_field.type, safe=False))
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f"column {one.name!r}: a deleted row does not cast to {one.type}; compact "
-                f"the table first: {error}"
+                f"column {target_field.name!r}: a deleted row does not cast to "
+                f"{target_field.type}; compact the table first: {error}"
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
@@ -159,7 +159,7 @@ def _num_infinite(array: pa.Array) -> int:
     if pa.types.is_floating(array.type):
         return int(pc.is_inf(array).true_count)
     if pa.types.is_struct(array.type):
-        return sum(_num_infinite(one) for one in array.flatten())
+        return sum(_num_infinite(child) for child in array.flatten())
     if pa.types.is_nested(array.type) and not pa.types.is_union(array.type):
         return _num_infinite(array.flatten() if not pa.types.is_map(array.type) else array.items)
     return 0

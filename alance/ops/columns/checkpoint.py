@@ -66,12 +66,12 @@ class Checkpoint:
         place = snapshot.table.new_data_file("")
         parts = [place.encode(), output.serialize().to_pybytes(), repr(columns).encode()]
         job = hashlib.sha256(b"\0".join(parts)).hexdigest()
-        made = cls(path, job, snapshot)
+        checkpoint = cls(path, job, snapshot)
         try:
-            await made._run(lambda database: [database.execute(text) for text in _TABLES])
+            await checkpoint._run(lambda database: [database.execute(text) for text in _TABLES])
         except StoreError as error:
             raise InvalidInputError(f"checkpoint_file {path!r}: {error}") from error
-        return made
+        return checkpoint
 
     async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
         """The file that was written before for a fragment, if it is still there."""
@@ -83,12 +83,12 @@ class Checkpoint:
         )
         if row is None:
             return None
-        found = table_pb2.DataFile.FromString(row[0])
-        location = self.snapshot.table.new_data_file(found.path)
+        record = table_pb2.DataFile.FromString(row[0])
+        location = self.snapshot.table.new_data_file(record.path)
         store, path = self.snapshot.engine.registry.resolve(location)
         with suppress(NotFoundError):
-            if await store.size(path) == found.file_size_bytes:
-                return found
+            if await store.size(path) == record.file_size_bytes:
+                return record
         return None
 
     async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:

@@ -28,7 +28,7 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 def next_field_id(manifest: Manifest) -> int:
     """The first id for new fields: above those of the schema and of all files of its fragments."""
     message = manifest.message
-    highest = max((one.id for one in message.fields), default=-1)
+    highest = max((field.id for field in message.fields), default=-1)
     if message.HasField("max_allocated_field_id"):
         highest = max(highest, message.max_allocated_field_id)
     for fragment in message.fragments:
@@ -53,21 +53,21 @@ def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]
     if not fresh.fields:
         raise InvalidInputError("no columns to add")
     ids = iter(range(next_id, next_id + 1 + sum(1 for _ in fresh.walk())))
-    known = {one.name: one for one in schema.fields}
+    existing = {root.name: root for root in schema.fields}
     grown: dict[str, Field] = {}
-    made = []
-    for one in fresh.fields:
-        old = known.get(one.name)
+    parts = []
+    for field in fresh.fields:
+        old = existing.get(field.name)
         if old is None:
-            grown[one.name] = renumbered(one, ids, -1)
-            made.append(grown[one.name])
+            grown[field.name] = renumbered(field, ids, -1)
+            parts.append(grown[field.name])
         else:
-            grown[one.name], part = _grown(old, one, ids, one.name)
-            made.append(part)
-    check_not_reserved(grown.keys() - known.keys())
-    fields = [grown.get(one.name, one) for one in schema.fields]
-    fields += [one for name, one in grown.items() if name not in known]
-    return _rebuilt(schema, fields), _rebuilt(schema, made)
+            grown[field.name], part = _grown(old, field, ids, field.name)
+            parts.append(part)
+    check_not_reserved(grown.keys() - existing.keys())
+    fields = [grown.get(root.name, root) for root in schema.fields]
+    fields += [root for name, root in grown.items() if name not in existing]
+    return _rebuilt(schema, fields), _rebuilt(schema, parts)
 
 
 def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
@@ -81,20 +81,20 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
         InvalidInputError: fields inside of lists have values, which could disagree on the lists.
         UnsupportedError: a table of files before 2.2.
     """
-    known = {one.id for one in manifest.head.fields}
+    ids_before = {head.id for head in manifest.head.fields}
     for root in new.fields:
-        if root.id not in known:
+        if root.id not in ids_before:
             continue
         if manifest.data_storage_version in BEFORE_2_2:
             raise UnsupportedError(
                 f"column {root.name!r}: fields of a struct that exists need files of version 2.2, "
                 f"the table has {manifest.data_storage_version.value}"
             )
-        for one in root.walk():
-            if not is_null and one.id in known and one.logical_type != "struct":
+        for field in root.walk():
+            if not is_null and field.id in ids_before and field.logical_type != "struct":
                 raise InvalidInputError(
-                    f"column {root.name!r}: new fields inside of {one.logical_type} {one.name!r} "
-                    "take no values; add them with nulls"
+                    f"column {root.name!r}: new fields inside of {field.logical_type} "
+                    f"{field.name!r} take no values; add them with nulls"
                 )
 
 
@@ -104,27 +104,27 @@ def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field
     special = old.is_packed or old.is_blob_v1 or old.is_blob_v2
     if not same or special or not is_nested(old.logical_type) or not new.children:
         raise InvalidInputError(f"column {path!r}: it exists already")
-    known = {one.name: one for one in old.children}
+    existing = {member.name: member for member in old.children}
     children, parts = list(old.children), []
-    for one in new.children:
-        below = known.get(one.name)
+    for child in new.children:
+        below = existing.get(child.name)
         if below is None:
-            made = part = renumbered(one, ids, old.id)
-            children.append(made)
+            field = part = renumbered(child, ids, old.id)
+            children.append(field)
         else:
-            made, part = _grown(below, one, ids, f"{path}.{one.name}")
-            children[children.index(below)] = made
+            field, part = _grown(below, child, ids, f"{path}.{child.name}")
+            children[children.index(below)] = field
         parts.append(part)
     return replace(old, children=tuple(children)), replace(old, children=tuple(parts))
 
 
-def renumbered(one: Field, ids: Iterator[int], parent_id: int) -> Field:
+def renumbered(field: Field, ids: Iterator[int], parent_id: int) -> Field:
     """A field and all below it with new ids, depth-first."""
     message = file_pb2.Field()
-    message.CopyFrom(one.message)
+    message.CopyFrom(field.message)
     message.id, message.parent_id = next(ids), parent_id
-    children = tuple(renumbered(child, ids, message.id) for child in one.children)
-    return replace(one, id=message.id, parent_id=parent_id, message=message, children=children)
+    children = tuple(renumbered(child, ids, message.id) for child in field.children)
+    return replace(field, id=message.id, parent_id=parent_id, message=message, children=children)
 
 
 def _rebuilt(schema: Schema, fields: Iterable[Field]) -> Schema:
@@ -140,19 +140,21 @@ def dropped(schema: Schema, paths: Collection[str]) -> Schema:
     if isinstance(paths, str) or not paths:
         raise InvalidInputError(f"columns {paths!r}: expected a list of names")
     gone = {schema.field(path).id for path in paths}
-    fields = [made for one in schema.fields if (made := _without(one, gone)) is not None]
+    fields = [rest for root in schema.fields if (rest := _without(root, gone)) is not None]
     if not fields:
         raise InvalidInputError("all columns would be dropped; a table has one at least")
     return _rebuilt(schema, fields)
 
 
-def _without(one: Field, gone: Collection[int]) -> Field | None:
-    if one.id in gone:
+def _without(field: Field, gone: Collection[int]) -> Field | None:
+    if field.id in gone:
         return None
-    children = tuple(made for child in one.children if (made := _without(child, gone)) is not None)
-    if one.children and not children:
+    children = tuple(
+        rest for child in field.children if (rest := _without(child, gone)) is not None
+    )
+    if field.children and not children:
         return None
-    return replace(one, children=children)
+    return replace(field, children=children)
 
 
 def changed(
@@ -164,16 +166,16 @@ def changed(
 ) -> Schema:
     """The schema with another name or nullability of one field."""
 
-    def visit(one: Field) -> Field:
-        if one.id != field_id:
-            return replace(one, children=tuple(visit(child) for child in one.children))
+    def visit(field: Field) -> Field:
+        if field.id != field_id:
+            return replace(field, children=tuple(visit(child) for child in field.children))
         message = file_pb2.Field()
-        message.CopyFrom(one.message)
-        message.name = one.name if name is None else name
-        message.nullable = one.nullable if nullable is None else nullable
-        return replace(one, name=message.name, nullable=message.nullable, message=message)
+        message.CopyFrom(field.message)
+        message.name = field.name if name is None else name
+        message.nullable = field.nullable if nullable is None else nullable
+        return replace(field, name=message.name, nullable=message.nullable, message=message)
 
-    return _rebuilt(schema, [visit(one) for one in schema.fields])
+    return _rebuilt(schema, [visit(root) for root in schema.fields])
 
 
 def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]) -> Schema:
@@ -184,20 +186,20 @@ def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]
     """
     import pyarrow as pa
 
-    def visit(one: Field, parent_id: int) -> Field:
+    def visit(field: Field, parent_id: int) -> Field:
         message = file_pb2.Field()
-        message.CopyFrom(one.message)
+        message.CopyFrom(field.message)
         message.parent_id = parent_id
-        if one.id != field_id:
-            children = tuple(visit(child, one.id) for child in one.children)
-            return replace(one, parent_id=parent_id, message=message, children=children)
-        shape = pa.field(one.name, arrow, one.nullable)
+        if field.id != field_id:
+            children = tuple(visit(child, field.id) for child in field.children)
+            return replace(field, parent_id=parent_id, message=message, children=children)
+        shape = pa.field(field.name, arrow, field.nullable)
         (fresh,) = Schema.from_arrow(pa.schema([shape])).fields
         return renumbered(fresh, ids, parent_id)
 
     if any(char in str(arrow) for char in ("dictionary", "extension")):
         raise UnsupportedError(f"a cast to {arrow}")
-    return _rebuilt(schema, [visit(one, -1) for one in schema.fields])
+    return _rebuilt(schema, [visit(root, -1) for root in schema.fields])
 
 
 def check_names(schema: Schema) -> None:
@@ -209,20 +211,20 @@ def check_names(schema: Schema) -> None:
 
     def check(fields: Iterable[Field], where: str) -> None:
         seen: set[str] = set()
-        for one in fields:
-            path = f"{where}{one.name}"
-            if one.name in seen:
+        for field in fields:
+            path = f"{where}{field.name}"
+            if field.name in seen:
                 raise InvalidInputError(f"column {path!r}: the name is there twice")
-            if not one.name or (not where and "." in one.name):
+            if not field.name or (not where and "." in field.name):
                 raise InvalidInputError(
                     f"column {path!r}: expected a name without dots, and not empty"
                 )
-            seen.add(one.name)
-            check(one.children, f"{path}.")
+            seen.add(field.name)
+            check(field.children, f"{path}.")
 
     check(schema.fields, "")
 
 
 def field_ids(schema: Schema) -> list[int]:
     """The ids of all fields, parents included."""
-    return [one.id for one in schema.walk()]
+    return [field.id for field in schema.walk()]

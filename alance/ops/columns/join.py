@@ -112,11 +112,11 @@ class Joined(OfLiveRows):
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
         for name in self.columns.schema.names:
-            if any(one.name == name for one in schema.fields):
+            if any(root.name == name for root in schema.fields):
                 raise InvalidInputError(f"column {name!r}: it exists already")
         if self.left_on in META:
             return frozenset()
-        return frozenset(one.id for one in schema.project([self.left_on]).walk())
+        return frozenset(below.id for below in schema.project([self.left_on]).walk())
 
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
@@ -130,23 +130,23 @@ class Joined(OfLiveRows):
         async with aclosing(scan(snapshot, plan)) as batches:
             keys.extend([batch.column(0) async for batch in batches])
         pool = snapshot.engine.pool
-        places, found = await pool.run(partial(self.index.find, keys))
+        places, has_match = await pool.run(partial(self.index.find, keys))
         for start in range(0, len(places), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
-            yield await pool.run(partial(self._rows, places[part], found[part]))
+            yield await pool.run(partial(self._rows, places[part], has_match[part]))
 
-    def _rows(self, places: Int64s, found: Mask) -> pa.RecordBatch:
+    def _rows(self, places: Int64s, has_match: Mask) -> pa.RecordBatch:
         """Rows of the data; null where a key was not found."""
-        missing = len(found) - int(np.count_nonzero(found))
-        for one in self.columns.schema:
-            if missing and not one.nullable:
+        missing = len(has_match) - int(np.count_nonzero(has_match))
+        for column in self.columns.schema:
+            if missing and not column.nullable:
                 raise InvalidInputError(
-                    f"column {one.name!r}: not nullable, and {missing} rows have no match"
+                    f"column {column.name!r}: not nullable, and {missing} rows have no match"
                 )
         if not self.columns.num_rows:
-            arrays = [pa.nulls(len(places), one.type) for one in self.columns.schema]
+            arrays = [pa.nulls(len(places), column.type) for column in self.columns.schema]
         else:
-            taken = self.columns.take(to_arrow(places, found if missing else None))
+            taken = self.columns.take(to_arrow(places, has_match if missing else None))
             arrays = [_one_chunk(column) for column in taken.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
 
@@ -192,10 +192,10 @@ class KeyIndex:
 
     def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
         """The places of keys, and which of them were found; shape (n,) each. CPU."""
-        found = [self._find(plain(one)) for one in parts]
-        if not found:
+        hits = [self._find(plain(part)) for part in parts]
+        if not hits:
             return np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+        return np.concatenate([a for a, _ in hits]), np.concatenate([b for _, b in hits])
 
     def _find(self, keys: pa.Array) -> tuple[Int64s, Mask]:
         if self.ordered is None or self.order is None:
@@ -252,7 +252,7 @@ async def update_in_fragment(
     joined = await Joined.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
     moved_blobs(snapshot, joined.columns.schema.names)  # refuses what cannot be
-    target = pa.schema([_target(one) for one in schema.fields])
+    target = pa.schema([_target(root) for root in schema.fields])
     columns = pa.Table.from_batches(
         await snapshot.engine.pool.run(
             lambda: [_conformed(batch, schema, target) for batch in joined.columns.to_batches()]
@@ -323,11 +323,11 @@ class Updated(OfLiveRows):
         return roaring_bytes(handle.physical(np.flatnonzero(hits)))
 
     def _values(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        places, found = self.joined.index.find([batch.column(self.joined.left_on)])
-        self.hits.append(found)
-        before = pa.RecordBatch.from_arrays([batch.column(one) for one in names], list(names))
+        places, has_match = self.joined.index.find([batch.column(self.joined.left_on)])
+        self.hits.append(has_match)
+        before = pa.RecordBatch.from_arrays([batch.column(name) for name in names], list(names))
         schema = self.joined.columns.schema
-        if not found.any():
+        if not has_match.any():
             return pa.RecordBatch.from_arrays(before.columns, schema=schema)
-        taken = self.joined.columns.take(to_arrow(places[found])).combine_chunks()
-        return overlaid(cast(before, schema), np.flatnonzero(found), taken.to_batches()[0])
+        taken = self.joined.columns.take(to_arrow(places[has_match])).combine_chunks()
+        return overlaid(cast(before, schema), np.flatnonzero(has_match), taken.to_batches()[0])

@@ -182,7 +182,7 @@ def _fields(transforms: Any) -> pa.Schema | None:
     if isinstance(transforms, pa.Field):
         return pa.schema([transforms])
     is_list = isinstance(transforms, list | tuple) and bool(transforms)
-    if is_list and all(isinstance(one, pa.Field) for one in transforms):
+    if is_list and all(isinstance(item, pa.Field) for item in transforms):
         return pa.schema(transforms)
     return None
 
@@ -193,9 +193,11 @@ def _all_null(arrow: pa.Schema) -> NewColumns:
     Raises:
         InvalidInputError: one that is not nullable.
     """
-    for one in arrow:
-        if not one.nullable:
-            raise InvalidInputError(f"column {one.name!r}: not nullable, and it has no values")
+    for arrow_field in arrow:
+        if not arrow_field.nullable:
+            raise InvalidInputError(
+                f"column {arrow_field.name!r}: not nullable, and it has no values"
+            )
     return NewColumns(None, arrow)
 
 
@@ -282,9 +284,9 @@ class Expressions(OfLiveRows):
             InvalidInputError: bad SQL, an unknown column, no name or no text.
             UnsupportedError: valid SQL that is not evaluated here.
         """
-        known = self._parsed
-        if known is not None and known[0] is schema:
-            return known[1]
+        parsed = self._parsed
+        if parsed is not None and parsed[0] is schema:
+            return parsed[1]
         arrow = schema.to_arrow()
         outputs = []
         for name, text in self.texts.items():
@@ -295,10 +297,10 @@ class Expressions(OfLiveRows):
             else:
                 computed = computed_from_arrow(text, arrow)
             outputs.append(Output(name, computed=computed))
-        fields = [name for one in outputs if one.computed for name in one.computed.columns]
-        made = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
-        self._parsed = schema, made
-        return made
+        fields = [name for output in outputs if output.computed for name in output.computed.columns]
+        projection = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())
+        self._parsed = schema, projection
+        return projection
 
     def schema(self, schema: Schema) -> pa.Schema:
         """The new columns.
@@ -309,17 +311,17 @@ class Expressions(OfLiveRows):
         """
         projection = self.projection(schema)
         arrow = schema.project(projection.fields).to_arrow()
-        made = projection.apply(empty_batch(arrow)).schema
+        computed = projection.apply(empty_batch(arrow)).schema
         return pa.schema(
             [
-                one.with_nullable(output.computed is None or is_nullable(output.computed, arrow))
-                for one, output in zip(made, projection.outputs, strict=True)
+                column.with_nullable(output.computed is None or is_nullable(output.computed, arrow))
+                for column, output in zip(computed, projection.outputs, strict=True)
             ]
         )
 
     def reads(self, schema: Schema) -> frozenset[int]:
         paths = self.projection(schema).fields
-        return frozenset(one.id for one in schema.project(paths).walk())
+        return frozenset(below.id for below in schema.project(paths).walk())
 
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
@@ -376,25 +378,25 @@ class Computed(OfLiveRows):
         Raises:
             InvalidInputError: unknown columns; or no rows to find out the schema with.
         """
-        made = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
+        values = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
         if udf.output_schema is None:
             plan = await plan_scan(snapshot, columns, ScanOptions(limit=1))
             async with aclosing(scan(snapshot, plan)) as batches:
                 sample = await anext(batches, None)
             if sample is None:
                 raise InvalidInputError("new columns: the table has no rows, give output_schema")
-            made.output = (await made._called(snapshot, sample)).schema
+            values.output = (await values._called(snapshot, sample)).schema
         if udf.checkpoint_file is not None:
-            made.checkpoint = await Checkpoint.open(
-                udf.checkpoint_file, snapshot, made.output, columns
+            values.checkpoint = await Checkpoint.open(
+                udf.checkpoint_file, snapshot, values.output, columns
             )
-        return made
+        return values
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
         if self.columns is None:
-            return frozenset(one.id for one in schema.walk())
-        known = [name for name in self.columns if not name.startswith("_row")]
-        return frozenset(one.id for one in schema.project(known).walk())
+            return frozenset(below.id for below in schema.walk())
+        stored = [name for name in self.columns if not name.startswith("_row")]
+        return frozenset(below.id for below in schema.project(stored).walk())
 
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
@@ -426,70 +428,72 @@ class Computed(OfLiveRows):
         source = ""
         if self.checkpoint is not None:
             source = rows_source(handle, self.reads(snapshot.schema))
-            known = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
-            if known is not None:
-                return known
+            kept = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
+            if kept is not None:
+                return kept
         try:
             async with self._limit:
-                made = await self._called(snapshot, batch)
-                made = await snapshot.engine.pool.run(partial(self._checked, made, batch.num_rows))
+                result = await self._called(snapshot, batch)
+                result = await snapshot.engine.pool.run(
+                    partial(self._checked, result, batch.num_rows)
+                )
                 # Before the next call begins: a crash loses no more than the calls under way.
                 if self.checkpoint is not None:
-                    await self.checkpoint.add_batch(handle.id, source, start, made)
-            return made
+                    await self.checkpoint.add_batch(handle.id, source, start, result)
+            return result
         except AlanceError as error:
             error.add_note(f"in fragment {handle.id}")
             raise
 
     async def _called(self, snapshot: Snapshot, batch: pa.RecordBatch) -> pa.RecordBatch:
-        made: Any
+        result: Any
         if self.udf.is_async:
-            made = await self.udf(batch)
+            result = await self.udf(batch)
         else:
             # Not in the session's pool, which decodes for others: this may take long.
-            made = await asyncio.to_thread(self.udf, batch)
-            if inspect.isawaitable(made):
-                made = await made
-        return _as_batch(made)
+            result = await asyncio.to_thread(self.udf, batch)
+            if inspect.isawaitable(result):
+                result = await result
+        return _as_batch(result)
 
-    def _checked(self, made: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
+    def _checked(self, result: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
         """A result in the shape of the output; casts what casts without loss."""
-        if made.num_rows != num_rows:
+        if result.num_rows != num_rows:
             raise InvalidInputError(
-                f"new columns: the function gave {made.num_rows} rows for {num_rows}"
+                f"new columns: the function gave {result.num_rows} rows for {num_rows}"
             )
-        if made.schema.equals(self.output):
-            return made
-        if sorted(made.schema.names) != sorted(self.output.names):
+        if result.schema.equals(self.output):
+            return result
+        if sorted(result.schema.names) != sorted(self.output.names):
             raise InvalidInputError(
-                f"new columns: the function gave {', '.join(made.schema.names)}, expected "
+                f"new columns: the function gave {', '.join(result.schema.names)}, expected "
                 f"{', '.join(self.output.names)}"
             )
         arrays = []
-        for one in self.output:
-            array = made.column(one.name)
+        for column in self.output:
+            array = result.column(column.name)
             try:
-                arrays.append(array if array.type == one.type else array.cast(one.type))
+                arrays.append(array if array.type == column.type else array.cast(column.type))
             except pa.ArrowException as error:
                 raise InvalidInputError(
-                    f"column {one.name!r}: the function gave {array.type}, expected {one.type}: "
-                    f"{error}"
+                    f"column {column.name!r}: the function gave {array.type}, expected "
+                    f"{column.type}: {error}"
                 ) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
 
-def _as_batch(made: Any) -> pa.RecordBatch:
+def _as_batch(result: Any) -> pa.RecordBatch:
     """What a function gave as one batch: a RecordBatch, a Table, or a frame."""
-    if isinstance(made, pa.RecordBatch):
-        return made
-    if isinstance(made, ArrowStream):
-        table = pa.table(made).combine_chunks()
+    if isinstance(result, pa.RecordBatch):
+        return result
+    if isinstance(result, ArrowStream):
+        table = pa.table(result).combine_chunks()
         arrays = [
             column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
             for column in table.columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
     raise InvalidInputError(
-        f"new columns: the function gave {type(made).__name__}, expected a RecordBatch, Table or "
+        f"new columns: the function gave {type(result).__name__}, expected a RecordBatch, Table or "
         "frame"
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask, UInt64s
-    from alance.ops.merge.match import Found
+    from alance.ops.merge.match import Matches
     from alance.ops.merge.options import MergePlan
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.snapshot import Snapshot
@@ -103,9 +103,9 @@ async def _attempt(
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
         moved_blobs(base, (*merge.lacking, *merge.partial))
-    found = await match(base, merge, source, scratch)
-    rows, places, row_ids = await run(found.changed)
-    summary = _summary(merge, found, source.num_rows)
+    matches = await match(base, merge, source, scratch)
+    rows, places, row_ids = await run(matches.changed)
+    summary = _summary(merge, matches, source.num_rows)
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     version = plan.data_storage_version or base.manifest.data_storage_version
@@ -117,10 +117,10 @@ async def _attempt(
         if updates:
             await write_updated(base, merge, source, files, rows, places)
         if plan.inserts:
-            await write_inserted(base, source, files, found.matched)
+            await write_inserted(base, source, files, matches.matched)
         fragments = await files.seal()
-        keys = await inserted_keys(merge, source, found)
-        deleted = await run(partial(_deleted, found, places))
+        keys = await inserted_keys(merge, source, matches)
+        deleted = await run(partial(_deleted, matches, places))
     except BaseException:
         await files.discard()
         raise
@@ -137,20 +137,20 @@ async def _attempt(
     )
 
 
-def _deleted(found: Found, places: UInt64s) -> dict[int, Int64s]:
+def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
     """All rows that go, as physical offsets by fragment. CPU."""
-    found.gone.add(np.sort(places))
-    return found.gone.by_fragment()
+    matches.gone.add(np.sort(places))
+    return matches.gone.by_fragment()
 
 
-def _summary(merge: Merge, found: Found, num_rows: int) -> dict[str, int]:
+def _summary(merge: Merge, matches: Matches, num_rows: int) -> dict[str, int]:
     plan = merge.plan
     deletes = plan.when_matched == "delete"
-    inserted = num_rows - int(np.count_nonzero(found.matched)) if plan.inserts else 0
+    inserted = num_rows - int(np.count_nonzero(matches.matched)) if plan.inserts else 0
     return {
         "num_inserted_rows": inserted,
-        "num_updated_rows": 0 if deletes else found.num_changed,
-        "num_deleted_rows": found.gone.num_rows + (found.num_changed if deletes else 0),
+        "num_updated_rows": 0 if deletes else matches.num_changed,
+        "num_deleted_rows": matches.gone.num_rows + (matches.num_changed if deletes else 0),
     }
 
 
@@ -158,8 +158,8 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
     """All fields; of a merge that only deletes matches those of the top, as pylance has it."""
     fields = merge.schema.fields
     if merge.deletes_matches_alone:
-        return tuple(one.id for one in fields)
-    return tuple(each.id for one in fields for each in one.walk())
+        return tuple(root.id for root in fields)
+    return tuple(field.id for root in fields for field in root.walk())
 
 
 # One bit a key: of two filters every bit in common counts. With 50 keys each, 4 % of pairs
@@ -172,7 +172,7 @@ NUMBER_OF_ITEMS: Final = 1
 PROBABILITY: Final = 0.5
 
 
-async def inserted_keys(merge: Merge, source: HeldSource, found: Found) -> Filter | None:
+async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> Filter | None:
     """The filter of the keys that a merge inserts; None: it is not by the primary key, or only
     deletes what matches.
 
@@ -184,22 +184,22 @@ async def inserted_keys(merge: Merge, source: HeldSource, found: Found) -> Filte
     key = primary_key(merge.schema)
     if not key or set(merge.on) != set(key) or merge.deletes_matches_alone:
         return None
-    made = transaction_pb2.Transaction.KeyExistenceFilter()
-    made.field_ids.extend(merge.schema.field(name).id for name in merge.on)
+    filter_ = transaction_pb2.Transaction.KeyExistenceFilter()
+    filter_.field_ids.extend(merge.schema.field(name).id for name in merge.on)
     bits = np.zeros(NUM_BYTES * 8, np.uint8)
     if merge.plan.inserts:
-        if source.num_rows - int(np.count_nonzero(found.matched)) > MOST_KEYS:
+        if source.num_rows - int(np.count_nonzero(matches.matched)) > MOST_KEYS:
             bits[:] = 1
         else:
             run = source.keys.scratch.pool.run
             async with aclosing(source.keys.batches()) as batches:
                 async for batch in batches:
-                    bits[await run(partial(_places, batch, found.matched))] = 1
-    made.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
-    made.bloom.num_bits = len(bits)
-    made.bloom.number_of_items = NUMBER_OF_ITEMS
-    made.bloom.probability = PROBABILITY
-    return made
+                    bits[await run(partial(_places, batch, matches.matched))] = 1
+    filter_.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
+    filter_.bloom.num_bits = len(bits)
+    filter_.bloom.number_of_items = NUMBER_OF_ITEMS
+    filter_.bloom.probability = PROBABILITY
+    return filter_
 
 
 def _places(batch: pa.RecordBatch, matched: Mask) -> UInt64s:

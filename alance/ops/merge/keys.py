@@ -55,11 +55,11 @@ class KeyColumns:
         count = len(columns[0])
         valid: Mask | None = None
         parts: list[_Part] = []
-        for one in columns:
-            if one.null_count:
-                mine = as_mask(one.is_valid())
-                valid = mine if valid is None else valid & mine
-            parts += _parts(one)
+        for column in columns:
+            if column.null_count:
+                has_key = as_mask(column.is_valid())
+                valid = has_key if valid is None else valid & has_key
+            parts += _parts(column)
         if not any(part.width != 0 for part in parts):
             raise UnsupportedError(f"key columns of type {columns[0].type}: they have no values")
         return cls([part for part in parts if part.width != 0], count, valid)
@@ -94,8 +94,8 @@ class Keys:
         Raises:
             UnsupportedError: a type that makes no key.
         """
-        found = KeyColumns.of(columns)
-        return cls(_joined(found.parts, found.count, found.valid))
+        columns_of_keys = KeyColumns.of(columns)
+        return cls(_joined(columns_of_keys.parts, columns_of_keys.count, columns_of_keys.valid))
 
     def plain(self) -> _kernels.Keys:
         """The keys as kernels take them; some value where there is none. CPU."""
@@ -142,17 +142,17 @@ def _parts(array: pa.Array) -> list[_Part]:
     if pa.types.is_boolean(kind):
         return [_Part(as_mask(array.fill_null(False)).view(np.uint8).reshape(-1, 1))]
     if pa.types.is_struct(kind):
-        found = []
+        parts = []
         for index in range(kind.num_fields):
             child = array.field(index)
             if child.null_count:
                 # What is under a null must not tell one row from another.
                 valid = as_mask(child.is_valid())
-                found.append(_Part(valid.view(np.uint8).reshape(-1, 1)))
-                found += [_cleared(part, valid) for part in _parts(child)]
+                parts.append(_Part(valid.view(np.uint8).reshape(-1, 1)))
+                parts += [_cleared(part, valid) for part in _parts(child)]
                 continue
-            found += [_Part(np.ones((len(array), 1), np.uint8)), *_parts(child)]
-        return found
+            parts += [_Part(np.ones((len(array), 1), np.uint8)), *_parts(child)]
+        return parts
     if pa.types.is_fixed_size_list(kind) and not array.values.null_count:
         width = _width(kind.value_type)
         if width:
@@ -183,8 +183,8 @@ def _fixed(array: pa.Array, width: int) -> Bytes:
     content = array.buffers()[1]
     if content is None or not len(array):
         return np.zeros((len(array), width), np.uint8)
-    found = np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
-    return found.reshape(-1, width)
+    flat = np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
+    return flat.reshape(-1, width)
 
 
 def _variable(array: pa.Array, dtype: str) -> _Part:
@@ -214,14 +214,14 @@ def _cleared(part: _Part, valid: Mask) -> _Part:
 
 def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
     """One value a row. Parts of a varying length have it before them, so that none runs over."""
-    fixed = [one for one in parts if one.offsets is None]
+    fixed = [part for part in parts if part.offsets is None]
     if len(fixed) == len(parts):
-        width = sum(one.content.shape[1] for one in parts)
+        width = sum(part.content.shape[1] for part in parts)
         if width <= WORD:
             padded = np.zeros((count, WORD), np.uint8)
-            np.concatenate([one.content for one in fixed], axis=1, out=padded[:, :width])
+            np.concatenate([part.content for part in fixed], axis=1, out=padded[:, :width])
             return to_arrow(padded.view(np.uint64)[:, 0], valid)
-        _, content = _kernels.joined_keys([one.plain() for one in fixed])
+        _, content = _kernels.joined_keys([part.plain() for part in fixed])
         return _array(pa.binary(width), count, [content], valid)
     if len(parts) == 1:
         ends = parts[0].offsets
@@ -229,7 +229,7 @@ def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
         first = int(ends[0])
         content = parts[0].content[first : int(ends[-1])]
         return _array(pa.large_binary(), count, [ends.astype(np.int64) - first, content], valid)
-    offsets, content = _kernels.joined_keys([one.plain() for one in parts])
+    offsets, content = _kernels.joined_keys([part.plain() for part in parts])
     return _array(pa.large_binary(), count, [offsets, content], valid)
 
 
@@ -237,5 +237,5 @@ def _array(
     kind: pa.DataType, count: int, buffers: Sequence[npt.NDArray[np.generic]], valid: Mask | None
 ) -> pa.Array:
     validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    contents = [pa.py_buffer(np.ascontiguousarray(one)) for one in buffers]
+    contents = [pa.py_buffer(np.ascontiguousarray(buffer)) for buffer in buffers]
     return pa.Array.from_buffers(kind, count, [validity, *contents])

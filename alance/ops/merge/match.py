@@ -50,7 +50,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Found:
+class Matches:
     """The rows of a version that a merge changes.
 
     Attributes:
@@ -82,7 +82,7 @@ class Found:
         return source[order], addresses[order], row_ids[order]
 
 
-async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Found:
+async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch) -> Matches:
     """Join the source with a version.
 
     Cost: a scan of the key columns and of what conditions need; none where nothing can match.
@@ -90,9 +90,9 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
     Raises:
         InvalidInputError: a row matches more than one source row; a match, where that fails.
     """
-    matcher = _Matcher(base, merge, Found(np.zeros(source.num_rows, np.bool_)))
+    matcher = _Matcher(base, merge, Matches(np.zeros(source.num_rows, np.bool_)))
     if not source.num_rows and not merge.plan.deletes_others:
-        return matcher.found
+        return matcher.matches
     keys = source.keys
     room = merge.plan.memory_bytes // 2  # the spools have the other half
     count = partitions_for(keys.num_rows, keys.num_bytes, room)
@@ -112,7 +112,7 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
             f"merge_insert: rows {refused.rows[0]} and {refused.rows[1]} of the data match the "
             f"same row of the table, by {key}; expected one row at most"
         ) from None
-    return matcher.found
+    return matcher.matches
 
 
 async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
@@ -143,22 +143,22 @@ async def _match_by_parts(
             await ours.add(batch)
     if ours is None:
         return
-    for mine, other in zip(ours.parts, theirs.parts, strict=True):
-        held = [batch async for batch in other.batches()]
+    for target_part, source_part in zip(ours.parts, theirs.parts, strict=True):
+        held = [batch async for batch in source_part.batches()]
         index = await run(partial(KeyIndex.of, held, source.keys.schema))
         held.clear()
-        async with aclosing(mine.batches()) as batches:
+        async with aclosing(target_part.batches()) as batches:
             async for batch in batches:
                 await run(partial(matcher.look_up, index, batch))
-        await mine.close()
-        await other.close()
+        await target_part.close()
+        await source_part.close()
 
 
 @dataclass(slots=True)
 class _Matcher:
     base: Snapshot
     merge: Merge
-    found: Found
+    matches: Matches
 
     async def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
         """The target's rows, with all columns that the merge needs to know them."""
@@ -200,7 +200,7 @@ class _Matcher:
         keys = batch.column(KEY)
         if keys.null_count and self.merge.plan.deletes_others:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
-            self.found.gone.add(as_numbers(batch.column(ROW))[lost])
+            self.matches.gone.add(as_numbers(batch.column(ROW))[lost])
 
     def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
         """Join rows of the target as they were scanned.
@@ -220,18 +220,18 @@ class _Matcher:
         self._join(index, batch, index.find(batch.column(KEY)))
 
     def _join(self, index: KeyIndex, batch: pa.RecordBatch, pairs: Pairs) -> None:
-        plan, found = self.merge.plan, self.found
+        plan, matches = self.merge.plan, self.matches
         addresses = as_numbers(batch.column(ROW))
         if plan.deletes_others:
             lost = as_mask(batch.column(OTHER))
             lost[pairs.target] = False
-            found.gone.add(addresses[lost])
+            matches.gone.add(addresses[lost])
         if not len(pairs.source):
             return
         rows = index.numbers[pairs.source]
         if plan.when_matched == "fail":
             raise Refused(int(rows[0]))
-        found.matched[rows] = True
+        matches.matched[rows] = True
         if plan.when_matched == "nothing":
             return
         target = pairs.target
@@ -241,7 +241,7 @@ class _Matcher:
         twice = np.flatnonzero(target[1:] == target[:-1])
         if len(twice):
             raise Refused(*sorted(rows[twice[0] : twice[0] + 2].tolist()))
-        found.add(rows, addresses[target], as_numbers(batch.column(ROW_ID))[target])
+        matches.add(rows, addresses[target], as_numbers(batch.column(ROW_ID))[target])
 
     def _condition(self, source: pa.Table, batch: pa.RecordBatch, target: Int64s) -> Mask:
         condition = self.merge.condition

@@ -62,7 +62,7 @@ class Merge:
         plan.check()
         on = key_columns(plan, schema)
         given = pa.schema(given_fields(schema, source))
-        missing = [one for one in on if given.get_field_index(one) < 0]
+        missing = [name for name in on if given.get_field_index(name) < 0]
         if missing:
             raise InvalidInputError(
                 f"key column {missing[0]!r}: the data has no such column, "
@@ -71,24 +71,24 @@ class Merge:
         for name in on:
             if not _is_whole(schema, given, name):
                 raise InvalidInputError(f"key column {name!r}: the data has some members only")
-        lacking = [one for one in schema.fields if given.get_field_index(one.name) < 0]
-        needed = [one.name for one in lacking if not one.logical_arrow().nullable]
+        lacking = [field for field in schema.fields if given.get_field_index(field.name) < 0]
+        needed = [field.name for field in lacking if not field.logical_arrow().nullable]
         if plan.inserts and needed:
             raise InvalidInputError(
                 f"column {needed[0]!r}: missing in the data, and inserted rows cannot be null there"
             )
-        found = cls(
+        merge = cls(
             plan,
             schema,
             on,
             given,
-            tuple(one.name for one in lacking),
-            tuple(one for one in given.names if not _is_whole(schema, given, one)),
+            tuple(field.name for field in lacking),
+            tuple(column for column in given.names if not _is_whole(schema, given, column)),
             None if plan.condition is None else _condition(plan.condition, schema, given),
             parse_predicate(schema, plan.others) if plan.deletes_others else None,
         )
-        found.check_mode()
-        return found
+        merge.check_mode()
+        return merge
 
     @property
     def condition_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,7 +106,7 @@ class Merge:
     def _all(self, side: str) -> list[str]:
         if side == SOURCE:
             return list(self.given.names)
-        return [one.name for one in self.schema.fields]
+        return [root.name for root in self.schema.fields]
 
     @property
     def target_columns(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ class Merge:
     @property
     def written(self) -> Schema:
         """The columns that updated rows get new values in: those of the source but the keys."""
-        names = [one for one in self.given.names if one not in self.on]
+        names = [name for name in self.given.names if name not in self.on]
         return self.schema.project(names)
 
 
@@ -168,7 +168,7 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
         InvalidInputError: none, or an unknown one.
         UnsupportedError: a primary key with members of structs.
     """
-    names = [one.name for one in schema.fields]
+    names = [root.name for root in schema.fields]
     if plan.on is None:
         keys = primary_key(schema)
         if not keys:
@@ -181,17 +181,17 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
                 "name key columns by `on`"
             )
         return keys
-    found = []
+    on = []
     for name in plan.on:
-        alike = [one for one in names if one.casefold() == str(name).casefold()]
+        alike = [column for column in names if column.casefold() == str(name).casefold()]
         if name not in names and len(alike) != 1:
             raise InvalidInputError(
                 f"key column {name!r}: not among the columns of the table, {', '.join(names)}"
             )
-        found.append(name if name in names else alike[0])
-    if not found:
+        on.append(name if name in names else alike[0])
+    if not on:
         raise InvalidInputError("merge_insert: no key columns; name them by `on`")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(on))
 
 
 def primary_key(schema: Schema) -> tuple[str, ...]:
@@ -218,13 +218,13 @@ def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:
     """The condition of matched rows, over the structs of both sides."""
     if not isinstance(text, str):
         raise InvalidInputError(f"condition: expected SQL text, found {type(text).__name__}")
-    target = [one.to_arrow() for one in schema.fields]
-    target += [pa.field(one, pa.uint64()) for one in META if one not in given.names]
+    target = [root.to_arrow() for root in schema.fields]
+    target += [pa.field(name, pa.uint64()) for name in META if name not in given.names]
     fields = [pa.field(SOURCE, pa.struct(list(given))), pa.field(TARGET, pa.struct(target))]
     fields += [
-        one
-        for one in target
-        if given.get_field_index(one.name) < 0 and one.name not in (SOURCE, TARGET)
+        column
+        for column in target
+        if given.get_field_index(column.name) < 0 and column.name not in (SOURCE, TARGET)
     ]
     return parse_filter(text, pa.schema(fields))
 
@@ -237,16 +237,16 @@ def given_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
         InvalidInputError: a column or member that the table has not, or twice; a struct inside of
             a list or map that is not whole.
     """
-    _check(source, [one.name for one in schema.fields], "")
-    found = []
+    _check(source, [root.name for root in schema.fields], "")
+    fields = []
     for field in schema.fields:
         index = source.get_field_index(field.name)
         if index < 0:
             continue
         arrow = field.logical_arrow()
         is_blob = field.is_blob_v1 or field.is_blob_v2
-        found.append(arrow if is_blob else _narrowed(arrow, source.field(index), field.name))
-    return found
+        fields.append(arrow if is_blob else _narrowed(arrow, source.field(index), field.name))
+    return fields
 
 
 def is_whole(given: pa.DataType, whole: pa.DataType) -> bool:
@@ -290,13 +290,13 @@ def _narrowed(whole: pa.Field, given: pa.Field, path: str) -> pa.Field:
     return whole.with_type(pa.struct(children))
 
 
-def _check(given: pa.Schema | pa.StructType, known: Sequence[str], path: str) -> None:
-    names = [one.name for one in given]
+def _check(given: pa.Schema | pa.StructType, names_of_table: Sequence[str], path: str) -> None:
+    names = [field.name for field in given]
     for name in names:
-        if name not in known:
+        if name not in names_of_table:
             where = f"members of {path[:-1]!r}" if path else "columns of the table"
             raise InvalidInputError(
-                f"column {path + name!r}: not among the {where}, {', '.join(known)}"
+                f"column {path + name!r}: not among the {where}, {', '.join(names_of_table)}"
             )
         if names.count(name) > 1:
             raise InvalidInputError(f"column {path + name!r}: the data has it twice")

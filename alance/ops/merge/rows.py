@@ -144,10 +144,10 @@ async def chosen_rows(
             start, stop = np.searchsorted(rows, [first, last]).tolist()
             for begin in range(start, stop, PIECE_ROWS):
                 end = min(stop, begin + PIECE_ROWS)
-                wanted = rows[begin:end] - first
-                if len(wanted) < batch.num_rows or (wanted != np.arange(len(wanted))).any():
+                chosen = rows[begin:end] - first
+                if len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any():
                     yield (
-                        await run(partial(_picked, batch, wanted)),
+                        await run(partial(_picked, batch, chosen)),
                         begin,
                         end,
                     )
@@ -293,7 +293,7 @@ class _Values(OfLiveRows):
         cls, merge: Merge, source: HeldSource, rows: Int64s, places: UInt64s, scratch: Scratch
     ) -> _Values:
         """Cut the data's rows into buckets, by the addresses where they go."""
-        target = pa.schema([one.logical_arrow() for one in merge.written.fields])
+        target = pa.schema([root.logical_arrow() for root in merge.written.fields])
         names = list(target.names)
         held = target.append(pa.field(ROW_ADDRESS, pa.uint64()))
         room = max(1, merge.plan.memory_bytes // BUCKET_SHARE)
@@ -303,18 +303,18 @@ class _Values(OfLiveRows):
         ends = ordered[bounds[1:-1]]
         buckets = [Spool(scratch, held, None if count == 1 else 1 << 16) for _ in range(count)]
 
-        def split(batch: pa.RecordBatch, wanted: UInt64s) -> list[tuple[int, pa.RecordBatch]]:
-            arrays = [*(batch.column(name) for name in names), to_arrow(wanted)]
+        def split(batch: pa.RecordBatch, addresses: U64) -> list[tuple[int, pa.RecordBatch]]:
+            arrays = [*(batch.column(name) for name in names), to_arrow(addresses)]
             whole = pa.RecordBatch.from_arrays(arrays, schema=held)
-            owner = np.searchsorted(ends, wanted, "right")
+            owner = np.searchsorted(ends, addresses, "right")
             return [
-                (int(one), whole.take(to_arrow(np.flatnonzero(owner == one))))
-                for one in np.unique(owner)
+                (int(number), whole.take(to_arrow(np.flatnonzero(owner == number))))
+                for number in np.unique(owner)
             ]
 
         async for batch, start, stop in chosen_rows(source, rows):
-            for one, part in await scratch.pool.run(partial(split, batch, places[start:stop])):
-                await buckets[one].append(part)
+            for number, part in await scratch.pool.run(partial(split, batch, places[start:stop])):
+                await buckets[number].append(part)
         return cls(names, target, ordered, bounds, buckets)
 
     @property
@@ -350,14 +350,14 @@ class _Values(OfLiveRows):
 
     def fragment_ids(self) -> list[int]:
         """The fragments of the rows that change, ascending. CPU."""
-        found: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
-        return found
+        ids: list[int] = np.unique(self.places >> np.uint64(32)).tolist()
+        return ids
 
     def offsets(self) -> dict[int, Int64s]:
         """The rows that change, as physical offsets by fragment; shape (n,), sorted."""
-        found = Offsets()
-        found.add(self.places)
-        return found.by_fragment()
+        offsets = Offsets()
+        offsets.add(self.places)
+        return offsets.by_fragment()
 
     async def _bucket(self, number: int) -> pa.RecordBatch:
         """The rows of a bucket in the order of their addresses; the last one stays in memory."""

@@ -49,8 +49,8 @@ class Tags:
         Raises:
             InvalidInputError: no such order.
         """
-        found = sorted((await self.list()).items())
-        return sorted(found, key=lambda one: one[1].version, reverse=_is_descending(order))
+        tags = sorted((await self.list()).items())
+        return sorted(tags, key=lambda pair: pair[1].version, reverse=_is_descending(order))
 
     async def get(self, name: str) -> TagContents:
         """A tag. Cost: one GET.
@@ -156,8 +156,10 @@ class Branches:
         Raises:
             InvalidInputError: no such order.
         """
-        found = sorted((await self.list()).items())
-        return sorted(found, key=lambda one: one[1].parent_version, reverse=_is_descending(order))
+        branches = sorted((await self.list()).items())
+        return sorted(
+            branches, key=lambda pair: pair[1].parent_version, reverse=_is_descending(order)
+        )
 
     async def get(self, name: str) -> BranchContents | None:
         """A branch; None for main. Cost: one GET.

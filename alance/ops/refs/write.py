@@ -191,8 +191,8 @@ async def create_branch(
     )
 
     async def take_back() -> None:
-        found = await engine.scheduler.read_all(record, reason="whose ref")
-        if bytes(found) == content:
+        stored = await engine.scheduler.read_all(record, reason="whose ref")
+        if bytes(stored) == content:
             await delete_all(snapshot, [record])
 
     async def make() -> Snapshot:
@@ -224,28 +224,32 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     branches, tags = await refs.list_branches(engine, table), await refs.list_tags(engine, table)
     if name not in branches and not force:
         raise table.not_found(f"no branch {name!r}")
-    mine = branches.pop(name, None)
-    for other, one in branches.items():
-        descends = mine is not None and mine.identifier and mine.identifier[-1] in one.identifier
-        if descends or one.parent_branch == name:
+    deleted = branches.pop(name, None)
+    for other, branch in branches.items():
+        descends = (
+            deleted is not None
+            and deleted.identifier
+            and deleted.identifier[-1] in branch.identifier
+        )
+        if descends or branch.parent_branch == name:
             raise InvalidInputError(
                 f"branch {name!r}: branch {other!r} was made from it (version "
-                f"{one.parent_version} of {one.parent_branch!r}), delete that one first"
+                f"{branch.parent_version} of {branch.parent_branch!r}), delete that one first"
             )
     if table.keeper is not None:
         table.keeper.check_forgets()
-    named = sorted(tag for tag, one in tags.items() if one.branch == name)
+    named = sorted(tag for tag, contents in tags.items() if contents.branch == name)
     if named:
         raise InvalidInputError(f"branch {name!r}: tags {named} name it, delete them first")
     await delete_all(snapshot, [record])
     own = table.on_branch(name).root + "/"
     # Branches whose names go on from this one's have their folders inside of its folder.
     kept = tuple(f"{table.main_root}/{branch_folder(other)}/" for other in branches)
-    found: list[str] = []
+    left: list[str] = []
     with suppress(NotFoundError):
         listing = engine.scheduler.list(own[:-1], reason="branch")
-        found.extend([one.path async for one in listing if not one.path.startswith(kept)])
-    await delete_all(snapshot, found)
+        left.extend([entry.path async for entry in listing if not entry.path.startswith(kept)])
+    await delete_all(snapshot, left)
     forget_commits(snapshot.session, table.on_branch(name))
     if table.keeper is not None:
         await table.keeper.forget(table.on_branch(name).key)
@@ -288,8 +292,8 @@ async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
     try:
         await store.put(path, content)
     except (StoreError, AlreadyExistsError):
-        found = await snapshot.engine.scheduler.read_all(location, reason="whose ref")
-        if bytes(found) != content:
+        stored = await snapshot.engine.scheduler.read_all(location, reason="whose ref")
+        if bytes(stored) != content:
             raise
 
 
@@ -299,8 +303,8 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
     store, path = engine.registry.resolve(location)
 
     async def whose() -> Settled:
-        found = await engine.scheduler.read_all(location, reason="whose ref")
-        return Settled.OURS if bytes(found) == content else Settled.THEIRS
+        stored = await engine.scheduler.read_all(location, reason="whose ref")
+        return Settled.OURS if bytes(stored) == content else Settled.THEIRS
 
     async def put() -> None:
         if table.keeper is None:
@@ -327,9 +331,9 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
 
 
 async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
-    found = [snapshot.engine.registry.resolve(one) for one in locations]
-    if found:
-        store = found[0][0]
-        paths = [path for _, path in found]
+    resolved = [snapshot.engine.registry.resolve(location) for location in locations]
+    if resolved:
+        store = resolved[0][0]
+        paths = [path for _, path in resolved]
         parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
         await all_of(store.delete(part) for part in parts)

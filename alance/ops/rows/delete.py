@@ -47,7 +47,7 @@ async def delete(
     async def attempt(base: Snapshot) -> Snapshot:
         if always is None:
             rows = await matching_rows(base, predicate)
-            count = sum(len(one) for one in rows.values())
+            count = sum(len(offsets) for offsets in rows.values())
             emptied = []
         else:
             rows, emptied = {}, [handle.id for handle in base.handles if always]
@@ -99,11 +99,11 @@ async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> d
             cannot take.
     """
     plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], ScanOptions(filter=condition)))
-    found = Offsets()
+    offsets = Offsets()
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
-            found.add(as_numbers(batch.column(0)))
-    return await snapshot.engine.pool.run(found.by_fragment)
+            offsets.add(as_numbers(batch.column(0)))
+    return await snapshot.engine.pool.run(offsets.by_fragment)
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:

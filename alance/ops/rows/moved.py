@@ -74,7 +74,7 @@ async def commit_rows(
         CommitConflictError: a newer version rules this one out.
     """
     vectors = _DeletionFiles(snapshot, [])
-    handles = [snapshot.handle(one) for one in sorted(deleted)]
+    handles = [snapshot.handle(fragment_id) for fragment_id in sorted(deleted)]
 
     options = options or CommitOptions()
     noted = options.noted()
@@ -128,18 +128,18 @@ def with_row_ids(
     """
     if row_ids is None:
         return tuple(fragments)
-    made, start = [], 0
-    for one in fragments:
-        part = row_ids[start : start + one.physical_rows]
+    copies, start = [], 0
+    for fragment in fragments:
+        part = row_ids[start : start + fragment.physical_rows]
         start += len(part)
         copy = table_pb2.DataFragment()
-        copy.CopyFrom(one)
+        copy.CopyFrom(fragment)
         if len(part):
             copy.inline_row_ids = row_ids_bytes(part)
-        made.append(copy)
+        copies.append(copy)
     if start < len(row_ids):
         raise InvalidInputError(f"{len(row_ids)} row ids for {start} new rows")
-    return tuple(made)
+    return tuple(copies)
 
 
 def _operation(
@@ -150,12 +150,12 @@ def _operation(
     added: tuple[table_pb2.DataFragment, ...],
 ) -> Delete | Update:
     """The operation with its fragments: those that lose rows, those that go, the new ones."""
-    records = {one.id: one for one in change.updated_fragments}
+    records = {fragment.id: fragment for fragment in change.updated_fragments}
     for file in files:
         record = table_pb2.DataFragment()
-        known = records.get(file.fragment_id)
+        updated = records.get(file.fragment_id)
         record.CopyFrom(
-            snapshot.handle(file.fragment_id).fragment.message if known is None else known
+            snapshot.handle(file.fragment_id).fragment.message if updated is None else updated
         )
         record.deletion_file.CopyFrom(file.record)
         records[file.fragment_id] = record

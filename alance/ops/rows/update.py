@@ -150,15 +150,15 @@ class Assignment:
             InvalidInputError: values that the expression cannot take or the column cannot hold.
         """
         try:
-            made = cast(self.value.evaluate(batch), self.target.type)
+            values = cast(self.value.evaluate(batch), self.target.type)
         except AlanceError as error:
             error.add_note(f"in the new values of column {self.field.name!r}")
             raise
         except (*FAILURES, Problem) as error:
             raise InvalidInputError(f"{self._where()}: {one_line(error)}") from error
-        if made.null_count and not self.target.nullable:
+        if values.null_count and not self.target.nullable:
             raise InvalidInputError(f"{self._where()}: null, and the column is not nullable")
-        return made
+        return values
 
     def _where(self) -> str:
         return f"column {self.field.name!r} ({self.target.type}) = {self.value.text!r}"
@@ -173,13 +173,15 @@ class Assignments:
     @property
     def field_ids(self) -> tuple[int, ...]:
         """The ids of the columns and of all fields in them, sorted."""
-        return tuple(sorted(f.id for one in self.each for f in one.field.walk()))
+        return tuple(sorted(f.id for assignment in self.each for f in assignment.field.walk()))
 
     def needed(self, schema: Schema) -> list[str]:
         """The columns without which the new rows cannot be made."""
-        kept = {one.name for one in schema.fields} - {one.field.name for one in self.each}
-        for one in self.each:
-            kept.update(split_path(path)[0] for path in one.value.columns)
+        kept = {field.name for field in schema.fields} - {
+            assignment.field.name for assignment in self.each
+        }
+        for assignment in self.each:
+            kept.update(split_path(path)[0] for path in assignment.value.columns)
         return [field.name for field in schema.fields if field.name in kept]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -191,12 +193,17 @@ class Assignments:
         Raises:
             InvalidInputError: values that an expression cannot take or a column cannot hold.
         """
-        made = {one.field.name: (one.target, one.evaluate(batch)) for one in self.each}
+        assigned = {
+            assignment.field.name: (assignment.target, assignment.evaluate(batch))
+            for assignment in self.each
+        }
         arrays, fields = [], []
         for field in schema.fields:
-            known = made.get(field.name)
-            fields.append(batch.schema.field(field.name) if known is None else known[0])
-            arrays.append(batch.column(field.name) if known is None else known[1])
+            target_values = assigned.get(field.name)
+            fields.append(
+                batch.schema.field(field.name) if target_values is None else target_values[0]
+            )
+            arrays.append(batch.column(field.name) if target_values is None else target_values[1])
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -218,24 +225,24 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression) -> Assignment:
     if not isinstance(name, str):
         raise InvalidInputError(f"updates: column {name!r}, expected a name")
     field = schema.field(name)
-    if all(one.name != name for one in schema.fields):
+    if all(root.name != name for root in schema.fields):
         raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
     # What blobs are read as is not what they hold: no expression has them.
     visible = pa.schema(
-        [one.to_arrow() for one in schema.fields if not (one.is_blob_v1 or one.is_blob_v2)]
+        [root.to_arrow() for root in schema.fields if not (root.is_blob_v1 or root.is_blob_v2)]
     )
     try:
         if isinstance(value, str):
-            made = parse_projection(value, visible)
+            computed = parse_projection(value, visible)
         else:
-            made = computed_from_arrow(value, visible)
+            computed = computed_from_arrow(value, visible)
     except AlanceError as error:
         error.add_note(f"in the new value of column {name!r}")
         raise
-    found = Assignment(field, field.logical_arrow(), made)
+    assignment = Assignment(field, field.logical_arrow(), computed)
     # What does not fit is found before rows are read: types, and literals.
-    found.evaluate(empty_batch(visible) if made.columns else empty_columns(1))
-    return found
+    assignment.evaluate(empty_batch(visible) if computed.columns else empty_columns(1))
+    return assignment
 
 
 def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:

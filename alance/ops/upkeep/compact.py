@@ -134,7 +134,7 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
         return [
             CompactionTask(
                 snapshot.version,
-                tuple(snapshot.handle(one.id).fragment.message for one in group),
+                tuple(snapshot.handle(candidate.id).fragment.message for candidate in group),
                 resolved,
             )
             for group in compact_plan.within(groups, resolved)
@@ -148,18 +148,18 @@ async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     """Do a task on the version that it is of; see `CompactionTask.execute`."""
 
     def check() -> list[int]:
-        for one in task.fragments:
-            known = snapshot.handle(one.id).fragment.message
-            if [file.path for file in known.files] != [file.path for file in one.files]:
+        for fragment in task.fragments:
+            current = snapshot.handle(fragment.id).fragment.message
+            if [file.path for file in current.files] != [file.path for file in fragment.files]:
                 raise InvalidInputError(
-                    f"compaction task: fragment {one.id} has other files in version "
+                    f"compaction task: fragment {fragment.id} has other files in version "
                     f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
                 )
-        return [one.id for one in task.fragments]
+        return [fragment.id for fragment in task.fragments]
 
     fragment_ids = await snapshot.engine.pool.run(check)
-    made = await rewrite(snapshot, fragment_ids, task.options)
-    return RewriteResult(task.read_version, task.fragments, tuple(made))
+    fragments = await rewrite(snapshot, fragment_ids, task.options)
+    return RewriteResult(task.read_version, task.fragments, tuple(fragments))
 
 
 async def commit(
@@ -182,17 +182,17 @@ async def commit(
         CommitConflictError: a newer version rules the rewrite out.
         InvalidInputError: two results for one fragment.
     """
-    metrics = sum((one.metrics for one in results), CompactionMetrics())
-    ids = [one.id for result in results for one in result.original_fragments]
+    metrics = sum((result.metrics for result in results), CompactionMetrics())
+    ids = [fragment.id for result in results for fragment in result.original_fragments]
     if len(set(ids)) < len(ids):
-        twice = sorted({one for one in ids if ids.count(one) > 1})
+        twice = sorted({fragment_id for fragment_id in ids if ids.count(fragment_id) > 1})
         raise InvalidInputError(f"compaction: fragments {twice} are in two results")
     if not results:
         return Snapshot(
             snapshot.session, snapshot.table, snapshot.manifest, _summary(snapshot, metrics, [])
         )
     try:
-        base = await at_version(snapshot, min(one.read_version for one in results))
+        base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
     except BaseException:
         if discard is not None:
@@ -206,7 +206,7 @@ async def _reserved(
     base: Snapshot, results: Sequence[RewriteResult], options: CommitOptions
 ) -> tuple[RewriteGroup, ...]:
     """The groups of a rewrite, the new fragments with ids that nobody else will use."""
-    count = sum(len(one.new_fragments) for one in results)
+    count = sum(len(result.new_fragments) for result in results)
     next_id = 0
     if count:
         reserved = await commit_change(base, ReserveFragments(count), options)
@@ -214,12 +214,12 @@ async def _reserved(
     groups = []
     for result in results:
         new = []
-        for one in result.new_fragments:
-            made = table_pb2.DataFragment()
-            made.CopyFrom(one)
-            made.id = next_id
+        for fragment in result.new_fragments:
+            copy = table_pb2.DataFragment()
+            copy.CopyFrom(fragment)
+            copy.id = next_id
             next_id += 1
-            new.append(made)
+            new.append(copy)
         groups.append(RewriteGroup(result.original_fragments, tuple(new)))
     return tuple(groups)
 
@@ -259,9 +259,9 @@ async def compact_files(
     async def run(task: CompactionTask) -> RewriteResult:
         async with limit:
             resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
-            ids = [one.id for one in task.fragments]
-            made = await rewrite(snapshot, ids, resolved)
-            result = RewriteResult(task.read_version, task.fragments, tuple(made))
+            ids = [fragment.id for fragment in task.fragments]
+            fragments = await rewrite(snapshot, ids, resolved)
+            result = RewriteResult(task.read_version, task.fragments, tuple(fragments))
             done.append(result)
             return result
 
@@ -290,8 +290,8 @@ class CompactionMetrics:
         cls, old: Sequence[table_pb2.DataFragment], new: Sequence[table_pb2.DataFragment]
     ) -> CompactionMetrics:
         """Of the fragments before and after."""
-        removed = sum(len(one.files) + one.HasField("deletion_file") for one in old)
-        return cls(len(old), len(new), removed, sum(len(one.files) for one in new))
+        removed = sum(len(fragment.files) + fragment.HasField("deletion_file") for fragment in old)
+        return cls(len(old), len(new), removed, sum(len(fragment.files) for fragment in new))
 
     def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
         return CompactionMetrics(
@@ -329,7 +329,7 @@ async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
 
 async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
     table = snapshot.table
-    has_blobs = any(one.is_blob_v2 for one in snapshot.schema.walk())
+    has_blobs = any(below.is_blob_v2 for below in snapshot.schema.walk())
     for result in results:
         for fragment in result.new_fragments:
             places = [table.new_data_file(file.path) for file in fragment.files]
@@ -359,7 +359,7 @@ async def rewrite(
         CorruptFileError: a fragment with other numbers of rows than the manifest says.
         StoreError: the store failed.
     """
-    handles = [snapshot.handle(one) for one in fragment_ids]
+    handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
     await snapshot.prepare(handles)
     counts = [await snapshot.live_count(handle) for handle in handles]
     num_rows = sum(counts)
@@ -377,20 +377,20 @@ async def rewrite(
                     await files.cut()
                 else:
                     await files.write(conform(part, schema))
-        made = await files.seal()
-        if rows_of(made) != num_rows:
+        fragments = await files.seal()
+        if rows_of(fragments) != num_rows:
             raise CorruptFileError(
-                f"fragments {list(fragment_ids)}: {rows_of(made)} rows, the manifest says that "
-                f"there are {num_rows}"
+                f"fragments {list(fragment_ids)}: {rows_of(fragments)} rows, the manifest says "
+                f"that there are {num_rows}"
             )
         if snapshot.has_stable_row_ids:
             lineage = await _lineage(snapshot, fragment_ids)
-            await snapshot.engine.pool.run(lambda: _carry(lineage, made))
+            await snapshot.engine.pool.run(lambda: _carry(lineage, fragments))
         await files.publish()
     except BaseException:
         await files.discard()
         raise
-    return made
+    return fragments
 
 
 async def _cut(
@@ -416,7 +416,7 @@ async def _batches(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The live rows with all columns, in order; blobs as bytes; small batches joined."""
-    blobs = moved_blobs(snapshot, [one.name for one in snapshot.schema.fields])
+    blobs = moved_blobs(snapshot, [root.name for root in snapshot.schema.fields])
     chosen = ScanOptions(
         fragments=fragment_ids,
         batch_size=options.batch_size,
@@ -434,14 +434,18 @@ async def _batches(
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
     """Row ids and versions of the live rows, in order; 24 bytes a row."""
-    known = await load_lineage(snapshot, fragment_ids)
+    lineages = await load_lineage(snapshot, fragment_ids)
 
     def live() -> Lineage:
         parts = []
-        for one in fragment_ids:
-            handle = snapshot.handle(one)
+        for fragment_id in fragment_ids:
+            handle = snapshot.handle(fragment_id)
             mask = handle.live_mask(0, handle.num_physical_rows)
-            parts.append(known[one] if mask is None else known[one].take(np.flatnonzero(mask)))
+            parts.append(
+                lineages[fragment_id]
+                if mask is None
+                else lineages[fragment_id].take(np.flatnonzero(mask))
+            )
         return joined(parts)
 
     return await snapshot.engine.pool.run(live)
@@ -450,9 +454,9 @@ async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
 def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
     """Give new fragments the lineage of their rows."""
     start = 0
-    for one in fragments:
-        lineage.take(np.arange(start, start + one.physical_rows)).write(one)
-        start += one.physical_rows
+    for fragment in fragments:
+        lineage.take(np.arange(start, start + fragment.physical_rows)).write(fragment)
+        start += fragment.physical_rows
 
 
 def shared(

@@ -211,20 +211,20 @@ def grouped(runs: Sequence[Sequence[Candidate]], target_rows: int) -> list[list[
 
     A fragment that is only worth rewriting with a neighbour is no group of its own.
     """
-    found: list[list[Candidate]] = []
+    groups: list[list[Candidate]] = []
     for run in runs:
-        left = sum(one.num_rows for one in run)
+        left = sum(candidate.num_rows for candidate in run)
         group: list[Candidate] = []
         rows = 0
-        for number, one in enumerate(run):
-            group.append(one)
-            rows += one.num_rows
+        for number, candidate in enumerate(run):
+            group.append(candidate)
+            rows += candidate.num_rows
             is_last = number + 1 == len(run)
             if is_last or (rows >= target_rows and left - rows >= target_rows):
-                found.append(group)
+                groups.append(group)
                 left -= rows
                 group, rows = [], 0
-    return [group for group in found if len(group) > 1 or group[0].alone]
+    return [group for group in groups if len(group) > 1 or group[0].alone]
 
 
 def check_compactable(snapshot: Snapshot) -> None:
@@ -233,7 +233,7 @@ def check_compactable(snapshot: Snapshot) -> None:
     Raises:
         UnsupportedError: an index that translates addresses late.
     """
-    if any(one.name == FRAGMENT_REUSE for one in snapshot.manifest.indices):
+    if any(index.name == FRAGMENT_REUSE for index in snapshot.manifest.indices):
         raise UnsupportedError(
             f"compaction: the table has an index {FRAGMENT_REUSE!r}, which this alance does not "
             "keep up to date"
@@ -252,7 +252,9 @@ def candidates(
         counts: live rows of each fragment.
     """
     coverage = [
-        covered(one) or frozenset() for one in snapshot.manifest.indices if one.name not in SYSTEM
+        covered(index) or frozenset()
+        for index in snapshot.manifest.indices
+        if index.name not in SYSTEM
     ]
     left_out = set(excluded)
     runs: list[list[Candidate]] = [[]]
@@ -271,16 +273,16 @@ def candidates(
         if handle.id in left_out or not (alone or physical < options.target_rows_per_fragment):
             runs.append([])
             continue
-        one = Candidate(
+        candidate = Candidate(
             handle.id,
             live,
             sum(file.num_bytes for file in handle.fragment.files),
             alone,
             frozenset(number for number, ids in enumerate(coverage) if handle.id in ids),
         )
-        if runs[-1] and runs[-1][-1].indices != one.indices:
+        if runs[-1] and runs[-1][-1].indices != candidate.indices:
             runs.append([])
-        runs[-1].append(one)
+        runs[-1].append(candidate)
     return [run for run in runs if run]
 
 
@@ -293,8 +295,8 @@ def within(
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
     for group in groups:
         used[0] += len(group)
-        used[1] += sum(one.num_rows for one in group)
-        used[2] += sum(one.num_bytes for one in group)
+        used[1] += sum(candidate.num_rows for candidate in group)
+        used[2] += sum(candidate.num_bytes for candidate in group)
         if any(
             limit is not None and count > limit for count, limit in zip(used, limits, strict=True)
         ):

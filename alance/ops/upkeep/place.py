@@ -83,10 +83,10 @@ async def drop(
         table.keeper.check_forgets()
     branches = [None, *await refs.list_branches(engine, table)]
     await _delete_all(engine, table)
-    for one in map(table.on_branch, branches):
-        forget_commits(session, one)
-        if one.keeper is not None:
-            await one.keeper.forget(one.key)
+    for part in map(table.on_branch, branches):
+        forget_commits(session, part)
+        if part.keeper is not None:
+            await part.keeper.forget(part.key)
     await table.store.remove_folders(table.path)
 
 
@@ -98,8 +98,8 @@ def forget_commits(session: Session, table: Table) -> None:
 
 
 async def _refuse_what_is_no_table(engine: Engine, table: Table) -> None:
-    async with aclosing(_objects(engine, table)) as found:  # type: ignore[type-var]  # a generator
-        async for location in found:
+    async with aclosing(_objects(engine, table)) as locations:  # type: ignore[type-var]  # a generator
+        async for location in locations:
             raise InvalidInputError(
                 f"drop: {table.uri!r} is no table: there are no versions, yet objects such as "
                 f"{location!r}; nothing was deleted"

@@ -46,17 +46,17 @@ SHOWN: Final = 100
 
 async def validate(snapshot: Snapshot) -> None:
     """Check a version; see `UpkeepVerbs.validate`."""
-    found = await findings(snapshot)
-    if found:
-        more = [] if len(found) <= SHOWN else [f"and {len(found) - SHOWN} more"]
-        listed = "\n".join(f"- {one}" for one in [*found[:SHOWN], *more])
+    texts = await findings(snapshot)
+    if texts:
+        more = [] if len(texts) <= SHOWN else [f"and {len(texts) - SHOWN} more"]
+        listed = "\n".join(f"- {text}" for text in [*texts[:SHOWN], *more])
         raise CorruptFileError(
-            f"dataset {snapshot.uri!r}, version {snapshot.version}: {_counted(found)}\n{listed}"
+            f"dataset {snapshot.uri!r}, version {snapshot.version}: {_counted(texts)}\n{listed}"
         )
 
 
-def _counted(found: list[str]) -> str:
-    return "1 finding" if len(found) == 1 else f"{len(found)} findings"
+def _counted(texts: list[str]) -> str:
+    return "1 finding" if len(texts) == 1 else f"{len(texts)} findings"
 
 
 async def findings(snapshot: Snapshot) -> list[str]:
@@ -66,20 +66,20 @@ async def findings(snapshot: Snapshot) -> list[str]:
         StoreError: the store failed otherwise than by not having an object.
     """
     manifest, pool = snapshot.manifest, snapshot.engine.pool
-    found = await pool.run(lambda: list(manifest_findings(manifest)))
+    all_texts = await pool.run(lambda: list(manifest_findings(manifest)))
     limit = asyncio.Semaphore(AT_ONCE)
-    of_fragments = await all_of(_fragment(snapshot, one, limit) for one in snapshot.handles)
+    of_fragments = await all_of(_fragment(snapshot, handle, limit) for handle in snapshot.handles)
     vectors: dict[int, DeletionVector] = {}
     for fragment_id, (texts, vector) in zip(
-        (one.id for one in snapshot.handles), of_fragments, strict=True
+        (handle.id for handle in snapshot.handles), of_fragments, strict=True
     ):
-        found += [f"fragment {fragment_id}: {text}" for text in texts]
+        all_texts += [f"fragment {fragment_id}: {text}" for text in texts]
         if vector is not None:
             vectors[fragment_id] = vector
     if snapshot.has_stable_row_ids:
-        found += await _row_ids(snapshot, vectors)
-    found += [text for texts in await all_of(_index_files(snapshot, limit)) for text in texts]
-    return found
+        all_texts += await _row_ids(snapshot, vectors)
+    all_texts += [text for texts in await all_of(_index_files(snapshot, limit)) for text in texts]
+    return all_texts
 
 
 async def _fragment(
@@ -140,7 +140,7 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
         for field in snapshot.schema.fields
         for leaf in leaf_columns(field)
     }
-    wanted = {
+    multipliers = {
         column: leaves.get(field, 1)
         for field, column in file.columns.items()
         if field < 0 or field in leaves
@@ -161,11 +161,11 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
         if container.version is FileVersion.V2_0:  # columns of lists have rows of their own
             fields = snapshot.schema.fields
             opened = yield from open_fields(fields, file.columns, container, states)
-            return {one.column.index: one.num_rows for one in opened}
-        columns = yield from open_columns(container, list(wanted), states)
+            return {below.column.index: below.num_rows for below in opened}
+        columns = yield from open_columns(container, list(multipliers), states)
         return {
             number: column.num_rows // multiplier
-            for (number, multiplier), column in zip(wanted.items(), columns, strict=True)
+            for (number, multiplier), column in zip(multipliers.items(), columns, strict=True)
         }
 
     return await engine.drive(from_tail(read(), location, tail, size - len(tail)), "validate")
@@ -182,17 +182,17 @@ async def _deletions(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> D
 async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> list[str]:
     """Findings in row ids that only all fragments together tell, or that lie in files."""
     lineages: dict[int, Lineage] = {}
-    found: list[str] = []
+    texts: list[str] = []
     for handle in snapshot.handles:
         try:
             if is_spilled(handle.fragment.message):
                 read = await load_lineage(snapshot, [handle.id])
                 lineages[handle.id] = read[handle.id]
-                found += of_lineage(snapshot.manifest, handle.id, read[handle.id])
+                texts += of_lineage(snapshot.manifest, handle.id, read[handle.id])
         except StoreError:
             raise
         except AlanceError as error:
-            found.append(f"fragment {handle.id}: row ids or versions of rows: {error}")
+            texts.append(f"fragment {handle.id}: row ids or versions of rows: {error}")
 
     def rest() -> list[str]:
         for handle in snapshot.handles:
@@ -204,7 +204,7 @@ async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> li
                     continue  # told by the checks of the manifest
         return list(of_shared_ids(lineages, vectors))
 
-    return found + await snapshot.engine.pool.run(rest)
+    return texts + await snapshot.engine.pool.run(rest)
 
 
 def _index_files(snapshot: Snapshot, limit: asyncio.Semaphore) -> list[Any]:
@@ -222,11 +222,11 @@ def _index_files(snapshot: Snapshot, limit: asyncio.Semaphore) -> list[Any]:
 
     return [
         size_of(
-            f"index {index.name!r}", f"{index_folder(index.uuid.uuid)}/{one.path}", one.size_bytes
+            f"index {index.name!r}", f"{index_folder(index.uuid.uuid)}/{file.path}", file.size_bytes
         )
         for index in snapshot.manifest.indices
         if not index.HasField("base_id")
-        for one in index.files
+        for file in index.files
     ]
 
 
@@ -242,20 +242,20 @@ def manifest_findings(manifest: Manifest) -> Iterator[str]:
     for fragment in manifest.fragments:
         yield from _of_fragment(manifest, fragment)
     yield from _of_indices(manifest)
-    has_deletions = any(one.deletion_file is not None for one in manifest.fragments)
+    has_deletions = any(listed.deletion_file is not None for listed in manifest.fragments)
     flags = manifest.head.reader_feature_flags & manifest.head.writer_feature_flags
     if has_deletions and not flags & DELETIONS:
         yield "there are deletion files, and the flags do not say so"
 
 
 def _of_schema(manifest: Manifest) -> Iterator[str]:
-    ids = [one.id for one in manifest.head.fields]
+    ids = [below.id for below in manifest.head.fields]
     for field_id, count in Counter(ids).items():
         if count > 1:
             yield f"field id {field_id}: {count} fields have it"
-    for one in manifest.head.fields:
-        if one.parent_id >= 0 and one.parent_id not in ids:
-            yield f"field {one.name!r}: its parent, field {one.parent_id}, is not there"
+    for field in manifest.head.fields:
+        if field.parent_id >= 0 and field.parent_id not in ids:
+            yield f"field {field.name!r}: its parent, field {field.parent_id}, is not there"
     if manifest.head.HasField("max_allocated_field_id"):
         highest = max(ids, default=-1)
         if highest > manifest.head.max_allocated_field_id:
@@ -266,10 +266,10 @@ def _of_schema(manifest: Manifest) -> Iterator[str]:
 
 
 def _of_fragment_ids(manifest: Manifest) -> Iterator[str]:
-    ids = [one.id for one in manifest.fragments]
-    for before, one in itertools.pairwise(ids):
-        if one <= before:
-            yield f"fragment {one}: follows fragment {before}, expected ascending ids"
+    ids = [fragment.id for fragment in manifest.fragments]
+    for before, fragment_id in itertools.pairwise(ids):
+        if fragment_id <= before:
+            yield f"fragment {fragment_id}: follows fragment {before}, expected ascending ids"
     message = manifest.head
     # Writers of old versions did not keep the highest id.
     if ids and message.HasField("max_fragment_id") and max(ids) > message.max_fragment_id:
@@ -347,21 +347,21 @@ def of_shared_ids(
         parts.append(runs_of(fragment_id, lineage.row_ids, live))
     if not parts:
         return
-    ids = np.concatenate([one.ids for one in parts])
-    addresses = np.concatenate([one.addresses for one in parts])
-    lengths = np.concatenate([one.lengths for one in parts])
+    ids = np.concatenate([run.ids for run in parts])
+    addresses = np.concatenate([run.addresses for run in parts])
+    lengths = np.concatenate([run.lengths for run in parts])
     order = np.argsort(ids, kind="stable")
     ids, addresses, lengths = ids[order], addresses[order], lengths[order]
     for place in np.flatnonzero(ids[1:] - ids[:-1] < lengths[:-1]).tolist():
         shared = int(ids[place + 1])
         first = int(addresses[place]) + shared - int(ids[place])
-        places = [f"fragment {one >> 32}, row {one & 0xFFFFFFFF}" for one in
+        places = [f"fragment {address >> 32}, row {address & 0xFFFFFFFF}" for address in
                   (first, int(addresses[place + 1]))]  # fmt: skip
         yield f"row id {shared}: two live rows have it, {places[0]} and {places[1]}"
 
 
 def _of_indices(manifest: Manifest) -> Iterator[str]:
-    fields = {one.id for one in manifest.head.fields}
+    fields = {field.id for field in manifest.head.fields}
     seen: set[object] = set()
     covered: defaultdict[str, frozenset[int]] = defaultdict(frozenset)
     for message in manifest.indices:
@@ -375,7 +375,7 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
             yield f"{what}: two segments have UUID {index.uuid}"
         seen.add(index.uuid)
         highest = manifest.head.max_fragment_id
-        beyond = [one for one in index.fragment_ids or () if one > highest]
+        beyond = [fragment_id for fragment_id in index.fragment_ids or () if fragment_id > highest]
         if beyond and manifest.head.HasField("max_fragment_id"):
             yield f"{what}: covers fragments {_some(beyond)}, ids go up to {highest}"
         if message.name in SYSTEM:
@@ -393,5 +393,5 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
 
 
 def _some(numbers: Iterable[int]) -> str:
-    found = sorted(numbers)
-    return str(found) if len(found) < 10 else f"{found[:9]} and {len(found) - 9} more"
+    ordered = sorted(numbers)
+    return str(ordered) if len(ordered) < 10 else f"{ordered[:9]} and {len(ordered) - 9} more"

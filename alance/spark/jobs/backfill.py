@@ -96,24 +96,24 @@ def backfill(
             dataset = run(open_version(where))
             run(new.check(dataset))
             resumed += run(_recall(dataset, work, done))
-            todo = [one for one in dataset.fragments if not _is_done(one, done)]
+            todo = [fragment for fragment in dataset.fragments if not _is_done(fragment, done)]
             watch.step, rounds = f"round {rounds + 1}: {len(todo)} fragments", rounds + 1
-            items = [one.metadata.message.SerializeToString() for one in todo]
+            items = [fragment.metadata.message.SerializeToString() for fragment in todo]
             version = Version.of(dataset, where)
-            for one in spread(spark, items, partial(_execute, work, version)):
-                number, source, record = pickle.loads(one)
+            for result in spread(spark, items, partial(_execute, work, version)):
+                number, source, record = pickle.loads(result)
                 done[number] = (source, record)
             try:
                 files = {number: record for number, (_, record) in done.items()}
-                made = run(new.commit(dataset, files))
+                after = run(new.commit(dataset, files))
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
                     raise
         return watch.summary(
             uri,
-            made.version,
-            fragments=len(fragments_of(made)),
+            after.version,
+            fragments=len(fragments_of(after)),
             computed=len(done) - resumed,
             resumed=resumed,
             rounds=rounds,
@@ -133,8 +133,8 @@ def _transforms(columns: Any, schema: str | pa.Schema | None) -> Any:
         parsed = StructType.fromDDL(schema)
         if not isinstance(parsed, StructType):
             raise InvalidInputError(f"schema {schema!r}: expected columns, as 'v array<float>'")
-        found = arrow_schema(parsed)
-        schema = pa.schema([pa.field(one.name, nullable(one.type)) for one in found])
+        arrow = arrow_schema(parsed)
+        schema = pa.schema([pa.field(column.name, nullable(column.type)) for column in arrow])
     return columns if schema is None else BatchUdf(columns, schema)
 
 

@@ -101,9 +101,9 @@ class Watch:
             for job in tracker.getJobIdsForGroup(self._group):
                 info = tracker.getJobInfo(job)
                 for stage in info.stageIds if info is not None else ():
-                    found = tracker.getStageInfo(stage)
-                    if found is not None:
-                        done, total = done + found.numCompletedTasks, total + found.numTasks
+                    tasks = tracker.getStageInfo(stage)
+                    if tasks is not None:
+                        done, total = done + tasks.numCompletedTasks, total + tasks.numTasks
             now = Progress(self._job, self.step, done, total)
             if now != told and self._tell is not None:
                 self._tell(now)
@@ -137,8 +137,8 @@ def spread(
                 yield result_batch(number, result)
 
     frame = spark.range(0, len(table), 1, len(table)).mapInArrow(run, RESULT)
-    found = {row.number: bytes(row.result) for row in frame.collect()}
-    return [found[number] for number in range(len(table))]
+    results = {row.number: bytes(row.result) for row in frame.collect()}
+    return [results[number] for number in range(len(table))]
 
 
 def result_batch(number: int, result: bytes) -> pa.RecordBatch:

@@ -84,14 +84,14 @@ def build_index(
             plan = run(planning)
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()
             watch.step = f"round {rounds}: {plan.num_tasks()} tasks"
-            stale = [one for one in parts if one not in plan.parts]
+            stale = [part for part in parts if part not in plan.parts]
             work = partial(_execute, Version.of(dataset, where))
-            items = [pickle.dumps(one) for one in plan.tasks]
-            made = [pickle.loads(one) for one in spread(spark, items, work)]
+            items = [pickle.dumps(task) for task in plan.tasks]
+            sorted_parts = [pickle.loads(result) for result in spread(spark, items, work)]
             run(IndexBuild.discard(dataset, stale))
-            parts = [*plan.parts, *made]
+            parts = [*plan.parts, *sorted_parts]
             try:
-                after, segment = run(_finish(dataset, plan, made, merge_bytes, watch))
+                after, segment = run(_finish(dataset, plan, sorted_parts, merge_bytes, watch))
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
@@ -100,11 +100,11 @@ def build_index(
         return watch.summary(
             uri,
             after.version,
-            rows=sum(one.num_rows for one in parts),
+            rows=sum(part.num_rows for part in parts),
             fragments=len(fragments_of(dataset)),
             tasks=tasks,
             rounds=rounds,
-            sorted_bytes=sum(one.num_bytes for one in parts),
+            sorted_bytes=sum(part.num_bytes for part in parts),
             index_bytes=sum(file.size_bytes for file in segment.record.files),
         )
 
@@ -121,7 +121,7 @@ def _execute(version: Version, item: bytes) -> bytes:
 
 
 async def _finish(
-    dataset: Dataset, plan: IndexPlan, made: list[IndexPart], memory: int, watch: Watch
+    dataset: Dataset, plan: IndexPlan, sorted_parts: list[IndexPart], memory: int, watch: Watch
 ) -> tuple[Dataset, IndexSegment]:
     """Merge and commit, on the driver."""
     merged = 0
@@ -132,6 +132,6 @@ async def _finish(
         watch.step = f"merge: {merged:,} rows"
 
     watch.step = "merge"
-    segment = await IndexBuild.merge(dataset, plan, made, memory_bytes=memory, on_rows=note)
+    segment = await IndexBuild.merge(dataset, plan, sorted_parts, memory_bytes=memory, on_rows=note)
     watch.step = "commit"
     return await IndexBuild.commit(dataset, plan, segment), segment

@@ -80,14 +80,14 @@ def delete(
                 rows = table(base, [*on, ROW_ADDRESS])
                 rows = rows.join(keys.select(*on).distinct(), list(on), "left_semi")
             gone = _merged(_collected(rows.select(ROW_ADDRESS), _places))
-            count = sum(len(one) for one in gone.values())
+            count = sum(len(rows) for rows in gone.values())
             if not count:
                 return base, {"rows": 0}
             noted = predicate or f"key of {', '.join(on)}"
             return run(delete_rows(base, _offsets(gone), noted)), {"rows": count}
 
-        made, counts = _rounds(where, attempt, max_rounds)
-        return watch.summary(uri, made.version, **counts)
+        after, counts = _rounds(where, attempt, max_rounds)
+        return watch.summary(uri, after.version, **counts)
 
 
 def merge(
@@ -136,15 +136,15 @@ def merge(
             inserts = when_not_matched == "insert"
             given = arrow_schema(source.schema)
             gaps = SourceGaps.of(base, given, on, when_matched, inserts=inserts)
-            known = table(base, [*on, ROW_ADDRESS, ROW_ID])
-            joined = source.join(known, list(on), "left").persist()
+            keys_of_table = table(base, [*on, ROW_ADDRESS, ROW_ID])
+            joined = source.join(keys_of_table, list(on), "left").persist()
             try:
                 return _merge(where, base, joined, when_matched, when_not_matched, gaps)
             finally:
                 joined.unpersist()
 
-        made, counts = _rounds(where, attempt, max_rounds)
-        return watch.summary(uri, made.version, **counts)
+        after, counts = _rounds(where, attempt, max_rounds)
+        return watch.summary(uri, after.version, **counts)
 
 
 def _merge(
@@ -172,8 +172,8 @@ def _merge(
         if when_matched == "update":
             moved = _collected(matched, partial(_written, target, gaps))
             gone = _merged(places for _, places, _ in moved)
-            num_moved = sum(one.num_rows for one, _, _ in moved)
-            if num_moved != sum(len(one) for one in gone.values()):
+            num_moved = sum(part.num_rows for part, _, _ in moved)
+            if num_moved != sum(len(rows) for rows in gone.values()):
                 raise InvalidInputError(
                     f"merge into {where.path!r}: several rows of the source have the key of one "
                     "row of the table"
@@ -184,16 +184,16 @@ def _merge(
             others = joined.where(f"{ROW_ADDRESS} is null")
             new = _collected(others, partial(_written, target, None))
         counts = {
-            "rows_updated": sum(one.num_rows for one, _, _ in moved),
-            "rows_deleted": 0 if moved else sum(len(one) for one in gone.values()),
-            "rows_inserted": sum(one.num_rows for one, _, _ in new),
+            "rows_updated": sum(part.num_rows for part, _, _ in moved),
+            "rows_deleted": 0 if moved else sum(len(rows) for rows in gone.values()),
+            "rows_inserted": sum(part.num_rows for part, _, _ in new),
         }
         if not any(counts.values()):
             return base, counts
         return run(_commit(base, moved, new, gone)), counts
     except Exception as error:
         if not may_be_visible(error):
-            run(remove_files(where, [one for one, _, _ in (*moved, *new)]))
+            run(remove_files(where, [part for part, _, _ in (*moved, *new)]))
         raise
 
 
@@ -216,8 +216,8 @@ def _rounds(
     number = 1
     while True:
         try:
-            made, counts = attempt(run(open_version(where)))
-            return made, {**counts, "rounds": number}
+            after, counts = attempt(run(open_version(where)))
+            return after, {**counts, "rounds": number}
         except RetryableConflictError:
             if number >= max_rounds:
                 raise
@@ -254,32 +254,32 @@ def _collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]
 
 def _places(batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
     """Rows by their address: a roaring bitmap of offsets by fragment."""
-    found: dict[int, BitMap] = {}
+    bitmaps: dict[int, BitMap] = {}
     for batch in batches:
-        _add(found, batch.column(ROW_ADDRESS))
-    return {key: one.serialize() for key, one in found.items()}
+        _add(bitmaps, batch.column(ROW_ADDRESS))
+    return {key: bitmap.serialize() for key, bitmap in bitmaps.items()}
 
 
 def _written(
     target: Target, gaps: SourceGaps | None, batches: Iterator[pa.RecordBatch]
 ) -> tuple[Written, dict[int, bytes], bytes]:
     """Rows to data files; with them, where those are that they replace, and their ids in order."""
-    found: dict[int, BitMap] = {}
+    bitmaps: dict[int, BitMap] = {}
     ids: list[bytes] = []
 
     def plain() -> Iterator[pa.RecordBatch]:
         for batch in batches:
             addresses = batch.column(ROW_ADDRESS)
             if addresses.null_count == 0:
-                _add(found, addresses)
+                _add(bitmaps, addresses)
                 ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
             dropped = META if gaps is None else [name for name in META if name != ROW_ADDRESS]
-            yield batch.drop_columns([one for one in dropped if one in batch.schema.names])
+            yield batch.drop_columns([name for name in dropped if name in batch.schema.names])
 
     rows = plain()
     data = rows if gaps is None else _filled(target, gaps, rows)
     written = run(write_rows(target, data))
-    return written, {key: one.serialize() for key, one in found.items()}, b"".join(ids)
+    return written, {key: bitmap.serialize() for key, bitmap in bitmaps.items()}, b"".join(ids)
 
 
 async def _filled(
@@ -292,22 +292,22 @@ async def _filled(
             yield row
 
 
-def _add(found: dict[int, BitMap], addresses: pa.Array) -> None:
+def _add(bitmaps: dict[int, BitMap], addresses: pa.Array) -> None:
     values = addresses.to_numpy().astype(np.uint64)
     fragments = (values >> np.uint64(32)).astype(np.int64)
     offsets = (values & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
     for number in np.unique(fragments).tolist():
-        found.setdefault(number, BitMap()).update(offsets[fragments == number])
+        bitmaps.setdefault(number, BitMap()).update(offsets[fragments == number])
 
 
 def _merged(parts: Any) -> dict[int, BitMap]:
     """Bitmaps of all tasks, by fragment."""
-    found: dict[int, BitMap] = {}
+    bitmaps: dict[int, BitMap] = {}
     for part in parts:
         for number, content in part.items():
-            found.setdefault(number, BitMap()).update(BitMap.deserialize(content))
-    return found
+            bitmaps.setdefault(number, BitMap()).update(BitMap.deserialize(content))
+    return bitmaps
 
 
 def _offsets(gone: dict[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
-    return {key: np.array(one.to_array(), np.int64) for key, one in sorted(gone.items())}
+    return {key: np.array(bitmap.to_array(), np.int64) for key, bitmap in sorted(gone.items())}

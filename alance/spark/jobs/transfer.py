@@ -110,14 +110,16 @@ def export(
 def _laid_out(frame: DataFrame, sort_by: Sequence[str], target_bytes: int) -> DataFrame:
     """The rows in as many partitions as files are wanted."""
     size = _estimate(frame)
-    wanted = None if size is None else max(1, -(-size // target_bytes))
+    num_files = None if size is None else max(1, -(-size // target_bytes))
     if sort_by:
         from pyspark.sql import functions as f
 
-        keys = [f.col(one.lstrip("-")).desc() if one[0] == "-" else f.col(one) for one in sort_by]
-        ranged = frame.repartitionByRange(*([wanted, *keys] if wanted else keys))
+        keys = [
+            f.col(name.lstrip("-")).desc() if name[0] == "-" else f.col(name) for name in sort_by
+        ]
+        ranged = frame.repartitionByRange(*([num_files, *keys] if num_files else keys))
         return ranged.sortWithinPartitions(*keys)
-    return frame if wanted is None else frame.coalesce(wanted)
+    return frame if num_files is None else frame.coalesce(num_files)
 
 
 def _estimate(frame: DataFrame) -> int | None:
@@ -134,4 +136,4 @@ def _size(dataset: Dataset | None) -> tuple[int, int]:
     if dataset is None:
         return 0, 0
     fragments = fragments_of(dataset)
-    return sum(one.num_rows or 0 for one in fragments), len(fragments)
+    return sum(fragment.num_rows or 0 for fragment in fragments), len(fragments)

@@ -60,7 +60,7 @@ def compact(
             tasks += len(todo)
             base = run(_slim(where, version))
             work = partial(_execute, base)
-            results = [pickle.loads(one) for one in spread(spark, _pickled(todo), work)]
+            results = [pickle.loads(result) for result in spread(spark, _pickled(todo), work)]
             metrics, lost = run(_commit(where, results))
             removed += metrics.fragments_removed
             added += metrics.fragments_added
@@ -95,7 +95,7 @@ async def _slim(where: WriteOptions, version: int) -> Version:
 
 
 def _pickled(tasks: Sequence[CompactionTask]) -> list[bytes]:
-    return [pickle.dumps(one) for one in tasks]
+    return [pickle.dumps(task) for task in tasks]
 
 
 def _execute(version: Version, item: bytes) -> bytes:
@@ -117,24 +117,24 @@ async def _commit(
     left = list(results)
     while left:
         dataset = await open_version(where)
-        kept = [one for one in left if _is_unchanged(dataset, one)]
-        lost += [one for one in left if one not in kept]
+        kept = [result for result in left if _is_unchanged(dataset, result)]
+        lost += [result for result in left if result not in kept]
         left = kept
         try:
             await Compaction.commit(dataset, kept)
             break
         except RetryableConflictError:
             now = await open_version(where)
-            if all(_is_unchanged(now, one) for one in kept):
+            if all(_is_unchanged(now, result) for result in kept):
                 raise
     await _remove(where, lost)
-    metrics = sum((one.metrics for one in left), CompactionMetrics())
+    metrics = sum((result.metrics for result in left), CompactionMetrics())
     return metrics, len(lost)
 
 
 def _is_unchanged(dataset: Dataset, result: RewriteResult) -> bool:
-    known = {one.id: one.message for one in fragments_of(dataset)}
-    return all(known.get(one.id) == one for one in result.original_fragments)
+    records = {current.id: current.message for current in fragments_of(dataset)}
+    return all(records.get(original.id) == original for original in result.original_fragments)
 
 
 async def _remove(where: WriteOptions, results: Sequence[RewriteResult]) -> None:
@@ -224,7 +224,7 @@ def validate(
         frame = read(spark, uri, storage_options=storage_options, **options)
         counted = list(frame.columns if nulls is None else nulls)
         totals = [f.count(f.lit(1)).alias("rows")]
-        totals += [f.count_if(f.isnull(_quoted(one))).alias(f"nulls.{one}") for one in counted]
+        totals += [f.count_if(f.isnull(_quoted(name))).alias(f"nulls.{name}") for name in counted]
         totals += [
             f.count_if(~f.coalesce(f.expr(text).cast("boolean"), f.lit(False))).alias(
                 f"violations.{name}"
