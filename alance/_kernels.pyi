@@ -771,18 +771,23 @@ def gather_spans(
 
 # --- manifest_fragments.cpp ---
 
-# The message without its fragments; of each of these where its record starts and stops, its id,
-# its physical rows, and its deleted rows: 0 where that is not told, -1 without a deletion file.
+# The message without its fragments; these as fields of the message; of each where its field ends in
+# them, the bytes of its record, its id, its physical rows, its deleted rows (0 where that is not
+# told, -1 without a deletion file), and the number of its form; the forms: records without what
+# differs between fragments of the same columns. None: a record of more than the usual fields.
 def manifest_fragments(
-    content: bytes,
+    message: bytes,
 ) -> (
     tuple[
+        bytes,
         bytes,
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
         npt.NDArray[np.uint64],
         npt.NDArray[np.uint64],
         npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+        list[bytes],
     ]
     | None
 ): ...

@@ -162,7 +162,9 @@ class Dataset(Verbs):
     def fragments(self) -> tuple[DatasetFragment, ...]:
         """The fragments, in row order."""
         snapshot = self._snapshot
-        return tuple(DatasetFragment(snapshot, handle) for handle in snapshot.handles)
+        return tuple(
+            DatasetFragment(snapshot, position) for position in range(len(snapshot.handles))
+        )
 
     def fragment(self, fragment_id: int) -> DatasetFragment:
         """A fragment by id.
@@ -170,7 +172,7 @@ class Dataset(Verbs):
         Raises:
             NotFoundError: no such fragment in this version.
         """
-        return DatasetFragment(self._snapshot, self._snapshot.handle(fragment_id))
+        return DatasetFragment(self._snapshot, self._snapshot.position_of(fragment_id))
 
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
         """Rows by position, in the order asked for, repeated as asked.

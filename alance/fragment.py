@@ -39,11 +39,11 @@ else:
 class DatasetFragment:
     """One fragment of a dataset's version. Row offsets count live rows from 0."""
 
-    __slots__ = ("_handle", "_snapshot")
+    __slots__ = ("_position", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot, handle: FragmentHandle) -> None:
+    def __init__(self, snapshot: Snapshot, position: int) -> None:
         self._snapshot = snapshot
-        self._handle = handle
+        self._position = position
 
     def __repr__(self) -> str:
         return f"DatasetFragment({self.fragment_id} of {self._snapshot.uri!r})"
@@ -51,7 +51,11 @@ class DatasetFragment:
     @property
     def fragment_id(self) -> int:
         """The fragment's id, which it keeps for life."""
-        return self._handle.id
+        return int(self._snapshot.manifest.fragments.ids[self._position])
+
+    @property
+    def _handle(self) -> FragmentHandle:
+        return self._snapshot.handles[self._position]
 
     @property
     def metadata(self) -> Fragment:
@@ -79,7 +83,7 @@ class DatasetFragment:
             raise InvalidInputError(
                 f"index {offsets.max()}: fragment {self.fragment_id} has {num_rows} rows"
             )
-        fragments = np.full(len(offsets), self._snapshot.position(self._handle), np.int64)
+        fragments = np.full(len(offsets), self._position, np.int64)
         return await take_located(self._snapshot, fragments, offsets, columns, live=True)
 
     def scanner(self, columns: Columns = None, **options: Unpack[FragmentScanArguments]) -> Scanner:

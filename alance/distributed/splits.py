@@ -15,7 +15,7 @@ from alance.datasets import Dataset
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
-from alance.format.table.fragments import Fragments
+from alance.format.table.fragments import Fragments, Records
 from alance.format.table.manifest import Manifest
 from alance.ops.read.plan import parse_predicate, plan_scan
 from alance.ops.read.scan import scan
@@ -69,7 +69,7 @@ def open_record(
     manifest = Manifest(
         message.version,
         Schema.from_protobuf(message.fields, message.schema_metadata),
-        Fragments([table_pb2.DataFragment.FromString(fragment) for fragment in fragments]),
+        Fragments(Records.of(map(table_pb2.DataFragment.FromString, fragments))),
         {
             base.id: BasePath(
                 base.id,

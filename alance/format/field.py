@@ -63,9 +63,10 @@ BLOB_V2_TYPE: Final = pa.struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+# Frozen it would take thrice as long to make, and a table may have thousands.
+@dataclass(slots=True)
 class Field:
-    """A field with its children.
+    """A field with its children. Immutable.
 
     Attributes:
         id: the field's id in its table, or in its file.

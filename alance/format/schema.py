@@ -20,6 +20,7 @@ from alance.format.proto import file_pb2
 from alance.format.types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
+    SIMPLE,
     is_nested,
     logical_type,
     parameters_of,
@@ -53,7 +54,7 @@ def check_not_reserved(names: Iterable[str]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Schema:
     """The top-level fields of a table or file, and the metadata of the whole."""
 
@@ -70,26 +71,25 @@ class Schema:
             CorruptFileError: a parent that is missing or comes later, an id used twice.
             UnsupportedError: a logical type that this alance does not know.
         """
-        messages = list(fields)
         seen: set[int] = set()
         children: dict[int, list[file_pb2.Field]] = {}
         last_struct = -1
-        for message in messages:
-            parent = message.parent_id
-            if message.id < 0:
+        for message in fields:
+            number, parent = message.id, message.parent_id
+            if number < 0:
                 # Blob descriptions in a file's own schema: they belong to the struct before them.
                 children.setdefault(last_struct, []).append(message)
                 continue
-            if message.id in seen:
-                raise CorruptFileError(f"field {message.name!r}: id {message.id} is used twice")
+            if number in seen:
+                raise CorruptFileError(f"field {message.name!r}: id {number} is used twice")
             if parent != -1 and parent not in seen:
                 raise CorruptFileError(
                     f"field {message.name!r}: its parent {parent} does not come before it"
                 )
-            seen.add(message.id)
+            seen.add(number)
             children.setdefault(parent, []).append(message)
             if is_nested(message.logical_type):
-                last_struct = message.id
+                last_struct = number
         tree = tuple(_build(message, children, 0) for message in children.get(-1, ()))
         texts = {key: _text(value, key) for key, value in metadata.items()}
         return cls(tree, texts)
@@ -210,18 +210,23 @@ def _build(
 ) -> Field:
     if depth > 200:
         raise CorruptFileError(f"field {message.name!r}: more than 200 levels deep")
-    metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
-    below = children.get(message.id, ()) if message.id >= 0 else ()
+    metadata: dict[str, str] = {}
+    if len(message.metadata):  # mostly empty, and dear to look into
+        metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
+    number = message.id
+    below = children.get(number) if number >= 0 else None
     built = Field(
         message.name,
-        message.id,
+        number,
         message.parent_id,
         message.logical_type,
         message.nullable,
         metadata,
-        tuple(_build(child, children, depth + 1) for child in below),
+        tuple([_build(child, children, depth + 1) for child in below]) if below else (),
         message,
     )
+    if built.logical_type in SIMPLE:
+        return built
     try:
         built.arrow_type  # noqa: B018  # raises on an unknown type
     except UnsupportedError as error:

@@ -1,11 +1,16 @@
-// The fragments of a manifest, from its wire form to flat tables: where the record of each is, and
-// what all readers ask of all fragments.
+// The fragments of a manifest, from its wire form to flat tables: the record of each, what all
+// readers ask of all fragments, and which of them are alike.
+//
+// Fragments are alike where their records differ by nothing but ids, counts of rows, names and
+// sizes of files, and row ids. The form that such fragments share is a record itself, with all of
+// that left out: a table of many thousand fragments has a few.
 //
 // Records of more than the usual fields give None: the caller then parses the message as a whole,
 // which knows more and says what is wrong.
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "owned.hpp"
@@ -16,37 +21,68 @@ namespace {
 
 constexpr uint32_t kFragments = 2;  // of Manifest
 constexpr uint32_t kId = 1, kFiles = 2, kDeletions = 3, kRows = 4, kRowIds = 5, kUpdated = 7,
-                   kCreated = 9;                                  // of DataFragment
-constexpr uint32_t kPath = 1, kFields = 2, kColumns = 3, kBase = 7;  // of DataFile
-constexpr uint32_t kNumDeleted = 4, kDeletionBase = 7;               // of DeletionFile
+                   kCreated = 9;                                        // of DataFragment
+constexpr uint32_t kPath = 1, kFields = 2, kColumns = 3, kSize = 6, kBase = 7;  // of DataFile
+constexpr uint32_t kNumDeleted = 4, kDeletionBase = 7;                  // of DeletionFile
 constexpr int64_t kNone = -1;
 
 struct Record {
-  int64_t start, stop;
+  int64_t stop = 0;  // in the bytes of all records
+  int64_t num_bytes = 0;
   uint64_t id = 0, rows = 0;
   int64_t deleted = kNone;  // rows; 0: not told; -1: there is no deletion file
+  int32_t form = 0;
+};
+
+struct Table {
+  std::string rest;     // the message without its fragments
+  std::string content;  // the fragments alone, as fields of the message
+  std::vector<Record> records;
+  std::vector<std::string> forms;
 };
 
 bool is_ascii(std::string_view text) {
   uint8_t all = 0;
-  for (const char one : text) all |= static_cast<uint8_t>(one);
+  for (const char letter : text) all |= static_cast<uint8_t>(letter);
   return all < 0x80;
 }
 
-bool is_usual_file(std::string_view content) {
+void append_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+}
+
+void append_bytes(std::string& out, uint32_t field, std::string_view content) {
+  append_varint(out, uint64_t{field} << 3 | 2);
+  append_varint(out, content.size());
+  out.append(content);
+}
+
+std::string_view between(const uint8_t* start, const uint8_t* stop) {
+  return {reinterpret_cast<const char*>(start), static_cast<size_t>(stop - start)};
+}
+
+// Checks a file, and appends what of it belongs to the form of its fragment.
+bool read_file(std::string_view content, std::string& form) {
   ProtoWire wire(content);
-  while (wire.next()) {
+  while (true) {
+    const uint8_t* from = wire.position();
+    if (!wire.next()) return wire.ok;
     if (wire.field == kPath) {
       if (wire.wire != 2 || !is_ascii(wire.bytes())) return false;
-    } else if (wire.field == kFields || wire.field == kColumns) {
+      continue;
+    }
+    if (wire.field == kFields || wire.field == kColumns) {
       wire.numbers([](uint64_t) {});
     } else if (wire.wire == 0 && wire.field <= kBase) {
       wire.varint();
+      if (wire.field == kSize) continue;
     } else {
       return false;
     }
+    if (!wire.ok) return false;
+    form.append(between(from, wire.position()));
   }
-  return wire.ok;
 }
 
 bool read_deletions(std::string_view content, Record& record) {
@@ -62,7 +98,8 @@ bool read_deletions(std::string_view content, Record& record) {
   return wire.ok;
 }
 
-bool read_record(std::string_view content, Record& record) {
+// Reads a record, and makes its form; `file` is memory for the form of a file.
+bool read_record(std::string_view content, Record& record, std::string& form, std::string& file) {
   ProtoWire wire(content);
   while (wire.next()) {
     const bool is_number = wire.field == kId || wire.field == kRows;
@@ -71,74 +108,107 @@ bool read_record(std::string_view content, Record& record) {
       case kId: record.id = wire.varint(); break;
       case kRows: record.rows = wire.varint(); break;
       case kFiles:
-        if (!is_usual_file(wire.bytes())) return false;
+        file.clear();
+        if (!read_file(wire.bytes(), file)) return false;
+        append_bytes(form, kFiles, file);
         break;
       case kDeletions:
         if (record.deleted != kNone || !read_deletions(wire.bytes(), record)) return false;
+        append_bytes(form, kDeletions, {});
         break;
       case kRowIds:
       case kUpdated:
-      case kCreated: wire.bytes(); break;
+      case kCreated:
+        wire.bytes();
+        append_bytes(form, wire.field, {});
+        break;
       default: return false;
     }
   }
   return wire.ok;
 }
 
-// The records of all fragments, and the rest of the message; false: something is unusual.
-bool read_manifest(std::string_view content, std::vector<Record>& records, std::string& rest) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(content.data());
-  ProtoWire wire(content);
+// Numbers for forms, in the order in which they come.
+class Forms {
+ public:
+  explicit Forms(std::vector<std::string>& forms) : forms_(forms) {}
+
+  int32_t number_of(const std::string& form) {
+    // Neighbours are mostly alike.
+    if (!forms_.empty() && forms_[static_cast<size_t>(last_)] == form) return last_;
+    const auto [place, is_new] = numbers_.try_emplace(form, static_cast<int32_t>(forms_.size()));
+    if (is_new) forms_.push_back(form);
+    return last_ = place->second;
+  }
+
+ private:
+  std::vector<std::string>& forms_;
+  std::unordered_map<std::string, int32_t> numbers_;
+  int32_t last_ = 0;
+};
+
+// False: something is unusual.
+bool read_manifest(std::string_view message, Table& table) {
+  ProtoWire wire(message);
+  Forms forms(table.forms);
+  std::string form, file;
   while (true) {
     const uint8_t* from = wire.position();
     if (!wire.next()) return wire.ok;
-    if (wire.field == kFragments) {
-      if (wire.wire != 2) return false;
-      const std::string_view part = wire.bytes();
-      if (!wire.ok) return false;
-      const int64_t stop = wire.position() - begin;
-      Record record{stop - static_cast<int64_t>(part.size()), stop};
-      if (!read_record(part, record)) return false;
-      records.push_back(record);
-    } else {
+    if (wire.field != kFragments) {
       wire.skip();
-      rest.append(reinterpret_cast<const char*>(from),
-                  static_cast<size_t>(wire.position() - from));
+      if (wire.ok) table.rest.append(between(from, wire.position()));
+      continue;
     }
+    if (wire.wire != 2) return false;
+    const std::string_view part = wire.bytes();
+    if (!wire.ok) return false;
+    Record record;
+    form.clear();
+    if (!read_record(part, record, form, file)) return false;
+    append_bytes(table.content, kFragments, part);
+    record.stop = static_cast<int64_t>(table.content.size());
+    record.num_bytes = static_cast<int64_t>(part.size());
+    record.form = forms.number_of(form);
+    table.records.push_back(record);
   }
 }
 
 template <typename T, typename Of>
 Numpy<T> column(const std::vector<Record>& records, Of of) {
-  Owned<T> found(static_cast<int64_t>(records.size()));
-  for (size_t i = 0; i < records.size(); ++i) found[static_cast<int64_t>(i)] = of(records[i]);
-  return found.numpy();
+  Owned<T> values(static_cast<int64_t>(records.size()));
+  for (size_t i = 0; i < records.size(); ++i) values[static_cast<int64_t>(i)] = of(records[i]);
+  return values.numpy();
 }
 
-// (the message without its fragments; of each fragment where its record starts and stops, its id,
-// physical rows, deleted rows: 0 not told, -1 none). None: parse the message as a whole.
-nb::object manifest_fragments(const Bytes& content) {
-  std::vector<Record> records;
-  std::string rest;
+// (the message without its fragments; the fragments as fields of the message, one after the other;
+// of each where its field ends, the bytes of its record, its id, physical rows, deleted rows: 0 not
+// told, -1 none; and the number of its form; the forms). None: parse the message as a whole.
+nb::object manifest_fragments(const Bytes& message) {
+  Table table;
   bool usual;
   {
     nb::gil_scoped_release release;
-    usual = read_manifest({reinterpret_cast<const char*>(content.data()), content.size()}, records,
-                          rest);
+    usual = read_manifest({reinterpret_cast<const char*>(message.data()), message.size()}, table);
   }
   if (!usual) return nb::none();
+  nb::list forms;
+  for (const std::string& form : table.forms) forms.append(nb::bytes(form.data(), form.size()));
+  const std::vector<Record>& records = table.records;
   return nb::make_tuple(
-      nb::bytes(rest.data(), rest.size()),
-      column<int64_t>(records, [](const Record& one) { return one.start; }),
-      column<int64_t>(records, [](const Record& one) { return one.stop; }),
-      column<uint64_t>(records, [](const Record& one) { return one.id; }),
-      column<uint64_t>(records, [](const Record& one) { return one.rows; }),
-      column<int64_t>(records, [](const Record& one) { return one.deleted; }));
+      nb::bytes(table.rest.data(), table.rest.size()),
+      nb::bytes(table.content.data(), table.content.size()),
+      column<int64_t>(records, [](const Record& record) { return record.stop; }),
+      column<int64_t>(records, [](const Record& record) { return record.num_bytes; }),
+      column<uint64_t>(records, [](const Record& record) { return record.id; }),
+      column<uint64_t>(records, [](const Record& record) { return record.rows; }),
+      column<int64_t>(records, [](const Record& record) { return record.deleted; }),
+      column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
 }
 
 }  // namespace
 }  // namespace alance
 
 void register_manifest_fragments(nanobind::module_& m) {
-  m.def("manifest_fragments", &alance::manifest_fragments, nanobind::arg("content"));
+  m.def("manifest_fragments", &alance::manifest_fragments, nanobind::arg("message"));
 }

@@ -72,7 +72,7 @@ class VersionInfo:
     def of(cls, manifest: Manifest) -> VersionInfo:
         """A version as its manifest tells it."""
         # As the records have it: no version is left out since it cannot be read.
-        records = list(manifest.fragments.messages)
+        records = list(manifest.fragments.records)
         files = [file for one in records for file in one.files]
         deletions = [one.deletion_file for one in records if one.HasField("deletion_file")]
         stored = sum(one.physical_rows for one in records)

@@ -122,7 +122,7 @@ def test_the_default_is_that_of_the_files(
     message = manifest(default, *numbers)
     if settled is None:
         with pytest.raises(InvalidInputError, match="not mixed"):
-            settle_file_version(message)
+            settle_file_version(message, message.fragments)
         return
-    settle_file_version(message)
+    settle_file_version(message, message.fragments)
     assert message.data_format.version == settled

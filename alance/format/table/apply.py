@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from alance._version import __version__
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.proto import table_pb2
@@ -20,7 +22,7 @@ from alance.format.table.apply_indices import retain
 from alance.format.table.apply_state import DEFAULT, Draft, Settings
 from alance.format.table.dictionaries import place_values
 from alance.format.table.flags import check_writable, flags_of, settle_file_version
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC
+from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, whole_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,14 +71,21 @@ class Next:
     """A version that is to be written.
 
     Attributes:
-        message: the manifest, but for the positions of its sections.
+        head: the manifest without its fragments and the positions of its sections.
+        fragments: as fields of its message.
         indices: the entries of its index section.
         transaction: what made it.
     """
 
-    message: table_pb2.Manifest
+    head: table_pb2.Manifest
+    fragments: bytes
     indices: tuple[table_pb2.IndexMetadata, ...]
     transaction: Transaction
+
+    @property
+    def message(self) -> table_pb2.Manifest:
+        """The manifest with all fragments; parsed anew."""
+        return whole_message(self.head, self.fragments)
 
 
 def apply(
@@ -115,10 +124,10 @@ def apply(
     if previous is None and name not in ("Overwrite", "Clone"):
         raise InvalidInputError(f"{name}: there is no table yet")
     if previous is not None:
-        flags = previous.message
+        flags = previous.head
         check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
     if source is not None:
-        flags = source.message
+        flags = source.head
         check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
     if version is None:
         version = 1 if previous is None else previous.version + 1
@@ -126,7 +135,7 @@ def apply(
     STEPS[name](draft, change)
     draft.message.config.update(config or {})
     _finish(draft, transaction, name, now)
-    return Next(draft.message, tuple(draft.indices), transaction)
+    return Next(draft.message, draft.fragments.content(), tuple(draft.indices), transaction)
 
 
 def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
@@ -135,26 +144,27 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     drop_tombstones(draft)
     if name in DROPS_FILES:
         drop_dead_files(draft)
-    draft.sort_fragments()
-    ids = [one.id for one in message.fragments]
-    if len(set(ids)) < len(ids):
-        twice = sorted({one for one in ids if ids.count(one) > 1})
+    ids = np.sort(draft.fragments.ids)
+    if len(twice := np.unique(ids[1:][ids[1:] == ids[:-1]])):
         raise InvalidInputError(
-            f"{name}: fragments {twice} are there twice; where the version before has them, as "
-            f"releases up to 0.16 have made it, restore an older one or overwrite it"
+            f"{name}: fragments {twice.tolist()} are there twice; where the version before has "
+            f"them, as releases up to 0.16 have made it, restore an older one or overwrite it"
         )
-    if ids and (not message.HasField("max_fragment_id") or ids[-1] > message.max_fragment_id):
-        message.max_fragment_id = ids[-1]
+    if len(ids) and not (
+        message.HasField("max_fragment_id") and ids[-1] <= message.max_fragment_id
+    ):
+        message.max_fragment_id = int(ids[-1])
     if name in RETAINS_INDICES:
-        fields = {one.id for one in message.fields}
-        draft.indices = retain(draft.indices, fields, set(ids))
+        fields = {field.id for field in message.fields}
+        draft.indices = retain(draft.indices, fields, set(ids.tolist()))
     for part in RESET:
         message.ClearField(part)
     message.version = draft.version
     message.timestamp.FromDatetime(now)
     message.writer_version.library = LIBRARY
     message.writer_version.version = __version__
-    settle_file_version(message)
+    forms = draft.fragments.forms
+    settle_file_version(message, forms)
     writes_file = draft.settings.writes_transaction_file
     if writes_file:
         message.transaction_file = transaction.file_name
@@ -162,26 +172,30 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     if draft.source is not None:
         stable = draft.source.has_stable_row_ids
     message.reader_feature_flags, message.writer_feature_flags = flags_of(
-        message, draft.indices, stable_row_ids=stable, writes_transaction_file=writes_file
+        message,
+        forms,
+        draft.indices,
+        stable_row_ids=stable,
+        writes_transaction_file=writes_file,
     )
 
 
-def manifest_bytes(made: Next) -> bytes:
+def manifest_bytes(version: Next) -> bytes:
     """The content of a manifest's file: dictionaries, indices, transaction, manifest, footer."""
     message = table_pb2.Manifest()
-    message.CopyFrom(made.message)
+    message.CopyFrom(version.head)
     parts = place_values(message.fields, 0)
     position = sum(len(part) for part in parts)
-    if made.indices:
+    if version.indices:
         message.index_section = position
-        content = table_pb2.IndexSection(indices=made.indices).SerializeToString()
+        content = table_pb2.IndexSection(indices=version.indices).SerializeToString()
         parts += (LENGTH.pack(len(content)), content)
         position += LENGTH.size + len(content)
-    inline = made.transaction.to_bytes()
+    inline = version.transaction.to_bytes()
     if len(inline) <= MAX_INLINE or not message.transaction_file:
         message.transaction_section = position
         parts += (LENGTH.pack(len(inline)), inline)
         position += LENGTH.size + len(inline)
-    content = message.SerializeToString()
+    content = message.SerializeToString() + version.fragments
     parts += (LENGTH.pack(len(content)), content, FOOTER.pack(position, 0, 2, MAGIC))
     return b"".join(parts)

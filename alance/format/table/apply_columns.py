@@ -14,7 +14,7 @@ from alance.format.table.fragment import ROW_ID_FIELD
 from alance.format.table.lineage import mark_created, mark_updated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from alance.format.table.apply_state import Draft
     from alance.format.table.operations import DataReplacement, Merge, Project
@@ -29,7 +29,7 @@ def merge(draft: Draft, change: Merge) -> None:
         InvalidInputError: a fragment of the table is missing or has another number of rows.
     """
     assert draft.previous is not None
-    before = {one.id: one for one in draft.previous.message.fragments}
+    before = {fragment.id: fragment for fragment in draft.previous.fragments.records}
     existing, new = _split(change.fragments, before)
     if missing := before.keys() - {one.id for one in existing}:
         raise InvalidInputError(
@@ -43,10 +43,11 @@ def merge(draft: Draft, change: Merge) -> None:
             )
     draft.replace(existing)
     changed = {}
-    for made in draft.message.fragments:
-        changed[made.id] = moved_fields(before[made.id], made)
-        if draft.stable and changed[made.id]:
-            mark_updated(made, draft.version)
+    for fragment_id, record in before.items():
+        fragment = draft.fragments.get(fragment_id)
+        changed[fragment_id] = moved_fields(record, fragment)
+        if draft.stable and changed[fragment_id]:
+            mark_updated(fragment, draft.version)
     draft.indices = prune(draft.indices, changed, draft.message.fields)
     draft.set_fields(change.schema)
     if change.schema_metadata:
@@ -56,8 +57,8 @@ def merge(draft: Draft, change: Merge) -> None:
     added = draft.add(new)
     draft.assign_row_ids(added)
     if draft.stable:
-        for made in added:
-            mark_created(made, draft.version)
+        for fragment in added:
+            mark_created(fragment, draft.version)
 
 
 def _split(
@@ -114,12 +115,8 @@ def advance_field_ids(draft: Draft) -> None:
 
 def drop_dead_files(draft: Draft) -> None:
     """Drop the files of which the schema names no field any more, hidden ones aside."""
-    live = {one.id for one in draft.message.fields}
-    for fragment in draft.message.fragments:
-        kept = [one for one in fragment.files if _is_live(one, live)]
-        if len(kept) < len(fragment.files):
-            fragment.ClearField("files")
-            fragment.files.extend(kept)
+    live = {field.id for field in draft.message.fields}
+    _drop_files(draft, lambda file: not _is_live(file, live))
 
 
 def without_dead_files(
@@ -139,11 +136,14 @@ def without_dead_files(
 
 def drop_tombstones(draft: Draft) -> None:
     """Drop the files all of whose fields have been replaced."""
-    for fragment in draft.message.fragments:
-        if any(_is_dead(one) for one in fragment.files):
-            kept = [one for one in fragment.files if not _is_dead(one)]
-            fragment.ClearField("files")
-            fragment.files.extend(kept)
+    _drop_files(draft, _is_dead)
+
+
+def _drop_files(draft: Draft, is_dropped: Callable[[table_pb2.DataFile], bool]) -> None:
+    for fragment in draft.fragments.all_like(lambda form: any(map(is_dropped, form.files))):
+        kept = [file for file in fragment.files if not is_dropped(file)]
+        fragment.ClearField("files")
+        fragment.files.extend(kept)
 
 
 def _is_live(file: table_pb2.DataFile, live: set[int]) -> bool:
@@ -161,11 +161,11 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
         InvalidInputError: a fragment that is not there, or is named twice; files of different
             fields.
     """
-    fragments = {one.id: one for one in draft.message.fragments}
+    missing = draft.fragments.missing({part.fragment_id for part in change.replacements})
     seen: set[int] = set()
     fields = tuple(change.replacements[0].new_file.fields) if change.replacements else ()
     for one in change.replacements:
-        if one.fragment_id not in fragments or one.fragment_id in seen:
+        if one.fragment_id in missing or one.fragment_id in seen:
             what = "is named twice" if one.fragment_id in seen else "is not in the table"
             raise InvalidInputError(f"DataReplacement: fragment {one.fragment_id} {what}")
         seen.add(one.fragment_id)
@@ -174,9 +174,10 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
                 f"DataReplacement: files of fields {list(one.new_file.fields)} and {list(fields)}; "
                 f"expected the same in all fragments"
             )
-        replace_file(fragments[one.fragment_id], one.new_file)
+        fragment = draft.fragments.get(one.fragment_id)
+        replace_file(fragment, one.new_file)
         if draft.stable:
-            mark_updated(fragments[one.fragment_id], draft.version)
+            mark_updated(fragment, draft.version)
     changed = dict.fromkeys(seen, frozenset(fields))
     draft.indices = prune(draft.indices, changed, draft.message.fields)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from alance.errors import InvalidInputError
 from alance.format.field import KEYS, PRIMARY_KEYS, check_primary_key, set_keys
 from alance.format.table.apply_state import MAX_FRAGMENT_ID
+from alance.format.table.drafted import DraftedFragments
 from alance.format.table.flags import FIELD_IDS_NOT_REUSED, STABLE_ROW_IDS, STICKY
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def restore(draft: Draft, change: Restore) -> None:
         found = "none" if source is None else source.version
         raise InvalidInputError(f"Restore: version {change.version} is needed, given: {found}")
     assert previous is not None
-    now, then = previous.message, source.message
+    now, then = previous.head, source.head
     if (now.reader_feature_flags ^ then.reader_feature_flags) & STABLE_ROW_IDS:
         raise InvalidInputError(
             f"Restore: version {change.version} and the latest one differ in stable row ids"
@@ -85,6 +86,7 @@ def restore(draft: Draft, change: Restore) -> None:
         )
     message = draft.message
     message.CopyFrom(then)
+    draft.fragments = DraftedFragments(source.fragments)
     message.max_fragment_id = max(now.max_fragment_id, then.max_fragment_id)
     if not now.HasField("max_fragment_id") and not then.HasField("max_fragment_id"):
         message.ClearField("max_fragment_id")
@@ -189,7 +191,8 @@ def clone(draft: Draft, change: Clone) -> None:
     if draft.source is None or draft.previous is not None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
     message = draft.message
-    message.CopyFrom(draft.source.message)
+    message.CopyFrom(draft.source.head)
+    draft.fragments = DraftedFragments(draft.source.fragments)
     draft.indices = []
     for one in draft.source.indices:
         copied = type(one)()
@@ -206,7 +209,7 @@ def clone(draft: Draft, change: Clone) -> None:
             base.name = change.ref_name
     else:
         message.ClearField("base_paths")
-    for fragment in message.fragments:
+    for fragment in draft.fragments.all_like(lambda _: True):
         for file in fragment.files:
             set_base(file, base_id)
         if fragment.HasField("deletion_file"):

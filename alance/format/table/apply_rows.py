@@ -12,6 +12,7 @@ import numpy as np
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.table.apply_indices import FRAGMENT_REUSE, covered, prune, with_coverage
+from alance.format.table.drafted import DraftedFragments
 from alance.format.table.lineage import mark_moved, mark_updated
 from alance.format.table.operations import REWRITE_COLUMNS
 from alance.format.table.roaring import parse_roaring
@@ -45,20 +46,21 @@ def delete(draft: Draft, change: Delete) -> None:
 def update(draft: Draft, change: Update) -> None:
     """Moved rows keep their ids; rows changed in place leave the indices of what changed."""
     assert draft.previous is not None
-    sources = sorted(draft.previous.message.fragments, key=lambda one: one.id)
+    before = draft.previous.fragments
+    sources = (before.records[position] for position in np.argsort(before.ids).tolist())
     draft.remove(change.removed_fragment_ids)
     draft.replace(change.updated_fragments)
     added = draft.add(change.new_fragments)
     num_moved = draft.assign_row_ids(added)
     if draft.stable:
         mark_moved(added, num_moved, sources, draft.version, draft.known)
-    updated = {one.id for one in change.updated_fragments}
+    updated = {fragment.id for fragment in change.updated_fragments}
     if change.update_mode == REWRITE_COLUMNS and draft.stable:
         offsets = changed_offsets(change)
-        for one in draft.message.fragments:
-            if one.id in updated and one.id in offsets:
-                mark_updated(one, draft.version, offsets[one.id], draft.known)
-    changed = {one: frozenset(change.fields_modified) for one in updated}
+        for fragment_id in sorted(updated & offsets.keys()):
+            fragment = draft.fragments.get(fragment_id)
+            mark_updated(fragment, draft.version, offsets[fragment_id], draft.known)
+    changed = {fragment_id: frozenset(change.fields_modified) for fragment_id in updated}
     draft.indices = prune(draft.indices, changed, draft.message.fields)
 
 
@@ -82,14 +84,14 @@ def overwrite(draft: Draft, change: Overwrite) -> None:
         InvalidInputError: a fragment with a deletion file, or base paths for a table that is.
     """
     message = draft.message
-    for one in change.fragments:
-        if one.HasField("deletion_file"):
+    for fragment in change.fragments:
+        if fragment.HasField("deletion_file"):
             raise InvalidInputError(
-                f"Overwrite: fragment of {one.files[0].path!r} has a deletion file"
+                f"Overwrite: fragment of {fragment.files[0].path!r} has a deletion file"
             )
     if draft.previous is not None and change.initial_bases:
         raise InvalidInputError("Overwrite: base paths are given at creation only")
-    draft.clear_fragments()
+    draft.fragments = DraftedFragments()
     draft.indices = []
     draft.set_fields(change.new_schema)
     message.ClearField("schema_metadata")

@@ -12,6 +12,7 @@ from alance.errors import InvalidInputError
 from alance.format.field import check_primary_key
 from alance.format.proto import table_pb2
 from alance.format.schema import check_not_reserved
+from alance.format.table.drafted import DraftedFragments
 from alance.format.table.flags import STABLE_ROW_IDS
 from alance.format.table.lineage import mark_created
 from alance.format.table.row_ids import num_row_ids
@@ -52,7 +53,8 @@ class Draft:
     """A version in the making; one call of `apply` owns it.
 
     Attributes:
-        message: the manifest, first a copy of the previous one.
+        message: the manifest without its fragments, first a copy of the previous one.
+        fragments: first those of the previous version.
         indices: entries of the index section; shared with the previous version until replaced.
         stable: rows have ids of their own.
         next_fragment_id: the lowest id that was never used.
@@ -60,6 +62,7 @@ class Draft:
     """
 
     message: table_pb2.Manifest
+    fragments: DraftedFragments
     indices: list[table_pb2.IndexMetadata]
     previous: Manifest | None
     source: Manifest | None
@@ -83,13 +86,14 @@ class Draft:
         message = table_pb2.Manifest()
         stable = settings.stable_row_ids
         if previous is not None:
-            message.CopyFrom(previous.message)
+            message.CopyFrom(previous.head)
             stable = bool(message.reader_feature_flags & STABLE_ROW_IDS)
         next_fragment_id = message.max_fragment_id + 1 if message.HasField("max_fragment_id") else 0
-        for one in message.fragments:
-            next_fragment_id = max(next_fragment_id, one.id + 1)
+        fragments = DraftedFragments(None if previous is None else previous.fragments)
+        next_fragment_id = max(next_fragment_id, 1 + int(fragments.ids.max(initial=-1)))
         return cls(
             message,
+            fragments,
             list(previous.indices) if previous is not None else [],
             previous,
             source,
@@ -100,22 +104,17 @@ class Draft:
             known or {},
         )
 
-    @property
-    def fragment_ids(self) -> frozenset[int]:
-        """Of the fragments that are in the draft now."""
-        return frozenset(one.id for one in self.message.fragments)
-
     def new_fragment_id(self) -> int:
         """An id that no fragment ever had.
 
         Raises:
             InvalidInputError: there is none left.
         """
-        made = self.next_fragment_id
-        if made > MAX_FRAGMENT_ID:
+        fragment_id = self.next_fragment_id
+        if fragment_id > MAX_FRAGMENT_ID:
             raise InvalidInputError("fragment ids have come to their end: 32 bits")
         self.next_fragment_id += 1
-        return made
+        return fragment_id
 
     def add(
         self, fragments: Iterable[table_pb2.DataFragment], *, renumber: bool = False
@@ -126,13 +125,12 @@ class Draft:
             renumber: also those that have an id get a new one.
         """
         added = []
-        for one in fragments:
-            made = self.message.fragments.add()
-            made.CopyFrom(one)
-            if renumber or made.id == 0:
-                made.id = self.new_fragment_id()
-            self.next_fragment_id = max(self.next_fragment_id, made.id + 1)
-            added.append(made)
+        for fragment in fragments:
+            copy = self.fragments.add(fragment)
+            if renumber or copy.id == 0:
+                copy.id = self.new_fragment_id()
+            self.next_fragment_id = max(self.next_fragment_id, copy.id + 1)
+            added.append(copy)
         return added
 
     def add_new_rows(
@@ -142,8 +140,8 @@ class Draft:
         added = self.add(fragments, renumber=renumber)
         self.assign_row_ids(added)
         if self.stable:
-            for one in added:
-                mark_created(one, self.version)
+            for fragment in added:
+                mark_created(fragment, self.version)
 
     def assign_row_ids(self, fragments: Iterable[table_pb2.DataFragment]) -> list[int]:
         """Give ids to the rows that have none. Gives how many leading rows had one, of each.
@@ -154,18 +152,18 @@ class Draft:
         had: list[int] = []
         if not self.stable:
             return had
-        for one in fragments:
-            if not one.physical_rows:
+        for fragment in fragments:
+            if not fragment.physical_rows:
                 raise InvalidInputError(
-                    f"fragment {one.id}: no number of rows, which stable row ids need"
+                    f"fragment {fragment.id}: no number of rows, which stable row ids need"
                 )
-            kind = one.WhichOneof("row_id_sequence")
+            kind = fragment.WhichOneof("row_id_sequence")
             if kind not in (None, "inline_row_ids"):
-                had.append(one.physical_rows)
+                had.append(fragment.physical_rows)
                 continue
-            had.append(num_row_ids(one.inline_row_ids))
-            one.inline_row_ids, self.message.next_row_id = extended_row_ids(
-                one.inline_row_ids, one.physical_rows, self.message.next_row_id
+            had.append(num_row_ids(fragment.inline_row_ids))
+            fragment.inline_row_ids, self.message.next_row_id = extended_row_ids(
+                fragment.inline_row_ids, fragment.physical_rows, self.message.next_row_id
             )
         return had
 
@@ -176,10 +174,9 @@ class Draft:
             InvalidInputError: one that is not there.
         """
         gone = set(fragment_ids)
-        kept = [one for one in self.message.fragments if one.id not in gone]
-        if missing := gone - self.fragment_ids:
-            raise InvalidInputError(f"fragments {sorted(missing)} to be removed: not in the table")
-        self._set(kept)
+        if missing := self.fragments.missing(gone):
+            raise InvalidInputError(f"fragments {missing} to be removed: not in the table")
+        self.fragments.remove(gone)
 
     def replace(self, fragments: Iterable[table_pb2.DataFragment]) -> None:
         """Put records of fragments in the place of those of the same id.
@@ -187,22 +184,11 @@ class Draft:
         Raises:
             InvalidInputError: one that is not there.
         """
-        new = {one.id: one for one in fragments}
-        if missing := new.keys() - self.fragment_ids:
-            raise InvalidInputError(f"fragments {sorted(missing)} to be updated: not in the table")
-        for one in self.message.fragments:
-            if one.id in new:
-                one.CopyFrom(new[one.id])
-
-    def clear_fragments(self) -> None:
-        """Remove all fragments."""
-        self.message.ClearField("fragments")
-
-    def sort_fragments(self) -> None:
-        """Fragments in ascending order of their ids."""
-        ids = [one.id for one in self.message.fragments]
-        if ids != sorted(ids):
-            self._set(sorted(self.message.fragments, key=lambda one: one.id))
+        new = {fragment.id: fragment for fragment in fragments}
+        if missing := self.fragments.missing(new.keys()):
+            raise InvalidInputError(f"fragments {missing} to be updated: not in the table")
+        for fragment in new.values():
+            self.fragments.replace(fragment)
 
     def set_fields(self, fields: Iterable[file_pb2.Field]) -> None:
         """Replace the schema.
@@ -212,15 +198,10 @@ class Draft:
                 of the primary key.
         """
         given = list(fields)
-        before = {one.name for one in self.message.fields if one.parent_id == -1}
+        before = {field.name for field in self.message.fields if field.parent_id == -1}
         check_not_reserved(
-            one.name for one in given if one.parent_id == -1 and one.name not in before
+            field.name for field in given if field.parent_id == -1 and field.name not in before
         )
         check_primary_key(given)
         self.message.ClearField("fields")
         self.message.fields.extend(given)
-
-    def _set(self, fragments: list[table_pb2.DataFragment]) -> None:
-        # Messages of a container that was emptied keep their content.
-        self.message.ClearField("fragments")
-        self.message.fragments.extend(fragments)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from alance.errors import CommitConflictError
     from alance.format.table.conflict_case import Case
     from alance.format.table.deletions import DeletionVector, NewDeletionFile
-    from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
 
 
@@ -49,12 +48,15 @@ def check_merge(case: Case) -> CommitConflictError | None:
     mergeable = to_merge(case)
     if unknown := sorted(set(case.shared) - set(mergeable)):
         return case.retry(f"both change rows of fragments {unknown}")
-    before, now = records(case.base), records(case.newer)
     for one in updated(case.ours):
         if one.id not in mergeable:
             continue
-        for record in (one, now[one.id]):
-            if bare(record) != bare(before[one.id]):
+        before = case.base.fragments.record_of(one.id)
+        now = case.newer.fragments.record_of(one.id)
+        assert before is not None
+        assert now is not None
+        for record in (one, now):
+            if bare(record) != bare(before):
                 return case.retry(f"data files of fragment {one.id} changed")
         vector = vector_of(case, one.id)
         assert case.deleted is not None
@@ -85,26 +87,26 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
     """
     ours = case.ours
     assert isinstance(ours, Delete | Update)
-    before, now = records(case.base), records(case.newer)
     files: list[NewDeletionFile] = []
     kept: list[table_pb2.DataFragment] = []
     emptied: list[int] = []
     mergeable = to_merge(case)
     for one in ours.updated_fragments:
+        now = case.newer.fragments.record_of(one.id)
         if one.id not in mergeable:
-            kept.append(_refreshed(one, before.get(one.id), now.get(one.id)))
+            kept.append(_refreshed(one, case.base.fragments.record_of(one.id), now))
             continue
         assert case.deleted is not None
+        assert now is not None
         union = np.union1d(vector_of(case, one.id).rows, case.deleted[one.id])
-        if len(union) == now[one.id].physical_rows:
+        if len(union) == now.physical_rows:
             emptied.append(one.id)
             continue
         # A vector that was joined once is a bitmap, however few its rows: so do other writers.
         file = new_deletion_file(one.id, union, case.newer.version, as_bitmap=True)
         files.append(file)
-        made = copy_of(now[one.id])
-        made.deletion_file.CopyFrom(file.record)
-        kept.append(made)
+        now.deletion_file.CopyFrom(file.record)
+        kept.append(now)
     if isinstance(ours, Delete):
         gone = (*ours.deleted_fragment_ids, *emptied)
         return replace(ours, updated_fragments=tuple(kept), deleted_fragment_ids=gone), files
@@ -123,11 +125,6 @@ def _refreshed(
     made = copy_of(now)
     made.deletion_file.CopyFrom(ours.deletion_file)
     return made
-
-
-def records(manifest: Manifest) -> dict[int, table_pb2.DataFragment]:
-    """The fragments of a version, by id."""
-    return {one.id: one.message for one in manifest.fragments}
 
 
 def copy_of(record: table_pb2.DataFragment) -> table_pb2.DataFragment:

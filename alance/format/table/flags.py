@@ -11,7 +11,7 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file_version import FOOTERS, FileVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from alance.format.proto import table_pb2
 
@@ -140,6 +140,7 @@ def check_writable(reader_flags: int, writer_flags: int) -> None:
 
 def flags_of(
     message: table_pb2.Manifest,
+    forms: Sequence[table_pb2.DataFragment],
     indices: Iterable[table_pb2.IndexMetadata],
     *,
     stable_row_ids: bool,
@@ -149,19 +150,22 @@ def flags_of(
 
     They are made anew of what the version has; only the sticky ones are taken from those that
     the message has already.
+
+    Args:
+        forms: records of fragments, or one of each form; see `fragments.Records`.
     """
     both = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
-    if any(one.HasField("deletion_file") for one in message.fragments):
+    if any(form.HasField("deletion_file") for form in forms):
         both |= DELETIONS
     if stable_row_ids:
         both |= STABLE_ROW_IDS
     if message.base_paths:
         both |= BASE_PATHS
-    if any(one.covering_fields for one in indices):
+    if any(index.covering_fields for index in indices):
         both |= COVERING_INDEX
-    if any(one.WhichOneof(name) in SPILLED for one in message.fragments for name in SEQUENCES):
+    if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCES):
         both |= SPILLED_LINEAGE
-    if not both & MIXED_FILE_VERSIONS and _is_mixed(message):
+    if not both & MIXED_FILE_VERSIONS and _is_mixed(message, forms):
         both |= MIXED_FILE_VERSIONS
     writer = both
     if message.config:
@@ -173,16 +177,18 @@ def flags_of(
     return both, writer
 
 
-def correct_file_version(message: table_pb2.Manifest) -> None:
+def correct_file_version(
+    message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]
+) -> None:
     """Make a version's default that of its files, where a release has noted 0.1 for 2.0."""
     if not is_perhaps_wrong(message):
         return
-    numbers = _file_numbers(message)
-    if numbers and all(one in FOOTERS for one in numbers):
-        versions = {FOOTERS[one] for one in numbers}
+    numbers = _file_numbers(forms)
+    if numbers and all(pair in FOOTERS for pair in numbers):
+        versions = {FOOTERS[pair] for pair in numbers}
         if FileVersion.V0_1 not in versions:
             message.data_format.file_format = "lance"
-            message.data_format.version = max(one.value for one in versions)
+            message.data_format.version = max(version.value for version in versions)
 
 
 def is_perhaps_wrong(message: table_pb2.Manifest) -> bool:
@@ -190,30 +196,30 @@ def is_perhaps_wrong(message: table_pb2.Manifest) -> bool:
     return _default_version(message) is FileVersion.V0_1
 
 
-def settle_file_version(message: table_pb2.Manifest) -> None:
+def settle_file_version(
+    message: table_pb2.Manifest, forms: Sequence[table_pb2.DataFragment]
+) -> None:
     """Correct a version's default, and check that its files go together.
 
     Raises:
         InvalidInputError: files of 0.1 beside others, or in a table of others.
     """
-    correct_file_version(message)
-    versions = {FileVersion.from_footer(*one) for one in _file_numbers(message)}
+    correct_file_version(message, forms)
+    versions = {FileVersion.from_footer(*pair) for pair in _file_numbers(forms)}
     versions.add(_default_version(message))
     if FileVersion.V0_1 in versions and len(versions) > 1:
-        texts = sorted(one.value for one in versions)
+        texts = sorted(version.value for version in versions)
         raise InvalidInputError(f"files of versions {texts} in one table: 0.1 is not mixed")
 
 
-def _is_mixed(message: table_pb2.Manifest) -> bool:
+def _is_mixed(message: table_pb2.Manifest, forms: Iterable[table_pb2.DataFragment]) -> bool:
     default = _default_version(message)
-    return any(FileVersion.from_footer(*one) is not default for one in _file_numbers(message))
+    return any(FileVersion.from_footer(*pair) is not default for pair in _file_numbers(forms))
 
 
-def _file_numbers(message: table_pb2.Manifest) -> set[tuple[int, int]]:
+def _file_numbers(forms: Iterable[table_pb2.DataFragment]) -> set[tuple[int, int]]:
     return {
-        (file.file_major_version, file.file_minor_version)
-        for fragment in message.fragments
-        for file in fragment.files
+        (file.file_major_version, file.file_minor_version) for form in forms for file in form.files
     }
 
 

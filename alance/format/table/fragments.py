@@ -4,35 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
+from alance.format.table.flags import SEQUENCES
 from alance.format.table.fragment import Fragment
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s, UInt64s
+    from collections.abc import Iterable
+
+    from alance.arrays import Int32s, Int64s, UInt64s
+
+# What of a record is not part of its form; see `Records`.
+OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
 
 
 @dataclass(frozen=True, slots=True)
 class Records(Sequence[table_pb2.DataFragment]):
-    """The records of fragments in a serialized manifest; each is parsed where it is asked for.
+    """The records of fragments, serialized; each is parsed where it is asked for.
+
+    Fragments are of one form where their records differ by nothing but ids, counts of rows, names
+    and sizes of files, deletions and row ids. A form is a record without these, and says whether
+    there are deletions and row ids: what concerns the columns of all fragments is asked of the
+    forms, of which a table has a few.
 
     Attributes:
-        starts, stops: where each is in the content; shape (n,).
-        deleted: rows of each; 0: not told, -1: none. Shape (n,).
+        content: the records as fields of a manifest, one after the other.
+        stops: where the field of each ends in it. Shape (n,), as all others.
+        sizes: bytes of each record, which end there as well.
+        ids: of the fragments.
+        rows: that are stored, deleted ones included; 0: not told.
+        deleted: rows of each; 0: not told, -1: none.
+        form_of: the number of its form.
+        forms: serialized.
     """
 
     content: bytes
-    starts: Int64s
     stops: Int64s
+    sizes: Int64s
+    ids: UInt64s
+    rows: UInt64s
     deleted: Int64s
+    form_of: Int32s
+    forms: Sequence[bytes]
+
+    @classmethod
+    def of(cls, messages: Iterable[table_pb2.DataFragment]) -> Records:
+        """Of records that are parsed already, whatever they hold."""
+        fragments = list(messages)
+        forms: dict[bytes, int] = {}
+        form_of = [forms.setdefault(form_bytes(fragment), len(forms)) for fragment in fragments]
+        fields = [field_bytes(fragment) for fragment in fragments]
+        deleted = [
+            fragment.deletion_file.num_deleted_rows if fragment.HasField("deletion_file") else -1
+            for fragment in fragments
+        ]
+        return cls(
+            b"".join(fields),
+            np.cumsum(np.array([len(field) for field in fields], np.int64)),
+            np.array([fragment.ByteSize() for fragment in fragments], np.int64),
+            np.array([fragment.id for fragment in fragments], np.uint64),
+            np.array([fragment.physical_rows for fragment in fragments], np.uint64),
+            np.array([min(rows, np.iinfo(np.int64).max) for rows in deleted], np.int64),
+            np.array(form_of, np.int32),
+            list(forms),
+        )
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.stops)
 
     @overload
     def __getitem__(self, index: int) -> table_pb2.DataFragment: ...
@@ -43,18 +86,53 @@ class Records(Sequence[table_pb2.DataFragment]):
     ) -> table_pb2.DataFragment | list[table_pb2.DataFragment]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        record = self.content[self.starts[index] : self.stops[index]]
+        stop = int(self.stops[index])
         try:
-            return table_pb2.DataFragment.FromString(record)
+            return table_pb2.DataFragment.FromString(
+                self.content[stop - int(self.sizes[index]) : stop]
+            )
         except DecodeError as error:
             raise CorruptFileError(f"fragment {index} of the manifest: {error}") from error
+
+    def fields(self, first: int, last: int) -> bytes:
+        """The fields of neighbouring records."""
+        start = int(self.stops[first - 1]) if first else 0
+        return self.content[start : int(self.stops[last])]
+
+
+def field_bytes(fragment: table_pb2.DataFragment) -> bytes:
+    """The record of a fragment as a field of a manifest."""
+    return bytes(table_pb2.Manifest(fragments=[fragment]).SerializeToString())
+
+
+def form_bytes(fragment: table_pb2.DataFragment) -> bytes:
+    """The form of a fragment; see `Records`."""
+    form = table_pb2.DataFragment()
+    form.CopyFrom(fragment)
+    for name in OWN_PARTS:
+        form.ClearField(name)
+    if fragment.HasField("deletion_file"):
+        form.deletion_file.SetInParent()
+    for file in form.files:
+        file.ClearField("path")
+        file.ClearField("file_size_bytes")
+    for sequence in SEQUENCES:
+        arm = form.WhichOneof(sequence)
+        if arm is not None and arm.startswith("inline_"):
+            setattr(form, arm, b"")
+        elif arm is not None:
+            getattr(form, arm).Clear()
+            getattr(form, arm).SetInParent()
+    return bytes(form.SerializeToString(deterministic=True))
 
 
 class Fragments(Sequence[Fragment]):
     """The fragments in row order; each is parsed when it is first asked for.
 
     Attributes:
+        records: as they came, right or wrong.
         ids: shape (n,).
+        physical_rows: stored, deleted ones included, of each; 0: the manifest does not tell.
         num_rows: live rows of each, shape (n,); -1 where the manifest does not tell.
         repeated_id: of two fragments, as releases up to 0.16 have made them; None: all differ.
 
@@ -63,49 +141,33 @@ class Fragments(Sequence[Fragment]):
             contradicts itself.
     """
 
-    __slots__ = ("_made", "_messages", "_order", "ids", "num_rows", "repeated_id")
+    __slots__ = (
+        "_forms",
+        "_order",
+        "_parsed",
+        "ids",
+        "num_rows",
+        "physical_rows",
+        "records",
+        "repeated_id",
+    )
 
-    def __init__(self, messages: Sequence[table_pb2.DataFragment]) -> None:
-        count = len(messages)
-        ids = np.fromiter((one.id for one in messages), np.uint64, count)
-        rows = np.fromiter((one.physical_rows for one in messages), np.uint64, count)
-        self._settle(messages, ids, rows)
-        for number, one in enumerate(messages):
-            if one.HasField("deletion_file"):
-                self.num_rows[number] = self[number].num_rows or -1
-
-    @classmethod
-    def of_records(cls, records: Records, ids: UInt64s, rows: UInt64s) -> Fragments:
-        """Fragments of which nothing but the numbers is parsed yet.
-
-        Args:
-            ids: shape (n,).
-            rows: that are stored, deleted ones included; 0: not told. Shape (n,).
-        """
-        made = cls.__new__(cls)
-        made._settle(records, ids, rows)
-        deleted = records.deleted
-        if len(deleted) and deleted.max() >= 0:
-            left = made.num_rows - deleted
-            left[(deleted == 0) | (made.num_rows < 0) | (left == 0)] = -1
-            made.num_rows = np.where(deleted < 0, made.num_rows, left)
-        return made
-
-    def _settle(
-        self, messages: Sequence[table_pb2.DataFragment], ids: UInt64s, rows: UInt64s
-    ) -> None:
-        """Take what is known of all, as if none had deleted rows."""
-        self._messages = messages
-        self._made: list[Fragment | None] = [None] * len(ids)
-        if len(ids) and int(ids.max()) >> 32:
-            raise CorruptFileError(f"fragment id {ids.max()}: expected at most 32 bits")
-        self.ids: Int64s = ids.astype(np.int64)
-        known = (rows > 0) & (rows < 1 << 62)
-        self.num_rows: Int64s = np.where(known, rows, 0).astype(np.int64)
-        self.num_rows[~known] = -1
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self._parsed: list[Fragment | None] = [None] * len(records)
+        self._forms: tuple[table_pb2.DataFragment, ...] | None = None
+        if len(records) and int(records.ids.max()) >> 32:
+            raise CorruptFileError(f"fragment id {records.ids.max()}: expected at most 32 bits")
+        self.ids: Int64s = records.ids.astype(np.int64)
+        is_told = (records.rows > 0) & (records.rows < 1 << 62)
+        self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
+        live = self.physical_rows - np.maximum(records.deleted, 0)
+        # A fragment without live rows should not be there, and is looked at.
+        live[~is_told | (records.deleted == 0) | (live == 0)] = -1
+        self.num_rows: Int64s = live
         self.repeated_id: int | None = None
         self._order: Int64s | None = None
-        if len(ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
+        if len(self.ids) > 1 and not bool((self.ids[1:] > self.ids[:-1]).all()):
             self._order = np.argsort(self.ids, kind="stable")
             ordered = self.ids[self._order]
             repeated = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -113,7 +175,7 @@ class Fragments(Sequence[Fragment]):
                 self.repeated_id = int(repeated[0])
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.records)
 
     @overload
     def __getitem__(self, index: int) -> Fragment: ...
@@ -122,10 +184,10 @@ class Fragments(Sequence[Fragment]):
     def __getitem__(self, index: int | slice) -> Fragment | tuple[Fragment, ...]:
         if isinstance(index, slice):
             return tuple(self[number] for number in range(*index.indices(len(self))))
-        found = self._made[index]
-        if found is None:
-            found = self._made[index] = Fragment.from_protobuf(self._messages[index])
-        return found
+        fragment = self._parsed[index]
+        if fragment is None:
+            fragment = self._parsed[index] = Fragment.from_protobuf(self.records[index])
+        return fragment
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Fragments | tuple | list):
@@ -138,17 +200,30 @@ class Fragments(Sequence[Fragment]):
         return f"Fragments({len(self)})"
 
     @property
-    def messages(self) -> Sequence[table_pb2.DataFragment]:
-        """The records as they came, right or wrong."""
-        return self._messages
+    def forms(self) -> Sequence[table_pb2.DataFragment]:
+        """The forms of the records; see `Records`. Some may be of no fragment.
+
+        Raises:
+            CorruptFileError: a record that contradicts the format.
+        """
+        if self._forms is None:
+            try:
+                self._forms = tuple(
+                    table_pb2.DataFragment.FromString(form) for form in self.records.forms
+                )
+            except DecodeError as error:
+                raise CorruptFileError(f"fragments of the manifest: {error}") from error
+        return self._forms
 
     def position_of(self, fragment_id: int) -> int | None:
         """The place of a fragment in the list; None: not there."""
-        if self._order is None:
-            position = int(np.searchsorted(self.ids, fragment_id))
-        else:
-            found = int(np.searchsorted(self.ids, fragment_id, sorter=self._order))
-            position = int(self._order[found]) if found < len(self) else found
-        if position < len(self) and self.ids[position] == fragment_id:
-            return position
-        return None
+        place = int(np.searchsorted(self.ids, fragment_id, sorter=self._order))
+        if place == len(self):
+            return None
+        position = place if self._order is None else int(self._order[place])
+        return position if self.ids[position] == fragment_id else None
+
+    def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
+        """The record of a fragment, made anew; None: not there."""
+        position = self.position_of(fragment_id)
+        return None if position is None else self.records[position]

@@ -10,10 +10,12 @@ Source: docs/format/table.md, "Manifest files".
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from google.protobuf.message import DecodeError, Message
 
@@ -42,19 +44,8 @@ FOOTER: Final = struct.Struct("<qHH4s")
 LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"LANC"
 
-
-@dataclass(slots=True)
-class WholeMessage:
-    """A manifest's message, serialized; parsed as a whole when it is first asked for."""
-
-    content: bytes
-    _message: table_pb2.Manifest | None = None
-
-    def message(self) -> table_pb2.Manifest:
-        """The message; its content was found to be right before."""
-        if self._message is None:
-            self._message = table_pb2.Manifest.FromString(self.content)
-        return self._message
+# Of the versions that are held by someone, by their serialized fields.
+_schemas: Final[WeakValueDictionary[bytes, Schema]] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +53,10 @@ class Manifest:
     """One version of a table. Immutable.
 
     Attributes:
-        head: the protobuf message as it came, with what this alance does not know; its fragments
-            may be left out, as `fragments` has them.
+        head: the protobuf message as it came, with what this alance does not know, but without its
+            fragments.
         transaction: the transaction inside the manifest's file, where it is there.
         indices: the index section, where it is there.
-        whole: all of the message, where `head` lacks the fragments.
         doubted: the row counts by fragment that were told and are not believed.
         repaired: the field ids that fragments had twice.
     """
@@ -78,9 +68,9 @@ class Manifest:
     head: table_pb2.Manifest
     transaction: transaction_pb2.Transaction | None
     indices: tuple[table_pb2.IndexMetadata, ...]
-    whole: WholeMessage | None = field(default=None, compare=False)
     doubted: Mapping[int, int] = field(default_factory=dict)
     repaired: tuple[int, ...] = ()
+    _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -88,13 +78,14 @@ class Manifest:
 
         The first call may parse it, for about a millisecond each 3 000 fragments: CPU work.
         """
-        return self.head if self.whole is None else self.whole.message()
+        if not self._whole:
+            self._whole.append(whole_message(self.head, self.fragments.records.content))
+        return self._whole[0]
 
     def same_as(self, other: Manifest) -> bool:
-        """Whether both are the same to the byte."""
-        if self.whole is not None and other.whole is not None:
-            return self.whole.content == other.whole.content
-        return self.message == other.message
+        """Whether both have the same fragments, to the byte, and all else the same."""
+        ours, theirs = self.fragments.records, other.fragments.records
+        return ours.content == theirs.content and self.head == other.head
 
     @property
     def timestamp(self) -> datetime | None:
@@ -138,8 +129,13 @@ class Manifest:
     @property
     def num_bytes(self) -> int:
         """An estimate of the memory held, for a cache's budget."""
-        size = self.head.ByteSize() if self.whole is None else len(self.whole.content)
+        size = self.head.ByteSize() + len(self.fragments.records.content)
         return 2000 + 400 * len(self.fragments) + 2 * size
+
+
+def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manifest:
+    """A manifest's message out of one without fragments, and these as fields of it."""
+    return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
 def parse_manifest(content: memoryview, where: str) -> Manifest:
@@ -165,8 +161,7 @@ def _parse(content: memoryview) -> Manifest:
     length = _length(content, position)
     if position + LENGTH.size + length != len(content) - FOOTER.size:
         raise CorruptFileError(f"manifest at {position} does not end at the footer")
-    apart = _apart(bytes(content[position + LENGTH.size : position + LENGTH.size + length]))
-    message = _section(content, position, table_pb2.Manifest) if apart is None else apart[0]
+    message, records = _apart(content, position)
     check_readable(
         message.reader_feature_flags,
         message.writer_feature_flags,
@@ -174,52 +169,68 @@ def _parse(content: memoryview) -> Manifest:
     )
     doubted: Mapping[int, int] = {}
     repaired: tuple[int, ...] = ()
-    if apart is None:
-        correct_file_version(message)
+    if records is None:
+        correct_file_version(message, message.fragments)
         repaired = repair_field_ids(message)
         if not message.HasField("writer_version"):
             doubted = _forget_wrong_counts(message)
-    fragments = Fragments(message.fragments) if apart is None else apart[1]
-    schema = Schema.from_protobuf(message.fields, message.schema_metadata)
-    attach_values(message.fields, content)
+        records = Records.of(message.fragments)
+        message.ClearField("fragments")
+        schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+        attach_values(message.fields, content)
+    else:
+        schema = _shared_schema(message)
     return Manifest(
         message.version,
         schema,
-        fragments,
+        Fragments(records),
         {
-            one.id: BasePath(
-                one.id, one.name if one.HasField("name") else None, one.is_dataset_root, one.path
+            base.id: BasePath(
+                base.id,
+                base.name if base.HasField("name") else None,
+                base.is_dataset_root,
+                base.path,
             )
-            for one in message.base_paths
+            for base in message.base_paths
         },
         message,
         _transaction(content, message),
         _indices(content, message),
-        None if apart is None else apart[2],
         doubted,
         repaired,
     )
 
 
-def _apart(content: bytes) -> tuple[table_pb2.Manifest, Fragments, WholeMessage] | None:
-    """A message without its fragments, these, and all of it; None: it is parsed as a whole.
+def _apart(content: memoryview, position: int) -> tuple[table_pb2.Manifest, Records | None]:
+    """A message without its fragments, and these; None: they are left in the message.
 
     Old releases have left things in manifests that are put right by what their fragments have.
+
+    Raises:
+        CorruptFileError: no such message.
     """
-    found = _kernels.manifest_fragments(content)
-    if found is None:
-        return None
-    rest, starts, stops, ids, rows, deleted = found
-    try:
-        message = table_pb2.Manifest.FromString(rest)
-    except DecodeError:
-        return None
-    if not message.HasField("writer_version") or is_perhaps_wrong(message):
-        return None
-    if any(one.HasField("dictionary") for one in message.fields):
-        return None
-    fragments = Fragments.of_records(Records(content, starts, stops, deleted), ids, rows)
-    return message, fragments, WholeMessage(content)
+    parts = _kernels.manifest_fragments(bytes(content[position + LENGTH.size : -FOOTER.size]))
+    if parts is not None:
+        with contextlib.suppress(DecodeError):
+            head = table_pb2.Manifest.FromString(parts[0])
+            is_usual = head.HasField("writer_version") and not is_perhaps_wrong(head)
+            if is_usual and not any(field.HasField("dictionary") for field in head.fields):
+                return head, Records(*parts[1:])
+    return _section(content, position, table_pb2.Manifest), None
+
+
+def _shared_schema(message: table_pb2.Manifest) -> Schema:
+    """The schema of a manifest; the same for all versions that have the same fields.
+
+    To make it takes some microseconds a field.
+    """
+    fields = table_pb2.Manifest(fields=message.fields, schema_metadata=message.schema_metadata)
+    key = fields.SerializeToString(deterministic=True)
+    schema = _schemas.get(key)
+    if schema is None:
+        schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+        _schemas[key] = schema
+    return schema
 
 
 def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:

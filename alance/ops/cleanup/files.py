@@ -45,7 +45,7 @@ class Listed:
 
 def names_of(manifest: Manifest) -> Iterator[str]:
     """The names of all that a version needs; of an index that of its folder."""
-    for message in manifest.fragments.messages:
+    for message in manifest.fragments.records:
         for file in message.files:
             yield f"{DATA}/{file.path}"
             if file.HasField("base_id"):

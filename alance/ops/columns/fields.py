@@ -27,12 +27,12 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 
 def next_field_id(manifest: Manifest) -> int:
     """The first id for new fields: above those of the schema and of all files of its fragments."""
-    message = manifest.message
-    highest = max((field.id for field in message.fields), default=-1)
+    message = manifest.head
+    highest = max((one.id for one in message.fields), default=-1)
     if message.HasField("max_allocated_field_id"):
         highest = max(highest, message.max_allocated_field_id)
-    for fragment in message.fragments:
-        for file in fragment.files:
+    for form in manifest.fragments.forms:
+        for file in form.files:
             highest = max(highest, max(file.fields, default=-1))
     return highest + 1
 

@@ -303,7 +303,7 @@ class _Values(OfLiveRows):
         ends = ordered[bounds[1:-1]]
         buckets = [Spool(scratch, held, None if count == 1 else 1 << 16) for _ in range(count)]
 
-        def split(batch: pa.RecordBatch, addresses: U64) -> list[tuple[int, pa.RecordBatch]]:
+        def split(batch: pa.RecordBatch, addresses: UInt64s) -> list[tuple[int, pa.RecordBatch]]:
             arrays = [*(batch.column(name) for name in names), to_arrow(addresses)]
             whole = pa.RecordBatch.from_arrays(arrays, schema=held)
             owner = np.searchsorted(ends, addresses, "right")

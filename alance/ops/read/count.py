@@ -27,15 +27,21 @@ async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
     Cost: without a filter nothing is read, but deletion files of unknown count.
     """
     if options.filter is None:
-        total = 0
-        for handle in chosen(snapshot, options):
-            total += (
-                handle.num_physical_rows
-                if options.include_deleted_rows
-                else await snapshot.live_count(handle)
-            )
-        total = max(0, total - (options.offset or 0))
+        total = max(0, await _count(snapshot, options) - (options.offset or 0))
         return total if options.limit is None else min(total, options.limit)
     plan = await plan_scan(snapshot, [], replace(options, with_row_id=False))
     async with aclosing(scan(snapshot, plan)) as batches:
         return sum([batch.num_rows async for batch in batches])
+
+
+async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
+    """The rows of the fragments that the options name."""
+    stored = options.include_deleted_rows
+    if options.fragments is None:
+        counts = await (snapshot.physical_counts() if stored else snapshot.live_counts())
+        return int(counts.sum())
+    handles = chosen(snapshot, options)
+    if stored:
+        await snapshot.resolve_sizes(handles)
+        return sum(handle.num_physical_rows for handle in handles)
+    return sum([await snapshot.live_count(handle) for handle in handles])

@@ -285,13 +285,13 @@ async def _touched(snapshot: Snapshot, limits: dict[str, tuple[int, int]]) -> li
 
 def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
     """The fragments that have the same rows in both versions."""
-    known = {one.id: one.message for one in before.fragments}
+    earlier = {fragment.id: fragment for fragment in before.fragments.records}
     return frozenset(
-        one.id
-        for one in after.fragments
-        if one.id in known
-        and known[one.id].deletion_file == one.message.deletion_file
-        and known[one.id].physical_rows == one.message.physical_rows
+        fragment.id
+        for fragment in after.fragments.records
+        if fragment.id in earlier
+        and earlier[fragment.id].deletion_file == fragment.deletion_file
+        and earlier[fragment.id].physical_rows == fragment.physical_rows
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
@@ -106,12 +107,13 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
     """The fragments that the options name, in dataset order."""
     if options.fragments is None:
         return snapshot.handles
-    wanted = set(options.fragments)
-    found = [handle for handle in snapshot.handles if handle.id in wanted]
-    missing = wanted.difference(handle.id for handle in found)
-    if missing:
-        raise InvalidInputError(f"fragments {sorted(missing)}: not in version {snapshot.version}")
-    return found
+    of_ids = {
+        number: snapshot.manifest.fragments.position_of(number) for number in options.fragments
+    }
+    if missing := sorted(number for number, position in of_ids.items() if position is None):
+        raise InvalidInputError(f"fragments {missing}: not in version {snapshot.version}")
+    positions = sorted(position for position in of_ids.values() if position is not None)
+    return [snapshot.handles[position] for position in positions]
 
 
 def split_fields(
@@ -142,11 +144,15 @@ async def narrow(
     have neither offset nor limit: the spans say it all.
     """
     skip, left = options.offset or 0, options.limit
+    first = 0
+    if options.fragments is None and not options.include_deleted_rows:
+        first, skip = _skipped(snapshot, skip)
     kept: list[FragmentHandle] = []
     spans: dict[int, tuple[int, int]] = {}
-    for handle in handles:
+    for position in range(first, len(handles)):
         if left == 0:
             break
+        handle = handles[position]
         rows = (
             handle.num_physical_rows
             if options.include_deleted_rows
@@ -165,6 +171,18 @@ async def narrow(
         skip = 0
         left = None if left is None else left - taken
     return kept, spans, replace(options, limit=None, offset=None)
+
+
+def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
+    """How many fragments an offset skips wholly, and what is left of it.
+
+    Fragments after one of which the manifest does not tell the rows do not count.
+    """
+    counts = snapshot.manifest.fragments.num_rows
+    unknown = np.flatnonzero(counts < 0)
+    ends = np.cumsum(counts[: unknown[0]] if len(unknown) else counts)
+    number = int(np.searchsorted(ends, num_rows, "right"))
+    return number, num_rows - (int(ends[number - 1]) if number else 0)
 
 
 async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:

@@ -26,18 +26,18 @@ def lineage_reader(
     Cost of a call: nothing where all is in the manifest; else one GET, or the reading of one
     column, for each sequence that is not. What was read for a version is kept with it.
     """
-    known = snapshot
+    read_before = snapshot
 
     async def read(previous: Manifest, transaction: Transaction) -> Mapping[int, Lineage]:
-        nonlocal known
+        nonlocal read_before
         if not isinstance(transaction.change, Update):
             return {}
-        wanted = spilled(one.message for one in previous.fragments)
-        if not wanted:
+        if not spilled(previous.fragments.forms):
             return {}
-        if known.manifest is not previous:
-            known = type(known)(known.session, known.table, previous)
-        return await load_lineage(known, wanted)
+        fragment_ids = spilled(previous.fragments.records)
+        if read_before.manifest is not previous:
+            read_before = type(snapshot)(snapshot.session, snapshot.table, previous)
+        return await load_lineage(read_before, fragment_ids)
 
     return read
 

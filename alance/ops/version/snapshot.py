@@ -215,6 +215,15 @@ class Snapshot:
             )
         return handle.num_physical_rows - deleted
 
+    async def physical_counts(self) -> Int64s:
+        """Rows stored of each fragment, deleted ones included; shape (fragments,)."""
+        counts = self.manifest.fragments.physical_rows.copy()
+        unknown = np.flatnonzero(counts == 0).tolist()
+        handles = [self.handles[position] for position in unknown]
+        await self.resolve_sizes(handles)
+        counts[unknown] = [handle.num_physical_rows for handle in handles]
+        return counts
+
     async def live_counts(self) -> Int64s:
         """Rows that are not deleted, of each fragment; shape (fragments,).
 

@@ -15,7 +15,7 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.proto import table_pb2
 from alance.format.table import manifest
-from alance.format.table.fragments import Fragments
+from alance.format.table.fragments import Fragments, Records
 from alance.format.table.manifest import Manifest, parse_manifest
 
 
@@ -57,8 +57,6 @@ def whole(content: bytes) -> Manifest:
 def test_the_same_fragments(manifests: list[bytes]) -> None:
     for content in manifests:
         found, expected = parse_manifest(memoryview(content), "here"), whole(content)
-        assert found.whole is not None
-        assert expected.whole is None
         assert not found.head.fragments
         assert found.message == expected.message
         assert found.message is found.message
@@ -74,7 +72,13 @@ def test_the_same_fragments(manifests: list[bytes]) -> None:
         slim = table_pb2.Manifest()
         slim.CopyFrom(expected.message)
         slim.ClearField("fragments")
-        assert found.head == slim
+        assert found.head == expected.head == slim
+        assert found.fragments.records.content == expected.fragments.records.content
+        forms = [
+            [fragments.forms[number] for number in fragments.records.form_of.tolist()]
+            for fragments in (found.fragments, expected.fragments)
+        ]
+        assert forms[0] == forms[1]
         assert found.same_as(parse_manifest(memoryview(content), "there"))
         assert found.same_as(expected)
     first, last = (parse_manifest(memoryview(one), "here") for one in (manifests[0], manifests[-1]))
@@ -91,12 +95,13 @@ def test_numbers_of_rows() -> None:
             one.deletion_file.id = 1
     found = _kernels.manifest_fragments(message.SerializeToString())
     assert found is not None
-    rest, starts, stops, ids, rows, deleted = found
+    rest, *columns = found
     assert table_pb2.Manifest.FromString(rest) == table_pb2.Manifest(version=1)
-    records = manifest.Records(message.SerializeToString(), starts, stops, deleted)
-    assert list(records) == records[:] == list(message.fragments)
-    made = Fragments.of_records(records, ids, rows)
-    assert made.num_rows.tolist() == Fragments(message.fragments).num_rows.tolist()
+    records, parsed = Records(*columns), Records.of(message.fragments)
+    assert list(records) == records[:] == list(message.fragments) == list(parsed)
+    assert records.content == parsed.content
+    made = Fragments(records)
+    assert made.num_rows.tolist() == Fragments(parsed).num_rows.tolist()
     assert made.ids.tolist() == [one.id for one in message.fragments]
     assert [made.position_of(3), made.position_of(4)] == [1, None]
 
