@@ -4,10 +4,10 @@
     dataset = alance.dataset("s3://bucket/table")
     rows = dataset.take([7, 42])
 
-Derived from the async classes: a verb is written, documented and tested once. All calls run on one
-background event loop in a daemon thread, so that concurrent threads share requests as concurrent
-tasks do. Scans implement the Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow
-read them directly.
+Derived from the async classes: a verb is written, documented and tested once. A name is derived,
+and its module imported, when it is first asked for. All calls run on one background event loop in a
+daemon thread, so that concurrent threads share requests as concurrent tasks do. Scans implement the
+Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow read them directly.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import types
 from collections.abc import AsyncIterator, Callable
 from functools import wraps
+from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,16 +28,73 @@ from alance.blocking import OwnLoop
 _background: Final = OwnLoop("alance.sync")
 os.register_at_fork(after_in_child=_background.forget)
 
-_faces: Final[dict[type, type]] = {}
+# The classes that have a blocking face, by the modules that show them.
+_CLASSES: Final = {
+    "BlobFile": "alance",
+    "Branches": "alance",
+    "Compaction": "alance",
+    "CompactionPlan": "alance.optimize",
+    "CompactionTask": "alance.optimize",
+    "Dataset": "alance",
+    "DatasetDelta": "alance",
+    "DatasetFragment": "alance",
+    "FileReader": "alance",
+    "FileWriter": "alance",
+    "IndexBuild": "alance",
+    "IndexPlan": "alance.indexing",
+    "IndexTask": "alance.indexing",
+    "MergeInsert": "alance",
+    "Optimize": "alance.optimize",
+    "Scanner": "alance",
+    "Sink": "alance",
+    "Tags": "alance",
+}
+_FUNCTIONS: Final = (
+    "check_store",
+    "commit",
+    "dataset",
+    "drop",
+    "ingest",
+    "write_dataset",
+    "write_fragments",
+)
+_SAME: Final = ("ScanOptions", "batch_udf", "operations", "trace")
+
+_faces: Final[dict[type, type]] = {}  # of the classes that were asked for, or came as results
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        value = _face(getattr(import_module(_CLASSES[name]), name))
+    elif name in _FUNCTIONS:
+        value = _blocking(getattr(alance, name), is_method=False)
+    elif name in _SAME:
+        value = getattr(alance, name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, value)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _face_of(kind: type) -> type | None:
+    """The blocking face of a class, if it has one."""
+    name = kind.__name__
+    if kind not in _faces and name in _CLASSES and kind.__module__.startswith("alance."):
+        __getattr__(name)
+    return _faces.get(kind)
 
 
 def _wrap(value: Any) -> Any:
     """Async objects as their blocking faces, lists and tuples of them too."""
-    face = _faces.get(type(value))
+    kind = type(value)
+    face = _face_of(kind)
     if face is not None:
         return face(value)
-    if type(value) in (list, tuple) and any(type(item) in _faces for item in value):
-        return type(value)(_wrap(item) for item in value)
+    if kind in (list, tuple) and any(_face_of(of) for of in {type(item) for item in value}):
+        return kind(map(_wrap, value))
     return value
 
 
@@ -107,9 +165,8 @@ def _face(async_class: type) -> type:
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
-    face = type(async_class.__name__, (), members)
-    _faces[async_class] = face
-    return face
+    # Of threads that ask for it at once the first one gives it.
+    return _faces.setdefault(async_class, type(async_class.__name__, (), members))
 
 
 def _enter(self: Any) -> Any:
@@ -133,65 +190,4 @@ def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object
     return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
-Dataset = _face(alance.Dataset)
-DatasetDelta = _face(alance.DatasetDelta)
-DatasetFragment = _face(alance.DatasetFragment)
-Scanner = _face(alance.Scanner)
-FileReader = _face(alance.FileReader)
-FileWriter = _face(alance.FileWriter)
-Sink = _face(alance.Sink)
-BlobFile = _face(alance.BlobFile)
-Tags = _face(alance.Tags)
-Branches = _face(alance.Branches)
-MergeInsert = _face(alance.MergeInsert)
-Optimize = _face(alance.optimize.Optimize)
-Compaction = _face(alance.Compaction)
-CompactionPlan = _face(alance.optimize.CompactionPlan)
-CompactionTask = _face(alance.optimize.CompactionTask)
-IndexBuild = _face(alance.IndexBuild)
-IndexPlan = _face(alance.indexing.IndexPlan)
-IndexTask = _face(alance.indexing.IndexTask)
-
-check_store = _blocking(alance.check_store, is_method=False)
-commit = _blocking(alance.commit, is_method=False)
-dataset = _blocking(alance.dataset, is_method=False)
-drop = _blocking(alance.drop, is_method=False)
-ingest = _blocking(alance.ingest, is_method=False)
-write_dataset = _blocking(alance.write_dataset, is_method=False)
-write_fragments = _blocking(alance.write_fragments, is_method=False)
-batch_udf = alance.batch_udf
-operations = alance.operations
-trace = alance.trace
-ScanOptions = alance.ScanOptions
-
-__all__ = [
-    "BlobFile",
-    "Branches",
-    "Compaction",
-    "CompactionPlan",
-    "CompactionTask",
-    "Dataset",
-    "DatasetDelta",
-    "DatasetFragment",
-    "FileReader",
-    "FileWriter",
-    "IndexBuild",
-    "IndexPlan",
-    "IndexTask",
-    "MergeInsert",
-    "Optimize",
-    "ScanOptions",
-    "Scanner",
-    "Sink",
-    "Tags",
-    "batch_udf",
-    "check_store",
-    "commit",
-    "dataset",
-    "drop",
-    "ingest",
-    "operations",
-    "trace",
-    "write_dataset",
-    "write_fragments",
-]
+__all__ = sorted([*_CLASSES, *_FUNCTIONS, *_SAME])
