@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import pyarrow as pa
+from lance.optimize import Compaction
 
 import alance
 from benchmarks.data import FOLDER, table
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PERCENT: Final = "l_shipdate >= date '1994-01-01' AND l_shipdate < date '1994-01-26'"
 KEYS: Final = ["l_orderkey", "l_linenumber"]
+SPREAD: Final = [997 * number for number in range(100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,16 @@ def hundred_versions(_: float) -> Path:
     return path
 
 
+def wide(_: float) -> Path:
+    """A row of two thousand columns."""
+    path = FOLDER / "wide.lance"
+    if not path.exists():
+        kinds = [pa.int32(), pa.float64(), pa.string(), pa.list_(pa.int64())]
+        columns = {f"c{number}": pa.nulls(1, kinds[number % 4]) for number in range(2000)}
+        lance.write_dataset(pa.table(columns), path)
+    return path
+
+
 def percent_of_rows(path: Path) -> pa.Table:
     """One row in a hundred, with another comment."""
     dataset = lance.dataset(path)
@@ -96,6 +108,10 @@ def percent_of_rows(path: Path) -> pa.Table:
 async def _with_alance(uri: str, options: Any, work: Callable[[Any], Awaitable[object]]) -> None:
     async with alance.Session() as session:
         await work(await alance.dataset(uri, storage_options=options, session=session))
+
+
+async def _schema(dataset: alance.Dataset) -> pa.Schema:
+    return dataset.schema
 
 
 def _opened(uri: str, options: Any) -> lance.LanceDataset:
@@ -145,6 +161,37 @@ CHANGES: Final = [
         many_versions,
         lambda uri, _, options: _with_alance(uri, options, lambda one: one.take([54_321])),
         lambda uri, _, options: _opened(uri, options).take([54_321]),
+    ),
+    Change(
+        "open and count 10 000 fragments",
+        many_versions,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.count_rows()),
+        lambda uri, _, options: _opened(uri, options).count_rows(),
+    ),
+    Change(
+        "open and take 100 rows of 10 000 fragments",
+        many_versions,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.take(SPREAD)),
+        lambda uri, _, options: _opened(uri, options).take(SPREAD),
+    ),
+    Change(
+        "open and append a row to 10 000 fragments",
+        many_versions,
+        lambda uri, row, options: _with_alance(uri, options, lambda one: one.insert(row)),
+        lambda uri, row, options: _opened(uri, options).insert(row),
+        data=lambda _: pa.table({"x": [1]}),
+    ),
+    Change(
+        "open and plan the compaction of 10 000 fragments",
+        many_versions,
+        lambda uri, _, options: _with_alance(uri, options, alance.Compaction.plan),
+        lambda uri, _, options: Compaction.plan(_opened(uri, options), {}),
+    ),
+    Change(
+        "open 2 000 columns",
+        wide,
+        lambda uri, _, options: _with_alance(uri, options, _schema),
+        lambda uri, _, options: _opened(uri, options).schema,
     ),
     Change(
         "list 100 versions, lab",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.format.plans import ByteRange, Done, NotAtHand, T, answered, step, through
+from alance.format.plans import TURN, ByteRange, Done, NotAtHand, T, answered, step, through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -105,6 +105,8 @@ def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
     """The first ranges that a plan asks for; it is not driven further."""
     try:
         asked = step(plan)
+        while asked is TURN:
+            asked = step(plan, ())
     finally:
         plan.close()
     if isinstance(asked, Done):

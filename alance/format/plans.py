@@ -1,7 +1,8 @@
 """How the pure half asks for bytes.
 
 A plan is a generator: it yields the byte ranges of one round, is sent the buffers in the same
-order, and returns its result. It never waits.
+order, and returns its result. It never waits. What it does between rounds may be long where it
+consists of many: at a `TURN` it can be left for a while.
 
 `step` goes on with a plan, and everything that drives one is made of it: `answered` over bytes in
 memory, `through` inside another plan, `together` many in lockstep, `io.drive` over a store.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +111,16 @@ def cut(wanted: Wanted, content: memoryview, first: int = 0) -> memoryview:
     return memoryview(b"".join([cut(one, content, first) for one in wanted.ranges()]))
 
 
+class Turn(tuple[Wanted, ...]):
+    """What a plan asks for that has worked for long: nothing, but that others may run first."""
+
+    __slots__ = ()
+
+
+TURN: Final = Turn()
+PLANS_A_TURN: Final = 16  # of many that go on together: a few milliseconds of work
+
+
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
     """The end of a plan."""
@@ -142,7 +153,7 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Wanted]], Sequence[memory
     try:
         asked = step(plan)
         while not isinstance(asked, Done):
-            asked = step(plan, answer(asked))
+            asked = step(plan, () if asked is TURN else answer(asked))
         return asked.result
     finally:
         plan.close()
@@ -151,11 +162,11 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Wanted]], Sequence[memory
 def through(
     plan: Plan[T], answer: Callable[[Sequence[Wanted]], Plan[Sequence[memoryview]]]
 ) -> Plan[T]:
-    """The same plan, each round of which is answered by a plan."""
+    """The same plan, each round of which is answered by a plan; its turns stay turns."""
     try:
-        asked = step(plan)
+        asked = yield from _to_next_round(plan)
         while not isinstance(asked, Done):
-            asked = step(plan, (yield from answer(asked)))
+            asked = yield from _to_next_round(plan, (yield from answer(asked)))
         return asked.result
     finally:
         plan.close()
@@ -169,21 +180,39 @@ def all_read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> NoReturn:
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """Drive plans in lockstep: each round asks for the ranges of all that still need bytes.
 
-    Costs as many rounds as the longest of them. The results keep the order of `plans`.
+    Costs as many rounds as the longest of them. The results keep the order of `plans`. Between some
+    plans and the next ones there is a turn for others.
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
-    asked = [step(plan) for plan in plans]
+    asked: list[Sequence[Wanted] | Done[T]] = []
+    for number, plan in enumerate(plans, 1):
+        asked.append((yield from _to_next_round(plan)))
+        if number % PLANS_A_TURN == 0:
+            yield TURN
     while waiting := [
         (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
     ]:
         buffers = yield [wanted for _, ranges in waiting for wanted in ranges]
         sent = 0
-        for number, ranges in waiting:
+        for count, (number, ranges) in enumerate(waiting, 1):
             stop = sent + len(ranges)
-            asked[number] = step(plans[number], buffers[sent:stop])
+            asked[number] = yield from _to_next_round(plans[number], buffers[sent:stop])
             sent = stop
+            if count % PLANS_A_TURN == 0:
+                yield TURN
     return [end.result for end in asked if isinstance(end, Done)]
+
+
+def _to_next_round(
+    plan: Plan[T], buffers: Sequence[memoryview] | None = None
+) -> Plan[Sequence[Wanted] | Done[T]]:
+    """As of `step`, but that turns are passed on: gives what the plan asks the store for."""
+    asked = step(plan, buffers)
+    while asked is TURN:
+        yield TURN
+        asked = step(plan, ())
+    return asked
 
 
 def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Wanted]]]:

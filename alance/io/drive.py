@@ -6,7 +6,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from alance.format.plans import Done, step
+from alance.format.plans import TURN, Done, step
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -21,12 +21,20 @@ async def drive(
 ) -> T:
     """Run a plan to its end; one `read` a round, none for a round that asks for nothing.
 
-    The plan is closed however this ends.
+    What a plan of many parts does with their bytes does not hold the loop up: at its turns others
+    run. The plan is closed however this ends.
     """
+    begun = monotonic()
     try:
         asked = step(plan)
         while not isinstance(asked, Done):
-            asked = step(plan, (await read(asked)) if asked else ())
+            if asked:
+                buffers = await read(asked)
+                begun = monotonic()
+                asked = step(plan, buffers)
+            else:
+                begun = await _pause(begun)
+                asked = step(plan, ())
         return asked.result
     finally:
         plan.close()
@@ -43,8 +51,8 @@ async def drive_all(
     begun = monotonic()
     try:
         for plan in plans:
-            asked.append(step(plan))
-            begun = await _pause(begun)
+            ranges, begun = await _to_next_round(plan, None, begun)
+            asked.append(ranges)
         while waiting := [
             (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
         ]:
@@ -54,13 +62,25 @@ async def drive_all(
             begun = monotonic()
             for number, ranges in waiting:
                 stop = sent + len(ranges)
-                asked[number] = step(plans[number], buffers[sent:stop])
+                part = buffers[sent:stop]
+                asked[number], begun = await _to_next_round(plans[number], part, begun)
                 sent = stop
-                begun = await _pause(begun)
         return [end.result for end in asked if isinstance(end, Done)]
     finally:
         for plan in plans:
             plan.close()
+
+
+async def _to_next_round(
+    plan: Plan[T], buffers: Sequence[memoryview] | None, begun: float
+) -> tuple[Sequence[Wanted] | Done[T], float]:
+    """As of `step`, with the plan's turns; gives also when the loop was taken last."""
+    asked = step(plan, buffers)
+    begun = await _pause(begun)
+    while asked is TURN:
+        asked = step(plan, ())
+        begun = await _pause(begun)
+    return asked, begun
 
 
 async def _pause(begun: float) -> float:

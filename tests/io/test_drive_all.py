@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import CorruptFileError
-from alance.format.plans import ByteRange
+from alance.format.plans import TURN, ByteRange, answered, run, step, through, together
 from alance.io import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from alance.format.plans import Plan, Wanted
 
@@ -64,8 +64,8 @@ async def test_all_are_closed_where_one_fails() -> None:
     assert sorted(closed) == [1, 2]
 
 
-async def test_others_run_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drive, "TURN_S", 0.0)
+async def turns_during(work: Awaitable[object]) -> int:
+    """How often another task runs meanwhile."""
     turns, done = 0, False
 
     async def count() -> None:
@@ -75,7 +75,67 @@ async def test_others_run_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0)
 
     other = asyncio.ensure_future(count())
-    await drive.drive_all([plan(1, 1, []) for _ in range(50)], Reads())
+    await work
     done = True
     await other
-    assert turns >= 100
+    return turns
+
+
+async def test_others_run_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drive, "TURN_S", 0.0)
+    plans = [plan(1, 1, []) for _ in range(50)]
+    assert await turns_during(drive.drive_all(plans, Reads())) >= 100
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_others_run_in_between_the_parts_of_one_plan(
+    monkeypatch: pytest.MonkeyPatch, is_nested: bool
+) -> None:
+    def parts() -> Plan[list[tuple[int, bytes]]]:
+        plans = [plan(number % 3, number % 4, []) for number in range(200)]
+        if is_nested:
+            some = yield from together([together(plans[:150]), together(plans[150:])])
+            return [result for results in some for result in results]
+        return (yield from together(plans))
+
+    monkeypatch.setattr(drive, "TURN_S", 0.0)
+    expected = await drive.drive_all([plan(n % 3, n % 4, []) for n in range(200)], Reads())
+    reads = Reads()
+    driven: list[object] = []
+
+    async def work() -> None:
+        driven.append(await drive.drive(parts(), reads))
+
+    assert await turns_during(work()) >= 20
+    assert driven == [expected]
+    assert run(parts(), CONTENT)[0] == expected
+    rounds = [sum(n % 3 for n in range(200) if n % 4 > turn) for turn in range(3)]
+    assert reads.rounds == rounds
+    reads = Reads()
+    assert await drive.drive_all([parts(), parts()], reads) == [expected, expected]
+    assert reads.rounds == [2 * count for count in rounds]
+
+
+async def test_a_plan_of_few_parts_is_not_left() -> None:
+    assert await turns_during(drive.drive(together([plan(0, 0, [])] * 1), Reads())) <= 1
+    asked = step(together([plan(1, 1, []) for _ in range(8)]))
+    assert asked is not TURN
+
+
+def test_turns_within_plans_that_are_answered_stay_turns() -> None:
+    def answer(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+        assert ranges is not TURN
+        return (yield ranges)
+
+    inner = through(together([plan(1, 1, []) for _ in range(40)]), answer)
+    asked = [step(inner)]
+    while asked[-1] is TURN:
+        asked.append(step(inner, ()))
+    assert len(asked) == 3
+    inner.close()
+
+    def buffers(ranges: Sequence[Wanted]) -> list[memoryview]:
+        assert ranges is not TURN
+        return [memoryview(CONTENT)[one.start : one.stop] for one in ranges]
+
+    assert len(answered(together([plan(1, 1, []) for _ in range(40)]), buffers)) == 40
