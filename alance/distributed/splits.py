@@ -17,7 +17,8 @@ from alance.format.schema import Schema
 from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments, Records
 from alance.format.table.manifest import Manifest
-from alance.ops.read.plan import parse_predicate, plan_scan
+from alance.ops.read.filters import parse_predicate
+from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot

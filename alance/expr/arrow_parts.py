@@ -43,18 +43,20 @@ class _Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Implied:
+class Implied:
     """A condition that is true wherever the part is.
 
     Attributes:
         is_same: it is false and null wherever the part is, too.
+        is_true: it is true nowhere else.
     """
 
     node: Node
     is_same: bool
+    is_true: bool
 
 
-def implied_by(expression: pc.Expression, schema: pa.Schema) -> Node | None:
+def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
     """A condition that is true of all rows that the expression is true of; None: none is known.
 
     Args:
@@ -65,11 +67,11 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Node | None:
         batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
         text = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False)
         _, _, listed = text.partition("-- schema metadata --\n")
-        found = [_LINE.fullmatch(line) for line in listed.split("\n")]
-        if None in found or any("\n" in name for name in schema.names):
+        lines = [_LINE.fullmatch(line) for line in listed.split("\n")]
+        if None in lines or any("\n" in name for name in schema.names):
             return None
-        reader = _Reader([one.groups() for one in found if one is not None], batch, schema)
-        return reader.part().node
+        reader = _Reader([line.groups() for line in lines if line is not None], batch, schema)
+        return reader.part()
     except (_Unknown, Problem, AttributeError, RecursionError, *FAILURES):
         return None
 
@@ -85,16 +87,16 @@ class _Reader:
         self._schema = schema
         self._place = 0
 
-    def part(self) -> _Implied:
+    def part(self) -> Implied:
         """The condition that begins here."""
         kind, value = self._items[self._place]
         if kind != "call":
             column = self._value()
             if not isinstance(column, Column) or not pa.types.is_boolean(column.type):
                 raise _Unknown
-            return _Implied(column, is_same=True)
+            return Implied(column, is_same=True, is_true=True)
         if value in _JUNCTIONS:
-            return self._junction(_JUNCTIONS[value])
+            return self._junction(value)
         begun = self._place
         try:
             return self._call(value)
@@ -103,9 +105,10 @@ class _Reader:
             self._skip()
             raise _Unknown from None
 
-    def _junction(self, is_and: bool) -> _Implied:
+    def _junction(self, name: str) -> Implied:
         self._place += 1
-        parts: list[_Implied | None] = []
+        is_and, is_kleene = _JUNCTIONS[name], name.endswith("_kleene")
+        parts: list[Implied | None] = []
         while self._items[self._place][0] != "end":
             begun = self._place
             try:
@@ -115,20 +118,25 @@ class _Reader:
                 self._skip()
                 parts.append(None)
         self._place += 1
-        known = [one for one in parts if one is not None]
-        if not known or (not is_and and len(known) < len(parts)):
+        implied = [part for part in parts if part is not None]
+        is_all = len(implied) == len(parts)
+        if not implied or not (is_and or is_all):
             raise _Unknown
-        is_same = len(known) == len(parts) and all(one.is_same for one in known)
-        return _Implied(junction(is_and, [one.node for one in known]), is_same)
+        return Implied(
+            junction(is_and, [part.node for part in implied]),
+            is_same=is_all and all(part.is_same for part in implied),
+            # Without Kleene's logic a null beside a true one, or a false one, is null there.
+            is_true=is_all and is_kleene and all(part.is_true for part in implied),
+        )
 
-    def _call(self, name: str) -> _Implied:
+    def _call(self, name: str) -> Implied:
         self._place += 1
         if name == "invert":
             inner = self.part()
             self._end()
             if not inner.is_same:
                 raise _Unknown
-            return _Implied(negation(inner.node), is_same=True)
+            return Implied(negation(inner.node), is_same=True, is_true=inner.is_true)
         args, options = [], None
         while self._items[self._place][0] != "end":
             if self._items[self._place][0] == "options":
@@ -147,7 +155,7 @@ class _Reader:
         if kind == "field_ref":
             return self._column([value])
         if kind == "nested_field_ref":
-            names = [one for _, one in self._items[self._place : self._place + int(value)]]
+            names = [name for _, name in self._items[self._place : self._place + int(value)]]
             self._place += int(value)
             return self._column(names)
         raise _Unknown
@@ -179,7 +187,7 @@ class _Reader:
                 return
 
 
-def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar | None) -> _Implied:
+def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar | None) -> Implied:
     def option(key: str) -> pa.Scalar:
         if options is None:
             raise _Unknown
@@ -195,20 +203,22 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
         name == "is_null" and not (is_float and option("nan_is_null").as_py())
     ):
         node = is_null(column)
-        return _Implied(negation(node) if name == "is_valid" else node, is_same=True)
+        return Implied(negation(node) if name == "is_valid" else node, is_same=True, is_true=True)
     if name == "starts_with" and not option("ignore_case").as_py():
         pattern = Literal(as_scalar(option("pattern").as_py()))
-        return _Implied(apply("starts_with", [column, pattern]), is_same=True)
+        return Implied(apply("starts_with", [column, pattern]), is_same=True, is_true=True)
     if name == "is_in" and not is_float:
         values = option("value_set").values
         if values.null_count or not _meet(column.type, values.type):
             raise _Unknown
         # Of a null it is false there, and null here.
-        return _Implied(is_in(column, [Literal(one) for one in values]), is_same=False)
+        return Implied(
+            is_in(column, [Literal(value) for value in values]), is_same=False, is_true=True
+        )
     raise _Unknown
 
 
-def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> _Implied:
+def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Implied:
     column, literal = (left, right) if isinstance(left, Column) else (right, left)
     if not isinstance(column, Column) or not isinstance(literal, Literal):
         raise _Unknown
@@ -217,11 +227,11 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> _Im
     is_float = pa.types.is_floating(column.type)
     if is_float and op == "!=":
         raise _Unknown  # true of NaN here, and of all beside a NaN there
-    return _Implied(compare(op, left, right), is_same=not is_float)
+    return Implied(compare(op, left, right), is_same=not is_float, is_true=not is_float)
 
 
-def _meet(one: pa.DataType, other: pa.DataType) -> bool:
+def _meet(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether Arrow compares values of two types without rounding, as we do."""
-    if is_text(one) and is_text(other):
+    if is_text(left) and is_text(right):
         return True
-    return bool(one == other or (one in _EXACT_INTEGERS and other in _EXACT_INTEGERS))
+    return bool(left == right or (left in _EXACT_INTEGERS and right in _EXACT_INTEGERS))

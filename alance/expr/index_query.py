@@ -8,11 +8,13 @@ less than the rows for which the condition is true; the condition decides on the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from alance.expr.logic import Junction, junction, negation
+from alance.expr.pruning import check_of
 from alance.expr.tree import Call, Column, Literal, Node, broadcast
 from alance.format.numbers import as_mask
 
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from alance.arrays import Mask
+    from alance.expr.pruning import Check
 
     Path: TypeAlias = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ask:
     """A condition on one column.
 
@@ -34,6 +37,11 @@ class Ask:
 
     column: Column
     condition: Node
+
+    @cached_property
+    def check(self) -> Check | None:
+        """What tells of zones of values whether the condition may be true; None: of none."""
+        return check_of(self.condition)
 
     def matches(self, values: pa.Array) -> Mask:
         """For which values of the column the condition is true; shape (n,).
@@ -49,9 +57,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllOf:
-    """Rows that each of some questions gives."""
+    """Rows that each of some questions gives.
+
+    Attributes:
+        is_whole: no part of the condition is left out.
+    """
 
     parts: tuple[Question, ...]
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,17 +121,20 @@ def _of_junction(node: Junction, is_indexed: Callable[[Column], bool]) -> Questi
     parts += others
     if not node.is_and and None in parts:
         return None
-    known = tuple(part for part in parts if part is not None)
-    if len(known) < 2:
-        return known[0] if known else None
-    return AllOf(known) if node.is_and else AnyOf(known)
+    questions = tuple(part for part in parts if part is not None)
+    if not questions:
+        return None
+    is_whole = len(questions) == len(parts)
+    if len(questions) == 1 and is_whole:
+        return questions[0]
+    return AllOf(questions, is_whole) if node.is_and else AnyOf(questions)
 
 
 def _only_column(node: Node) -> Column | None:
     """The column that a node is about, if it is one alone."""
-    found = list(_columns(node))
-    first = found[0] if found else None
-    return first if all(one.path == found[0].path for one in found) else None
+    columns = _columns(node)
+    first = columns[0] if columns else None
+    return first if all(column.path == columns[0].path for column in columns) else None
 
 
 def _columns(node: Node) -> Sequence[Column]:

@@ -50,7 +50,7 @@ class _Here(DecodePool):
     def __init__(self) -> None:
         super().__init__(1)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, inline: bool = True) -> T:
         return work()
 
 

@@ -70,8 +70,11 @@ class DecodePool:
     def _turn_ends(self) -> None:
         self._turn_since = None
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.
+
+        Args:
+            inline: it takes less time than a hop to a thread, and is done here.
 
         Raises:
             InvalidInputError: the pool is closed.
@@ -79,6 +82,10 @@ class DecodePool:
         recorder = trace.current()
         if recorder is not None:
             work = trace.timed(work, recorder)
+        if inline:
+            result = work()
+            await self.share_turn()
+            return result
         return await in_thread(self._started(), work, asyncio.get_running_loop())
 
     async def load(self, *modules: str | ModuleType) -> None:

@@ -208,7 +208,7 @@ def content(path: Path) -> dict[str, dict[str, Any]]:
                 columns["pairs"] = sorted(pairs)
             if "bitmaps" in columns:
                 columns["bitmaps"] = [
-                    parse_rows(memoryview(one)).tolist() for one in columns["bitmaps"]
+                    parse_rows(memoryview(one)).to_numpy().tolist() for one in columns["bitmaps"]
                 ]
             metadata = dict(schema.metadata or {})
             found.setdefault(one["name"], {})[file.name] = (

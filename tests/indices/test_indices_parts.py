@@ -342,6 +342,6 @@ def test_without_await(tmp_path: Path) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 2**34), max_size=30), min_size=1, max_size=4))
 def test_sets_are_joined(sets: list[list[int]]) -> None:
-    content_ = [memoryview(rows_bytes(np.array(one, np.int64))) for one in sets]
-    found = parse_rows(memoryview(joined_rows(content_)))
-    assert found.tolist() == sorted(set().union(*sets))
+    contents = [memoryview(rows_bytes(np.array(rows, np.int64))) for rows in sets]
+    joined = parse_rows(memoryview(joined_rows(contents)))
+    assert joined.to_numpy().tolist() == sorted(set().union(*sets))

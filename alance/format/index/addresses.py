@@ -11,29 +11,38 @@ Source: what pylance 14.0.2 writes; docs/format/table.md, "Index section".
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.table.roaring import parse_roaring, roaring_bytes
+from alance.format.row_set import RowSet
+from alance.format.table.roaring import check_roaring, roaring_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from alance.arrays import Int64s
 
 
-def parse_rows(content: memoryview) -> Int64s:
-    """The rows of a set, ascending; shape (n,).
+def parse_rows(content: memoryview) -> RowSet:
+    """The rows of a set.
 
     Raises:
         CorruptFileError: bytes that are no such set.
         UnsupportedError: whole fragments without their rows.
     """
-    parts = [parse_roaring(bitmap) + (high << 32) for high, bitmap in _bitmaps(content)]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return RowSet.of_bitmaps(_checked(content))
+
+
+def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
+    """As of `_bitmaps`, each a bitmap for sure."""
+    bitmaps = _bitmaps(content)
+    for _, bitmap in bitmaps:
+        check_roaring(bitmap)
+    return bitmaps
 
 
 def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
@@ -68,17 +77,16 @@ def rows_bytes(rows: Int64s) -> bytes:
     """
     is_ascending = len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
     unique = rows if is_ascending else np.unique(rows)
-    highs, starts = np.unique(unique >> 32, return_index=True)
-    parts = [struct.pack("<I", len(highs))]
-    ends = [*starts.tolist(), len(unique)][1:]
-    for high, start, stop in zip(highs.tolist(), starts.tolist(), ends, strict=True):
+    starts = np.flatnonzero(np.diff(unique >> 32, prepend=-1)).tolist()
+    parts = [struct.pack("<I", len(starts))]
+    for start, stop in itertools.pairwise([*starts, len(unique)]):
         bitmap = roaring_bytes(unique[start:stop] & 0xFFFF_FFFF)
-        parts += [struct.pack("<II", high, len(bitmap)), bitmap]
+        parts += [struct.pack("<II", unique[start] >> 32, len(bitmap)), bitmap]
     return b"".join(parts)
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
-    """The union of sets, as bytes. Only bitmaps of the same high half are taken apart.
+    """The union of sets, as bytes. Bitmaps of which no other has the high half stay as they are.
 
     Raises:
         CorruptFileError: bytes that are no such set.
@@ -87,20 +95,14 @@ def joined_rows(sets: Sequence[memoryview]) -> bytes:
     if len(sets) == 1:
         return bytes(sets[0])
     bitmaps: dict[int, list[memoryview]] = {}
-    for one in sets:
-        for high, content in _bitmaps(one):
+    for rows in sets:
+        for high, content in _checked(rows):
             bitmaps.setdefault(high, []).append(content)
-    parts = [struct.pack("<I", len(bitmaps))]
+    parts: list[bytes | memoryview] = [struct.pack("<I", len(bitmaps))]
     for high in sorted(bitmaps):
-        same = bitmaps[high]
-        joined: bytes | memoryview = same[0]
-        if len(same) > 1:
-            joined = roaring_bytes(all_of(parse_roaring(one) for one in same))
-        parts += [struct.pack("<II", high, len(joined)), joined]  # type: ignore[list-item]
+        joined: bytes | memoryview = bitmaps[high][0]
+        if len(bitmaps[high]) > 1:
+            rows_of_all = RowSet.union(RowSet.of_bitmaps([(0, part)]) for part in bitmaps[high])
+            joined = roaring_bytes(rows_of_all.to_numpy())
+        parts += [struct.pack("<II", high, len(joined)), joined]
     return b"".join(parts)
-
-
-def all_of(parts: Iterable[Int64s]) -> Int64s:
-    """The rows of several sets, ascending, each once."""
-    found = list(parts)
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)

@@ -10,13 +10,14 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ BATCH_SIZE: Final = "batch_size"
 RANGE_PARTITIONED: Final = "range_partitioned"
 VALUES: Final = "values"
 IDS: Final = "ids"
+FENCE_ROWS: Final = 64  # of a zone of a page: to evaluate so many takes as long as to rule them out
 LOOKUP_COLUMNS: Final = ("min", "max", "null_count", "page_idx")
 
 
@@ -63,10 +65,38 @@ class PageTable:
         """The rows of a page in `page_data.lance`."""
         return page * self.page_rows, min(self.num_rows, (page + 1) * self.page_rows)
 
+    def num_rows_of(self, pages: Int64s) -> int:
+        """Rows of some pages."""
+        has_last = len(pages) > 0 and bool(pages[-1] == self.num_pages - 1)
+        missing = self.num_pages * self.page_rows - self.num_rows if has_last else 0
+        return len(pages) * self.page_rows - missing
+
     def counts(self) -> Int64s:
         """Rows of each page; shape (pages,)."""
         starts = np.arange(self.num_pages, dtype=np.int64) * self.page_rows
         return np.minimum(self.num_rows - starts, self.page_rows)
+
+
+@dataclass(frozen=True)
+class TreePage:
+    """A page of a B-tree.
+
+    Attributes:
+        values: in order, nulls first.
+        ids: the rows that have them, as the index numbers them; shape (n,).
+    """
+
+    values: pa.Array
+    ids: Int64s
+
+    @cached_property
+    def fences(self) -> PageTable:
+        """The page in zones of `FENCE_ROWS`, as a page table."""
+        starts = np.arange(0, len(self.ids), FENCE_ROWS)
+        stops = np.minimum(starts + FENCE_ROWS, len(self.ids))
+        nulls = np.clip(self.values.null_count - starts, 0, stops - starts)
+        low, high = (self.values.take(to_arrow(rows)) for rows in (starts, stops - 1))
+        return PageTable(low, high, nulls, FENCE_ROWS, len(self.ids))
 
 
 def parse_page_table(

@@ -24,12 +24,16 @@ import numpy as np
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from alance.arrays import Int64s
+    from collections.abc import Iterator
+
+    from alance.arrays import Int64s, Mask, UInt16s
 
 NO_RUNS: Final = 12346
 WITH_RUNS: Final = 12347
 ARRAY_MAX: Final = 4096
 OFFSETS_FROM: Final = 4  # containers; a smaller bitmap with runs has no table of positions
+BITS_BYTES: Final = 8192
+ARRAY, BITS, RUNS = range(3)  # forms of containers
 
 
 def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
@@ -42,12 +46,39 @@ def parse_roaring(content: memoryview, limit: int = 1 << 32) -> Int64s:
         CorruptFileError: bytes that are no roaring bitmap, or values from the limit on.
     """
     try:
-        return _parse(content, limit)
+        heads, has_runs, position = _heads(content, limit)
+        if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
+            return _within(_arrays(content, position, heads)[0], limit)
+        parts = []
+        for key, form, container in _containers(content, heads, has_runs, position):
+            parts.append(_values(form, container) + (key << 16))
+        return _within(np.concatenate(parts), limit) if parts else np.empty(0, np.int64)
     except (struct.error, ValueError) as error:
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
 
 
-def _parse(content: memoryview, limit: int) -> Int64s:
+def check_roaring(content: memoryview) -> None:
+    """Check that bytes are a bitmap and no more, so that pyroaring may have them.
+
+    Raises:
+        CorruptFileError: they are not.
+    """
+    try:
+        heads, has_runs, position = _heads(content, 1 << 32)
+        if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
+            end = _arrays(content, position, heads)[1]
+        else:
+            end = position
+            for _, form, container in _containers(content, heads, has_runs, position):
+                end += container.nbytes + (2 if form == RUNS else 0)
+        if end != len(content):
+            raise ValueError(f"it ends at {end}")
+    except (struct.error, ValueError) as error:
+        raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
+
+
+def _heads(content: memoryview, limit: int) -> tuple[Int64s, Mask, int]:
+    """Key and cardinality - 1 of each container, which of them hold runs, where they begin."""
     (cookie,) = struct.unpack_from("<I", content)
     position = 4
     if cookie & 0xFFFF == WITH_RUNS:
@@ -70,23 +101,7 @@ def _parse(content: memoryview, limit: int) -> Int64s:
     _check_heads(heads, limit)
     if cookie == NO_RUNS or number >= OFFSETS_FROM:
         position += 4 * number  # positions: containers follow each other anyway
-    if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
-        return _within(_arrays(content, position, heads), limit)
-    parts = []
-    for (key, cardinality), runs in zip(heads.tolist(), has_runs.tolist(), strict=True):
-        if runs:
-            values, position = _runs(content, position)
-        elif cardinality + 1 > ARRAY_MAX:
-            bits = np.frombuffer(content, np.uint8, 8192, position)
-            values = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-            position += 8192
-        else:
-            values = np.frombuffer(content, "<u2", cardinality + 1, position).astype(np.int64)
-            position += 2 * (cardinality + 1)
-        if len(values) != cardinality + 1 or (np.diff(values) <= 0).any():
-            raise ValueError(f"container {key}: {len(values)} values, told {cardinality + 1}")
-        parts.append(values + (key << 16))
-    return _within(np.concatenate(parts), limit) if parts else np.empty(0, np.int64)
+    return heads, has_runs, position
 
 
 def _check_heads(heads: Int64s, limit: int) -> None:
@@ -104,27 +119,63 @@ def _within(values: Int64s, limit: int) -> Int64s:
     return values
 
 
-def _arrays(content: memoryview, position: int, heads: Int64s) -> Int64s:
-    """The values of containers that are all arrays, at once."""
+def _arrays(content: memoryview, position: int, heads: Int64s) -> tuple[Int64s, int]:
+    """The values of containers that are all arrays, at once; and where they end."""
     counts = heads[:, 1] + 1
     low = np.frombuffer(content, "<u2", int(counts.sum()), position)
     values = low + np.repeat(heads[:, 0] << 16, counts)
     wrong = np.flatnonzero(np.diff(values) <= 0)
     if len(wrong):
         raise ValueError(f"values {values[wrong[0]]}, {values[wrong[0] + 1]} do not ascend")
-    return values
+    return values, position + low.nbytes
 
 
-def _runs(content: memoryview, position: int) -> tuple[Int64s, int]:
-    (number,) = struct.unpack_from("<H", content, position)
-    pairs = np.frombuffer(content, "<u2", 2 * number, position + 2).reshape(-1, 2).astype(np.int64)
-    first, length = pairs[:, 0], pairs[:, 1] + 1
+def _containers(
+    content: memoryview,
+    heads: Int64s,
+    has_runs: Mask,
+    position: int,
+) -> Iterator[tuple[int, int, UInt16s]]:
+    """Key, form and bytes of each container, checked: what it states is what it holds."""
+    for (key, most), is_runs in zip(heads.tolist(), has_runs.tolist(), strict=True):
+        if is_runs:
+            (number,) = struct.unpack_from("<H", content, position)
+            container = np.frombuffer(content, "<u2", 2 * number, position + 2).reshape(-1, 2)
+            form, count = RUNS, _count_of_runs(container)
+            position += 2
+        elif most < ARRAY_MAX:
+            container = np.frombuffer(content, "<u2", most + 1, position)
+            form, count = ARRAY, most + 1
+            if (container[1:] <= container[:-1]).any():
+                raise ValueError(f"container {key}: values do not ascend")
+        else:
+            container = np.frombuffer(content, "<u2", BITS_BYTES // 2, position)
+            form, count = BITS, int(np.bitwise_count(container).sum())
+        if count != most + 1:
+            raise ValueError(f"container {key}: {count} values, told {most + 1}")
+        position += container.nbytes
+        yield key, form, container
+
+
+def _count_of_runs(runs: UInt16s) -> int:
+    """The number of values in runs, each the first value and the length - 1."""
+    first, length = runs[:, 0].astype(np.int64), runs[:, 1].astype(np.int64) + 1
     stop = first + length
     if (stop > 1 << 16).any() or (first[1:] < stop[:-1]).any():
         raise ValueError("runs overlap or leave their container")
+    return int(length.sum())
+
+
+def _values(form: int, container: UInt16s) -> Int64s:
+    """The values of a container, ascending."""
+    if form == BITS:
+        return np.flatnonzero(np.unpackbits(container.view(np.uint8), bitorder="little"))
+    if form == ARRAY:
+        return np.array(container, np.int64)
+    first, length = container[:, 0].astype(np.int64), container[:, 1].astype(np.int64) + 1
     ends = np.cumsum(length)
-    values = np.arange(ends[-1] if number else 0) + np.repeat(first - (ends - length), length)
-    return values, position + 2 + 4 * number
+    values: Int64s = np.arange(ends[-1]) + np.repeat(first - (ends - length), length)
+    return values
 
 
 def roaring_bytes(values: Int64s) -> bytes:
@@ -153,6 +204,6 @@ def roaring_bytes(values: Int64s) -> bytes:
             containers.append(np.packbits(bits, bitorder="little").tobytes())
         else:
             containers.append(low.tobytes())
-    sizes = [len(one) for one in containers]
+    sizes = [len(container) for container in containers]
     places = (first + np.cumsum([0, *sizes])[:-1]).astype("<u4").tobytes()
     return b"".join((struct.pack("<II", NO_RUNS, len(containers)), heads, places, *containers))

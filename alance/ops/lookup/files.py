@@ -15,7 +15,7 @@ from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
 from alance.format.index import bitmap, btree
 from alance.format.index.addresses import parse_rows
-from alance.format.index.btree import PageTable, parse_page_table
+from alance.format.index.btree import PageTable, TreePage, parse_page_table
 from alance.format.numbers import as_numbers
 from alance.format.plans import together
 from alance.io.tasks import all_of
@@ -27,26 +27,27 @@ if TYPE_CHECKING:
     from alance.file.fragment import FragmentTask
     from alance.file.plain import PlainFile
     from alance.format.plans import Plan
+    from alance.format.row_set import RowSet
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
-    Page = tuple[pa.Array, Int64s]
 
 T = TypeVar("T")
 GUESSED_ROWS: Final = 16 << 10
-KEPT_PAGES: Final = 64  # pages of one question that are kept in memory
+KEPT_PAGES: Final = 256  # pages of one question that are kept in memory: a list of so many keys
+KEPT_SETS: Final = 64  # row sets of one question that are kept
 
 
 class IndexFiles:
     """The files of one segment of an index."""
 
-    __slots__ = ("_index", "_sizes", "_snapshot", "_where")
+    __slots__ = ("_index", "_sizes", "_snapshot", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
         self._index = index
-        self._where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
-        self._sizes = {one.path: one.size_bytes for one in index.message.files}
+        self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
+        self._sizes = {file.path: file.size_bytes for file in index.message.files}
 
     async def page_table(self) -> PageTable:
         """The page table of a B-tree. Cost: one round of two GETs, once.
@@ -62,39 +63,39 @@ class IndexFiles:
             return parse_page_table(batch[0], lookup.schema.metadata, data.num_rows)
 
         return await self._snapshot.engine.cache.get(
-            ("page table", self._where), load, lambda found: found.num_bytes
+            ("page table", self.where), load, lambda table: table.num_bytes
         )
 
-    async def pages(self, table: PageTable, wanted: Sequence[int]) -> list[Page]:
-        """The values and row numbers of pages, in their order. Cost: one round.
+    async def pages(self, table: PageTable, numbers: Sequence[int]) -> list[TreePage]:
+        """Pages of a B-tree. Cost: one round.
 
         Raises:
             CorruptFileError: rows that are not those of the page table.
         """
         cache = self._snapshot.engine.cache
-        found: dict[int, Page] = {}
-        for page in wanted:
-            known: Page | None = cache.peek(("index page", self._where, page))
-            if known is not None:
-                found[page] = known
-        missing = [page for page in wanted if page not in found]
+        pages: dict[int, TreePage] = {}
+        for number in numbers:
+            page: TreePage | None = cache.peek(("index page", self.where, number))
+            if page is not None:
+                pages[number] = page
+        missing = [number for number in numbers if number not in pages]
         if missing:
             (data,) = await self._open(btree.DATA_FILE)
-            spans = [table.rows_of(page) for page in missing]
+            spans = [table.rows_of(number) for number in missing]
             batches = await self._rows(data, spans)
 
-            def checked() -> list[Page]:
-                return [self._page(table, *one) for one in zip(missing, batches, strict=True)]
+            def checked() -> list[TreePage]:
+                return [self._page(table, *pair) for pair in zip(missing, batches, strict=True)]
 
-            num_bytes = [int(batch.nbytes) for batch in batches]
-            made = await self._snapshot.engine.decode(checked, sum(num_bytes))
-            for page, one, size in zip(missing, made, num_bytes, strict=True):
-                found[page] = one
+            sizes = [200 + int(batch.nbytes) for batch in batches]
+            read = await self._snapshot.engine.decode(checked, sum(sizes))
+            for number, page, size in zip(missing, read, sizes, strict=True):
+                pages[number] = page
                 if len(missing) <= KEPT_PAGES:
-                    cache.put(("index page", self._where, page), one, size)
-        return [found[page] for page in wanted]
+                    cache.put(("index page", self.where, number), page, size)
+        return [pages[number] for number in numbers]
 
-    def _page(self, table: PageTable, page: int, batch: pa.RecordBatch) -> Page:
+    def _page(self, table: PageTable, page: int, batch: pa.RecordBatch) -> TreePage:
         if batch.schema.names != [btree.VALUES, btree.IDS]:
             raise CorruptFileError(f"B-tree index: columns {batch.schema.names} of a page")
         values, ids = batch.columns
@@ -109,7 +110,7 @@ class IndexFiles:
         for end, told in ((values[0], table.low[page]), (values[-1], table.high[page])):
             if not end.equals(told) and not _both_nan(end, told):
                 raise CorruptFileError(f"B-tree index: page {page} is not as its table says")
-        return values, as_numbers(ids).astype(np.int64)
+        return TreePage(values, as_numbers(ids).view(np.int64))
 
     async def keys(self) -> pa.Array:
         """The values of a bitmap index. Cost: one GET of a small file; two rounds of a large one.
@@ -130,32 +131,32 @@ class IndexFiles:
             return keys
 
         return await self._snapshot.engine.cache.get(
-            ("index keys", self._where), load, lambda keys: 200 + int(keys.nbytes)
+            ("index keys", self.where), load, lambda keys: 200 + int(keys.nbytes)
         )
 
-    async def row_sets(self, places: Int64s) -> list[Int64s]:
+    async def row_sets(self, places: Sequence[int]) -> list[RowSet]:
         """The row numbers of some keys, by their places. Cost: one round.
 
         Raises:
             CorruptFileError: bytes that are no row set.
         """
         cache = self._snapshot.engine.cache
-        wanted = places.tolist()
-        found: dict[int, Int64s] = {}
-        for place in wanted:
-            known: Int64s | None = cache.peek(("row set", self._where, place))
-            if known is not None:
-                found[place] = known
-        missing = [place for place in wanted if place not in found]
+        sets: dict[int, RowSet] = {}
+        for place in places:
+            rows: RowSet | None = cache.peek(("row set", self.where, place))
+            if rows is not None:
+                sets[place] = rows
+        missing = [place for place in places if place not in sets]
         if missing:
             read = await self._read_sets(np.array(missing, np.int64))
-            for place, rows in zip(missing, read, strict=True):
-                found[place] = rows
-                if len(missing) <= KEPT_PAGES:
-                    cache.put(("row set", self._where, place), rows, 100 + rows.nbytes)
-        return [found[place] for place in wanted]
+            for place, (rows, num_bytes) in zip(missing, read, strict=True):
+                sets[place] = rows
+                if len(missing) <= KEPT_SETS:
+                    cache.put(("row set", self.where, place), rows, 300 + 2 * num_bytes)
+        return [sets[place] for place in places]
 
-    async def _read_sets(self, places: Int64s) -> list[Int64s]:
+    async def _read_sets(self, places: Int64s) -> list[tuple[RowSet, int]]:
+        """The row numbers of some keys, and the bytes that each set has in the file."""
         engine = self._snapshot.engine
         (file,) = await self._open(bitmap.FILE)
         schema = file.schema.project([bitmap.BITMAPS])
@@ -164,11 +165,12 @@ class IndexFiles:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
             return (yield from opened.take(places, engine.cache))
 
-        def parse() -> list[Int64s]:
+        def parse() -> list[tuple[RowSet, int]]:
             column = task.decode().column(0)
             if column.null_count or not pa.types.is_binary(column.type):
                 raise CorruptFileError(f"bitmap index: row sets of type {column.type}, or null")
-            return [parse_rows(memoryview(one.as_buffer())) for one in column]
+            contents = [memoryview(rows.as_buffer()) for rows in column]
+            return [(parse_rows(content), len(content)) for content in contents]
 
         task = await engine.drive(plan(), "index")
         return await engine.decode(parse, task.num_bytes)
@@ -200,40 +202,29 @@ class IndexFiles:
         spans: Sequence[tuple[int, int]],
         columns: Sequence[str] | None = None,
     ) -> list[pa.RecordBatch]:
-        """The rows of spans; neighbours are read as one."""
+        """The rows of spans, which ascend: one alone as a range, several as rows that are taken."""
         engine = self._snapshot.engine
         schema = file.schema if columns is None else file.schema.project(columns)
-        joined: list[list[int]] = []
-        for start, stop in spans:
-            if joined and joined[-1][1] == start:
-                joined[-1][1] = stop
-            else:
-                joined.append([start, stop])
+        rows = np.concatenate([np.arange(*span) for span in spans])
+        # Of few rows it is guessed where in the file they are, which saves a round.
+        is_few = self._snapshot.is_remote and len(rows) <= min(GUESSED_ROWS, file.num_rows // 4)
 
-        def plan() -> Plan[list[FragmentTask]]:
+        def plan() -> Plan[FragmentTask]:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
-            plans: list[Plan[FragmentTask]] = [
-                opened.take(np.arange(start, stop), engine.cache, guess=True)
-                if is_few
-                else opened.read(start, stop, engine.cache)
-                for start, stop in joined
-            ]
-            return (yield from together(plans))
+            if is_few or (len(rows) and len(rows) <= rows[-1] - rows[0]):
+                return (yield from opened.take(rows, engine.cache, guess=is_few))
+            return (yield from opened.read(spans[0][0], spans[-1][1], engine.cache))
 
         def decode() -> list[pa.RecordBatch]:
-            batches = [task.decode() for task in tasks]
-            starts, found, place = [one[0] for one in joined], [], 0
-            for start, stop in spans:
-                while stop > joined[place][1]:
-                    place += 1
-                found.append(batches[place].slice(start - starts[place], stop - start))
-            return found
+            batch = task.decode()
+            ends = np.cumsum([stop - start for start, stop in spans]).tolist()
+            return [
+                batch.slice(end - stop + start, stop - start)
+                for (start, stop), end in zip(spans, ends, strict=True)
+            ]
 
-        # Of few rows it is guessed where in the file they are, which saves a round.
-        num_rows = sum(stop - start for start, stop in joined)
-        is_few = self._snapshot.is_remote and num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
-        tasks = await engine.drive(plan(), "index", bulk=True)
-        return await engine.decode(decode, sum(task.num_bytes for task in tasks))
+        task = await engine.drive(plan(), "index", bulk=True)
+        return await engine.decode(decode, task.num_bytes)
 
 
 def sort_key(values: pa.Array) -> pa.Array:
@@ -251,13 +242,13 @@ def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
     keys = sort_key(plain(values).slice(nulls))
     if pa.types.is_fixed_size_binary(keys.type):
         keys = keys.cast(pa.binary())
-    one, other = keys.slice(0, max(0, len(keys) - 1)), keys.slice(1)
-    wrong = (pc.greater_equal if distinct else pc.greater)(one, other)
+    before, after = keys.slice(0, max(0, len(keys) - 1)), keys.slice(1)
+    wrong = (pc.greater_equal if distinct else pc.greater)(before, after)
     if keys.null_count or (distinct and nulls > 1) or pc.any(wrong).as_py():
         raise CorruptFileError(f"index: {what} of type {values.type} not in order")
 
 
-def _both_nan(one: pa.Scalar, other: pa.Scalar) -> bool:
-    if not pa.types.is_floating(one.type) or not one.is_valid or not other.is_valid:
+def _both_nan(left: pa.Scalar, right: pa.Scalar) -> bool:
+    if not pa.types.is_floating(left.type) or not left.is_valid or not right.is_valid:
         return False
-    return bool(np.isnan(one.as_py()) and np.isnan(other.as_py()))
+    return bool(np.isnan(left.as_py()) and np.isnan(right.as_py()))

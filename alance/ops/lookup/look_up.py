@@ -2,16 +2,16 @@
 
 A question is asked of each segment of an index that covers live fragments. What comes out is known
 for those fragments alone; where the questions of a filter are about different columns, for each
-fragment those count that are known there.
+fragment those count that are known there. Row sets are bitmaps: joining them, and counting, takes
+microseconds, however many rows they have.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Final, cast
-
-import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.expr.arrow import ArrowCondition
@@ -20,25 +20,25 @@ from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
 from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
+from alance.format.row_set import RowSet
 from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment
-from alance.ops.lookup.segments import segments_of
+from alance.ops.lookup.segments import BITMAP, segments_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
 MAX_ROWS: Final = 8 << 20  # of which the numbers are held in memory
-WORK: Final = 8  # sorting and cutting a row number, as bytes to decode
+WORK: Final = 8  # looking up a stable row id, as bytes to decode
+ROWS_A_BYTE: Final = 16  # of sets that are joined, as bytes to decode
 # What a damaged index, or one of a kind that is not known, may raise.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
 
@@ -49,75 +49,105 @@ class IndexUse:
 
     Attributes:
         covered: fragments of which `rows` are all that the filter may be true of.
-        rows: addresses, ascending; shape (n,).
+        rows: by address, of these fragments; deleted ones are among them.
+        is_exact: the filter is true of all these rows, if the indices are right.
         told: the part of the filter that is true of all these rows, if the indices are right;
             None: another one in each fragment.
         lines: which indices were asked, and what of; which were not, and why.
     """
 
-    covered: frozenset[int]
-    rows: Int64s
+    covered: frozenset[int] = frozenset()
+    rows: RowSet = field(default_factory=RowSet)
+    is_exact: bool = False
     told: Node | None = None
     lines: list[str] = field(default_factory=list)
 
-    def by_fragment(self) -> dict[int, Int64s]:
-        """The row offsets of each covered fragment that has any. CPU: some 10 ns a row."""
-        fragments, starts = np.unique(self.rows >> 32, return_index=True)
-        parts = np.split(self.rows & 0xFFFF_FFFF, starts[1:])
-        return dict(zip(fragments.tolist(), parts, strict=False))
-
 
 async def look_up(
-    snapshot: Snapshot, predicate: Predicate, handles: Sequence[FragmentHandle]
+    snapshot: Snapshot,
+    predicate: Predicate,
+    handles: Sequence[FragmentHandle],
+    *,
+    counts: bool = False,
 ) -> IndexUse | None:
     """Ask the indices of a version; None where none is on a column of the filter.
 
     Cost: for each index asked a round for its page table, once, and one for its pages; with stable
     row ids and a bitmap index, at the first call, all deletion vectors and row ids as well.
 
+    Args:
+        handles: the fragments that are asked about.
+        counts: the rows are counted, not read: many of them are no reason to scan instead.
+
     Raises:
         StoreError: the store failed. An index that cannot be read is not used.
     """
-    if not snapshot.manifest.indices:
-        return None
-    asked = predicate.condition
-    if isinstance(asked, ArrowCondition):
-        condition = implied_by(asked.expression, snapshot.schema.to_arrow())
-    else:
-        condition = cast("Node", asked)
-    if condition is None:
-        return None
-    segments, lines = segments_of(snapshot, handles)
-    question = question_of(condition, lambda column: column.path in segments)
-    if question is None:
-        return IndexUse(frozenset(), np.empty(0, np.int64), lines=lines) if lines else None
-    lookup = _Lookup(snapshot, segments, {handle.id: handle for handle in handles}, lines)
-    found = await lookup.answer(question)
-    if found is None:
-        return IndexUse(frozenset(), np.empty(0, np.int64), lines=lines)
-    return IndexUse(found.covered, found.rows, found.told, lines)
+    segments = await segments_of(snapshot)
+    asked = _asked(snapshot, predicate, segments.by_path)
+    if asked is None:
+        return IndexUse(lines=[*segments.lines]) if segments.lines else None
+    question, is_same = asked
+    num_rows = None
+    if handles is not snapshot.handles:
+        num_rows = sum(handle.num_physical_rows for handle in handles)
+    lookup = _Lookup(snapshot, segments.by_path, num_rows, counts, [*segments.lines])
+    answer = await lookup.answer(question)
+    if answer is None:
+        return IndexUse(lines=lookup.lines)
+    return IndexUse(
+        answer.covered, answer.rows, answer.is_exact and is_same, answer.told, lookup.lines
+    )
+
+
+def _asked(
+    snapshot: Snapshot, predicate: Predicate, segments: Mapping[tuple[str, ...], object]
+) -> tuple[Question, bool] | None:
+    """What of a filter is asked of indices, and whether that is all of it; remembered."""
+
+    def make() -> tuple[Predicate, tuple[Question, bool] | None]:
+        condition: Node | None
+        is_same = True
+        if isinstance(predicate.condition, ArrowCondition):
+            implied = implied_by(predicate.condition.expression, snapshot.schema.to_arrow())
+            condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
+        else:
+            condition = cast("Node", predicate.condition)
+        question = condition and question_of(condition, lambda column: column.path in segments)
+        return predicate, (question, is_same) if question else None
+
+    # The id is the filter's as long as it is remembered, too.
+    return snapshot.remember((_asked, id(predicate)), make)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
+    """Attributes: `domain` is all rows of the covered fragments; as of `IndexUse`."""
+
     covered: frozenset[int]
-    rows: Int64s
+    domain: RowSet
+    rows: RowSet
+    is_exact: bool
     told: Node | None
 
-    def and_(self, other: _Answer) -> _Answer:
-        rows = [
-            np.intersect1d(self.rows, other.rows, assume_unique=True),
-            _outside(self.rows, other.covered),
-            _outside(other.rows, self.covered),
-        ]
+    def __and__(self, other: _Answer) -> _Answer:
+        is_alike = self.covered == other.covered
+        rows = self.rows & other.rows
+        domain = self.domain
+        if not is_alike:
+            rows = rows | (self.rows - other.domain) | (other.rows - self.domain)
+            domain = domain | other.domain
+        is_exact = is_alike and self.is_exact and other.is_exact
         told = self._told_with(other, is_and=True)
-        return _Answer(self.covered | other.covered, np.unique(np.concatenate(rows)), told)
+        return _Answer(self.covered | other.covered, domain, rows, is_exact, told)
 
-    def or_(self, other: _Answer) -> _Answer:
-        covered = self.covered & other.covered
-        rows = np.union1d(self.rows, other.rows)
+    def __or__(self, other: _Answer) -> _Answer:
+        rows, domain = self.rows | other.rows, self.domain
+        if self.covered != other.covered:
+            domain = domain & other.domain
+            rows = rows & domain
+        is_exact = self.is_exact and other.is_exact
         told = self._told_with(other, is_and=False)
-        return _Answer(covered, rows[np.isin(rows >> 32, _ids(covered))], told)
+        return _Answer(self.covered & other.covered, domain, rows, is_exact, told)
 
     def _told_with(self, other: _Answer, *, is_and: bool) -> Node | None:
         if self.told is None or other.told is None or self.covered != other.covered:
@@ -129,7 +159,8 @@ class _Answer:
 class _Lookup:
     snapshot: Snapshot
     segments: Mapping[tuple[str, ...], Sequence[Segment]]
-    handles: Mapping[int, FragmentHandle]
+    num_rows: int | None  # of the fragments that are asked about; None: all
+    counts: bool
     lines: list[str]
 
     async def answer(self, question: Question) -> _Answer | None:
@@ -141,106 +172,119 @@ class _Lookup:
         """The pages to read for a question: page tables and keys are looked at, rows are not."""
         if isinstance(question, Ask):
             return await self._prepare_ask(question)
-        found = await all_of(self._prepare(part) for part in question.parts)
-        known = [one for one in found if one is not None]
+        prepared = await all_of(self._prepare(part) for part in question.parts)
+        parts = [part for part in prepared if part is not None]
         if isinstance(question, AllOf):
-            # Beside a narrow question a broad one costs more than it saves.
-            least = min((one.estimate for one in known), default=0)
-            known = [one for one in known if one.estimate <= USEFUL_SHARE * least + USEFUL_ROWS]
-            if not known:
+            # Beside a narrow question one that costs much costs more than it saves.
+            least = min((part.estimate for part in parts), default=0)
+            parts = [part for part in parts if part.work <= USEFUL_SHARE * least + USEFUL_ROWS]
+            if not parts:
                 return None
-            return _Prepared(least, tuple(known), is_and=True)
-        if len(known) < len(found):
+            is_whole = question.is_whole and len(parts) == len(prepared)
+            work = sum(part.work for part in parts)
+            return _Prepared(least, work, tuple(parts), is_and=True, is_whole=is_whole)
+        if len(parts) < len(prepared):
             return None
-        estimate = sum(one.estimate for one in known)
-        return _Prepared(estimate, tuple(known), is_and=False)
+        estimate, work = sum(part.estimate for part in parts), sum(part.work for part in parts)
+        return _Prepared(estimate, work, tuple(parts))
 
     async def _prepare_ask(self, ask: Ask) -> _Prepared | None:
         segments = self.segments[ask.column.path]
-        name = segments[0].index.name
+        index = segments[0].index
         try:
-            asked = await all_of(ask_segment(self.snapshot, one, ask) for one in segments)
+            asked = await all_of(ask_segment(self.snapshot, segment, ask) for segment in segments)
         except (*SPOILED, *FAILURES) as error:
-            self.lines.append(f"index {name} not used: {error}")
+            self.lines.append(f"index {index.name} not used: {error}")
             return None
-        covered = frozenset[int]().union(*(one.covered for one in segments))
-        total = sum(self.handles[one].num_physical_rows for one in covered)
-        estimate = sum(one.estimate for one in asked)
-        what = f"index {name} ({segments[0].index.kind}) on {join_path(ask.column.path)}"
-        if estimate > min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE)):
+        total = sum(len(segment.domain) for segment in segments)
+        if self.num_rows is not None:
+            total = min(total, self.num_rows)
+        estimate = sum(part.estimate for part in asked)
+        what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
+        is_counted = self.counts and index.kind == BITMAP and not segments[0].has_row_ids
+        if not is_counted and estimate > min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE)):
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
-        return _Prepared(estimate, asked=tuple(asked), told=ask.condition, what=what)
+        work = sum(part.work for part in asked)
+        return _Prepared(estimate, work, asked=tuple(asked), told=ask.condition, what=what)
 
     async def _fetch(self, prepared: _Prepared) -> _Answer | None:
         if prepared.asked:
             return await self._fetch_asked(prepared)
-        found = await all_of(self._fetch(part) for part in prepared.parts)
-        known = [one for one in found if one is not None]
-        if not known or (not prepared.is_and and len(known) < len(found)):
+        fetched = await all_of(self._fetch(part) for part in prepared.parts)
+        answers = [answer for answer in fetched if answer is not None]
+        is_all = len(answers) == len(fetched)
+        if not answers or not (is_all or prepared.is_and):
             return None
-        join = _Answer.and_ if prepared.is_and else _Answer.or_
-        num_bytes = sum(one.rows.nbytes for one in known)
-        return await self.snapshot.engine.decode(lambda: reduce(join, known), num_bytes * WORK)
+        join = and_ if prepared.is_and else or_
+        num_bytes = sum(len(answer.rows) for answer in answers) // ROWS_A_BYTE
+        answer = await self.snapshot.engine.decode(lambda: reduce(join, answers), num_bytes)
+        return answer if is_all and prepared.is_whole else replace(answer, is_exact=False)
 
     async def _fetch_asked(self, prepared: _Prepared) -> _Answer | None:
         try:
-            answers = await all_of(self._fetch_segment(one) for one in prepared.asked)
+            parts = await all_of(self._fetch_segment(part) for part in prepared.asked)
         except (*SPOILED, *FAILURES) as error:
             self.lines.append(f"{prepared.what} not used: {error}")
             return None
-        covered = frozenset[int]().union(*(one.segment.covered for one in prepared.asked))
-        rows = answers[0]
-        if len(answers) > 1:
-            num_bytes = sum(one.nbytes for one in answers)
-            rows = await self.snapshot.engine.decode(
-                lambda: np.unique(np.concatenate(answers)), num_bytes * WORK
-            )
-        parts = ", ".join(one.told for one in prepared.asked)
+        segments = [part.segment for part in prepared.asked]
+        covered, rows, domain = segments[0].covered, parts[0], segments[0].domain
+        if len(parts) > 1:
+            covered = covered.union(*(segment.covered for segment in segments))
+            rows = RowSet.union(parts)
+            domain = RowSet.union(segment.domain for segment in segments)
+        told = ", ".join(part.told for part in prepared.asked)
         self.lines.append(
-            f"{prepared.what}: {parts}; {len(rows):,} rows of {len(covered)} fragments"
+            f"{prepared.what}: {told}; {len(rows):,} rows of {len(covered)} fragments"
         )
-        return _Answer(covered, rows, prepared.told)
+        return _Answer(covered, domain, rows, True, prepared.told)
 
-    async def _fetch_segment(self, asked: Asked) -> Int64s:
+    async def _fetch_segment(self, asked: Asked) -> RowSet:
         """The addresses that a segment gives, of the fragments that it covers."""
-        numbers = await asked.row_numbers()
-        segment = asked.segment
-        index = await self.snapshot.row_index() if segment.has_row_ids and len(numbers) else None
+        rows, segment = await asked.row_numbers(), asked.segment
+        if segment.has_row_ids and rows:
+            index = await self.snapshot.row_index()
 
-        def addresses() -> Int64s:
-            rows = numbers
-            if index is not None:
-                found, missing = index.find(rows)
-                rows = np.sort(found[~missing])
-            rows = rows[np.isin(rows >> 32, _ids(segment.covered))]
-            for fragment in np.unique(rows >> 32).tolist():
-                last = int(rows[np.searchsorted(rows, (fragment + 1) << 32) - 1]) & 0xFFFF_FFFF
-                known = self.handles[fragment].num_physical_rows
-                if known and last >= known:
-                    raise CorruptFileError(
-                        f"row {last} of fragment {fragment}: it has {known} rows"
-                    )
-            return rows
+            def addresses() -> RowSet:
+                places, missing = index.find(rows.to_numpy())
+                return RowSet(places[~missing])
 
-        return await self.snapshot.engine.decode(addresses, numbers.nbytes * WORK)
+            rows = await self.snapshot.engine.decode(addresses, len(rows) * WORK)
+        num_bytes = len(rows) // ROWS_A_BYTE
+        return await self.snapshot.engine.decode(lambda: _within(segment, rows), num_bytes)
+
+
+def _within(segment: Segment, rows: RowSet) -> RowSet:
+    """The rows of the fragments that a segment covers.
+
+    Raises:
+        CorruptFileError: rows that these do not have.
+    """
+    inside = rows & segment.domain
+    if len(inside) < len(rows):
+        outside = rows - segment.domain
+        for fragment in segment.covered.intersection(outside.fragments()):
+            last = outside.span_of(fragment)[1] - 1
+            count = segment.domain.count_of(fragment)
+            raise CorruptFileError(f"row {last} of fragment {fragment}: it has {count} rows")
+    return inside
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The pages to be read, of segments or of several such."""
+    """The pages to be read, of segments or of several such.
+
+    Attributes:
+        estimate: rows that they may give.
+        work: what they cost, as rows of a B-tree.
+        is_whole: no part of the condition is left out.
+    """
 
     estimate: int
+    work: int
     parts: tuple[_Prepared, ...] = ()
     is_and: bool = False
+    is_whole: bool = True
     asked: tuple[Asked, ...] = ()
     told: Node | None = None
     what: str = ""
-
-
-def _ids(fragments: frozenset[int]) -> Int64s:
-    return np.fromiter(fragments, np.int64, len(fragments))
-
-
-def _outside(rows: Int64s, fragments: frozenset[int]) -> Int64s:
-    return rows[~np.isin(rows >> 32, _ids(fragments))]

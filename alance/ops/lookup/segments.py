@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index
+from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -28,28 +30,57 @@ class Segment:
 
     Attributes:
         covered: the live fragments that it answers for.
+        domain: the addresses of all their rows, deleted ones included.
         has_row_ids: it holds stable row ids; else addresses.
     """
 
     index: Index
+    files: IndexFiles
     covered: frozenset[int]
+    domain: RowSet
     has_row_ids: bool
 
 
-def segments_of(
-    snapshot: Snapshot, handles: Sequence[FragmentHandle]
-) -> tuple[dict[Path, list[Segment]], list[str]]:
-    """The segments by column, of one index each; and what is to be said of others.
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What a version can ask of indices.
+
+    Attributes:
+        by_path: the segments by column, of one index each.
+        lines: what is to be said of other indices.
+    """
+
+    by_path: Mapping[Path, Sequence[Segment]]
+    lines: Sequence[str] = ()
+
+
+async def segments_of(snapshot: Snapshot) -> Segments:
+    """The indices of a version that can be asked; told once.
+
+    Cost: of tables so old that the manifest does not tell the rows of fragments, a round.
 
     Raises:
         CorruptFileError: index metadata that contradicts the format.
     """
+    if not snapshot.manifest.indices:
+        return Segments({})
+    untold = snapshot.remember(segments_of, lambda: _without_rows(snapshot))
+    if untold:
+        await snapshot.resolve_sizes(untold)
+    return snapshot.remember(Segments, lambda: _segments_of(snapshot))
+
+
+def _without_rows(snapshot: Snapshot) -> list[FragmentHandle]:
+    """The fragments of which the manifest does not tell the number of rows."""
+    return [handle for handle in snapshot.handles if not handle.num_physical_rows]
+
+
+def _segments_of(snapshot: Snapshot) -> Segments:
     messages = snapshot.manifest.indices
-    if not messages:
-        return {}, []
-    if any(one.name == FRAGMENT_REUSE for one in messages):
-        return {}, ["indices not used: a compaction left their translation for later"]
-    live = {handle.id for handle in handles}
+    if any(message.name == FRAGMENT_REUSE for message in messages):
+        return Segments({}, ["indices not used: a compaction left their translation for later"])
+    live = {handle.id: handle.num_physical_rows for handle in snapshot.handles}
+    domains: dict[frozenset[int], RowSet] = {}
     paths = dict(struct_paths(snapshot.schema.fields))
     groups: dict[tuple[Path, str], list[Segment]] = {}
     lines = []
@@ -63,29 +94,35 @@ def segments_of(
         if version not in VERSIONS[index.kind]:
             lines.append(f"index {index.name} not used: version {version} of {index.kind} indices")
             continue
-        covered = live & (index.fragment_ids or frozenset())
+        covered = frozenset(live.keys() & (index.fragment_ids or frozenset()))
         if covered:
+            domain = domains.get(covered)
+            if domain is None:
+                domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
+                domains[covered] = domain
             is_address = index.kind == BTREE and version >= ADDRESSES_FROM
             has_row_ids = snapshot.has_stable_row_ids and not is_address
             key = (paths[message.fields[0]], index.name)
-            groups.setdefault(key, []).append(Segment(index, frozenset(covered), has_row_ids))
+            files = IndexFiles(snapshot, index)
+            segment = Segment(index, files, covered, domain, has_row_ids)
+            groups.setdefault(key, []).append(segment)
     best: dict[Path, list[Segment]] = {}
     for (path, _), segments in groups.items():
         if path not in best or _worth(segments) > _worth(best[path]):
             best[path] = segments
-    return best, lines
+    return Segments(best, lines)
 
 
 def _worth(segments: Sequence[Segment]) -> tuple[int, bool]:
     """What covers more is better; then what knows the number of rows before it reads them."""
-    covered = sum(len(one.covered) for one in segments)
+    covered = sum(len(segment.covered) for segment in segments)
     return covered, segments[0].index.kind == BITMAP
 
 
 def struct_paths(fields: Sequence[Field], above: Path = ()) -> Iterator[tuple[int, Path]]:
     """The id and path of all fields that rows have one value of, those of structs included."""
-    for one in fields:
-        path = (*above, one.name)
-        yield one.id, path
-        if one.logical_type == "struct":
-            yield from struct_paths(one.children, path)
+    for field in fields:
+        path = (*above, field.name)
+        yield field.id, path
+        if field.logical_type == "struct":
+            yield from struct_paths(field.children, path)

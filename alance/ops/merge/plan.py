@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr import parse_filter
 from alance.format.paths import split_path
-from alance.ops.read.plan import parse_predicate
+from alance.ops.read.filters import parse_predicate
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:

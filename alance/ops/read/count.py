@@ -13,7 +13,9 @@ from alance.ops.read.scan import scan
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from alance.ops.version.snapshot import Snapshot
+    from alance.format.row_set import RowSet
+    from alance.ops.read.rows import ScanPlan
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 
 async def count_rows(snapshot: Snapshot, condition: str | pc.Expression | None = None) -> int:
@@ -24,12 +26,29 @@ async def count_rows(snapshot: Snapshot, condition: str | pc.Expression | None =
 async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:
     """The number of rows that a scan with these options gives.
 
-    Cost: without a filter nothing is read, but deletion files of unknown count.
+    Cost: without a filter nothing is read, but deletion files of unknown count. Where indices
+    answer the whole filter no data file is read of the fragments that they cover, and deletion
+    files of those with such rows.
     """
     if options.filter is None:
-        total = max(0, await _count(snapshot, options) - (options.offset or 0))
-        return total if options.limit is None else min(total, options.limit)
-    plan = await plan_scan(snapshot, [], replace(options, with_row_id=False))
+        return _cut(await _count(snapshot, options), options)
+    plan = await plan_scan(snapshot, [], replace(options, with_row_id=False), counts=True)
+    if plan.counted is None:
+        return await _count_batches(snapshot, plan)
+    total = await _count_live(snapshot, plan.counted)
+    if plan.handles:
+        scanned = replace(plan, options=replace(plan.options, limit=None, offset=None))
+        total += await _count_batches(snapshot, scanned)
+    return _cut(total, options)
+
+
+def _cut(total: int, options: ScanOptions) -> int:
+    """The number of rows that an offset and a limit leave."""
+    total = max(0, total - (options.offset or 0))
+    return total if options.limit is None else min(total, options.limit)
+
+
+async def _count_batches(snapshot: Snapshot, plan: ScanPlan) -> int:
     async with aclosing(scan(snapshot, plan)) as batches:
         return sum([batch.num_rows async for batch in batches])
 
@@ -45,3 +64,29 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
         await snapshot.resolve_sizes(handles)
         return sum(handle.num_physical_rows for handle in handles)
     return sum([await snapshot.live_count(handle) for handle in handles])
+
+
+async def _count_live(snapshot: Snapshot, rows: RowSet) -> int:
+    """The number of rows that are not deleted. Cost: deletion files of fragments with such rows."""
+    from alance.format.row_set import RowSet
+
+    deleted = _deleted_of(snapshot)
+    hit = [handle for handle in deleted if rows.count_of(handle.id)]
+    await snapshot.prepare(hit)
+    total = len(rows)
+    for handle in hit:
+        gone = deleted[handle]
+        if gone is None and handle.deleted is not None:
+            gone = deleted[handle] = RowSet(handle.deleted.rows + (handle.id << 32))
+        total -= 0 if gone is None else rows.count_common(gone)
+    return total
+
+
+def _deleted_of(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
+    """The deleted rows of fragments that have some, where they were asked for before."""
+
+    def make() -> dict[FragmentHandle, RowSet | None]:
+        handles = [handle for handle in snapshot.handles if handle.fragment.deletion_file]
+        return dict.fromkeys(handles)
+
+    return snapshot.remember(_deleted_of, make)

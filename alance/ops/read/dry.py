@@ -129,7 +129,7 @@ class _Pool(DecodePool):
         super().__init__(1)
         self.real = real
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         return cast("T", (None, None))
 
 

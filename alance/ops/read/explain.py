@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from alance.io import trace
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
-from alance.ops.read.plan import chosen, may_ask, parsed_predicate, picking, plan_scan
+from alance.ops.read.filters import parsed_predicate
+from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take

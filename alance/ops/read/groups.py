@@ -15,7 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import fixed_bytes
+from alance.file.fragment import take_rows
 from alance.file.grouped import group_key, read_together
+from alance.file.placed_rows import fetch_placed
+from alance.file.taken import TakenRows
 from alance.file.whole import FragmentFiles, read_whole
 from alance.format.layouts.fields import leaf_columns
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.ops.version.handle import FragmentHandle
 
-    Task: TypeAlias = FragmentTask | WholeFragments | LocalRows  # gives the rows of a split
+    # What gives the rows of a split.
+    Task: TypeAlias = FragmentTask | WholeFragments | LocalRows | TakenRows
 
 SMALL_BYTES: Final = 1 << 20  # of a fragment's files
 SMALL_ROWS: Final = 64 << 10
@@ -149,7 +153,9 @@ class Split:
         """Which of the rows that are read are live; None: all."""
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
-    def reading(self, schema: Schema, *, guess: bool) -> Plan[FragmentTask | WholeFragments]:
+    def reading(
+        self, schema: Schema, *, guess: bool
+    ) -> Plan[FragmentTask | WholeFragments | TakenRows]:
         """Plan the rows, with the fields of a schema.
 
         Args:
@@ -166,10 +172,20 @@ class Split:
             )
         if group.is_small:
             return read_together(group.opened)
-        (fragment,) = group.opened
         if self.rows is not None:
-            return fragment.take(self.rows, group.states, guess=guess)
+            return _take(schema, group, self.rows, guess=guess)
+        (fragment,) = group.opened
         return fragment.read(self.start, self.stop, group.states)
+
+
+def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:
+    """Plan single rows of a group, whatever number of fragments they are in: as a take does."""
+    opened = dict(zip(group.handles, group.opened, strict=True))
+    pairs = [(opened[handle], offsets) for handle, offsets in group.by_fragment(rows)]
+    tasks = yield from take_rows(schema, pairs, group.states, guess=guess)
+    taken = TakenRows(schema, tasks)
+    yield from fetch_placed(taken.unread)
+    return taken
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:

@@ -25,6 +25,7 @@ from alance.file.fragment import open_fragment
 from alance.file.grouped import group_key
 from alance.file.in_place import LocalRows
 from alance.file.states import ScanStates
+from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.plans import all_read, together
 from alance.io import trace
@@ -32,6 +33,8 @@ from alance.io.readahead import Job
 from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
+from alance.ops.read.take import INLINE_BYTES, keep_grown
+from alance.ops.version.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -66,6 +69,7 @@ class SplitReader:
         self.plan = plan
         # A scan that needs few rows does not go ahead.
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
+        self.first_columns = Wanted.of_fields(plan.projection, plan.first_schema)
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
         self._seen = self._kept = 0  # rows
@@ -178,7 +182,10 @@ class SplitReader:
                 ]
         plans = [split.reading(schema, guess=is_remote) for split in splits]
         if group.rows is not None:
-            return await self.snapshot.engine.drive(together(plans), "index rows")
+            tasks = await self.snapshot.engine.drive(together(plans), "index rows")
+            cache = self.snapshot.engine.cache
+            keep_grown(cache, group.handles, group.opened, self.first_columns)
+            return tasks
         reason = "scan" if group.opened else "compaction"
         return await self.snapshot.engine.drive(together(plans), reason, bulk=True)
 
@@ -195,7 +202,8 @@ class SplitReader:
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
         """The rows of a split that the filter keeps, and their offsets in the group (None: all)."""
         row_filter = RowFilter(self.plan, split)
-        kept = await self._run(lambda: row_filter.run(task))
+        is_little = isinstance(task, TakenRows) and task.num_bytes <= INLINE_BYTES
+        kept = await self._run(lambda: row_filter.run(task), inline=is_little)
         if kept is None:
             reading = split.reading(self.plan.first_schema, guess=False)
             read = await self.snapshot.engine.drive(reading, "scan", bulk=True)
@@ -329,9 +337,9 @@ class SplitReader:
         late_rows = LateRows([late], rows, split.start, split.stop, split.group.states)
         return Kept(batch, [late_rows])
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         async with self._turns:
-            return await self.snapshot.engine.pool.run(work)
+            return await self.snapshot.engine.pool.run(work, inline=inline)
 
 
 def _ready(batch: pa.RecordBatch | None) -> asyncio.Future[pa.RecordBatch | None]:

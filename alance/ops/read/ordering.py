@@ -26,6 +26,14 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     Raises:
         InvalidInputError: an unknown column or a bad expression.
     """
+    if columns is not None and not isinstance(columns, list | tuple):
+        return _output_schema(snapshot, columns, options)
+    names = None if columns is None else tuple(map(str, columns))
+    key = (output_schema, names, options.with_row_id, options.with_row_address)
+    return snapshot.remember(key, lambda: _output_schema(snapshot, columns, options))
+
+
+def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
     projection = project(
         snapshot.schema,
         columns,

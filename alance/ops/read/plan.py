@@ -6,17 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow.compute as pc
 
     from alance.expr import Predicate
     from alance.format.schema import Schema
@@ -25,51 +23,17 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-# The work of a character of a filter, to parse it or to make checks of it, as bytes to decode:
-# 500 characters take about 2 ms on the loop, on a busy machine 5.
-CHARACTER_BYTES: Final = 128
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 
 
-def with_meta_fields(schema: Schema) -> pa.Schema:
-    """The Arrow schema that filters and expressions see: the table's and the meta columns."""
-    arrow = schema.to_arrow()
-    for name in META:
-        if arrow.get_field_index(name) < 0:
-            arrow = arrow.append(pa.field(name, pa.uint64()))
-    return arrow
-
-
-def parse_predicate(schema: Schema, condition: str | pc.Expression | None) -> Predicate | None:
-    """A filter, from SQL text or a pyarrow expression.
-
-    Raises:
-        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
-    """
-    if condition is None:
-        return None
-    from alance.expr import parse_filter, predicate_from_arrow
-
-    if isinstance(condition, str):
-        return parse_filter(condition, with_meta_fields(schema))
-    return predicate_from_arrow(condition, with_meta_fields(schema))
-
-
-async def parsed_predicate(
-    snapshot: Snapshot, condition: str | pc.Expression | None
-) -> Predicate | None:
-    """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character.
-
-    Raises:
-        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
-    """
-    work = CHARACTER_BYTES * len(condition) if isinstance(condition, str) else 0
-    return await snapshot.engine.decode(lambda: parse_predicate(snapshot.schema, condition), work)
-
-
-async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> ScanPlan:
+async def plan_scan(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, counts: bool = False
+) -> ScanPlan:
     """The plan of a scan. Reads deletion vectors only where a limit or offset needs them.
+
+    Args:
+        counts: rows are counted: those that indices give are not read, if they give no others.
 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
@@ -93,14 +57,16 @@ async def plan_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) 
         handles, spans, options = await narrow(snapshot, handles, options)
     if meta:
         await snapshot.load_meta(handles, meta)
-    pruner = None
-    if predicate is not None:
-        from alance.ops.read.pruning import pruner_of
+    plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta)
+    if predicate is None:
+        return plan
+    plan = await with_indices(snapshot, plan, counts=counts)
+    if len(plan.picked) == len(plan.handles):
+        return plan
+    from alance.ops.read.pruning import pruner_of
 
-        visible = with_meta_fields(snapshot.schema)
-        pruner = await pruner_of(snapshot, predicate, visible, options)
-    plan = ScanPlan(options, projection, predicate, first, late, handles, spans, meta, pruner)
-    return await with_indices(snapshot, plan)
+    visible = visible_schema(snapshot).arrow
+    return replace(plan, pruner=await pruner_of(snapshot, predicate, visible, options))
 
 
 def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]:
@@ -185,7 +151,7 @@ def _skipped(snapshot: Snapshot, num_rows: int) -> tuple[int, int]:
     return number, num_rows - (int(ends[number - 1]) if number else 0)
 
 
-async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
+async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = False) -> ScanPlan:
     """The plan with the rows that indices give for its filter, where there are some.
 
     Cost: for each index asked a round for its page table, once, and one for its pages.
@@ -194,8 +160,10 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan) -> ScanPlan:
         return plan
     from alance.ops.lookup.look_up import look_up
 
-    use = await look_up(snapshot, plan.predicate, plan.handles)
-    return plan if use is None else picking(plan, use)
+    use = await look_up(snapshot, plan.predicate, plan.handles, counts=counts)
+    if use is None:
+        return plan
+    return counting(plan, use) if counts and use.is_exact else picking(plan, use)
 
 
 def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
@@ -207,22 +175,36 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
     )
 
 
+def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
+    """The plan of a count, without the fragments whose rows indices count."""
+    counted: list[FragmentHandle] = []
+    handles: list[FragmentHandle] = []
+    for handle in plan.handles:
+        (counted if handle.id in use.covered else handles).append(handle)
+    from alance.format.row_set import RowSet
+
+    rows = use.rows
+    if len(counted) < len(use.covered):
+        rows &= RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in counted)
+    return replace(plan, handles=handles, counted=rows, index_lines=tuple(use.lines))
+
+
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
     """The plan without the rows that indices rule out.
 
     Fragments of which many rows are left are scanned, between the first and the last of these.
     """
-    rows_of = use.by_fragment()
     handles, picked, spans = [], {}, dict(plan.spans)
+    hit = set(use.rows.fragments())
     for handle in plan.handles:
         if handle.id in use.covered:
-            rows = rows_of.get(handle.id)
-            if rows is None:
+            if handle.id not in hit:
                 continue
-            if len(rows) <= max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE):
-                picked[handle.id] = rows
+            few = max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE)
+            if use.rows.count_of(handle.id) <= few:
+                picked[handle.id] = use.rows.offsets_of(handle.id)
             else:
-                spans[handle.id] = (int(rows[0]), int(rows[-1]) + 1)
+                spans[handle.id] = use.rows.span_of(handle.id)
         handles.append(handle)
     plan = replace(
         plan,

@@ -16,8 +16,8 @@ from alance.file.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
+from alance.ops.read.filters import CHARACTER_BYTES
 from alance.ops.read.groups import file_bytes
-from alance.ops.read.plan import CHARACTER_BYTES
 from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:

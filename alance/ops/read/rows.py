@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.format.plans import Plan, Reader
+    from alance.format.row_set import RowSet
     from alance.format.schema import Schema
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.options import ScanOptions
@@ -51,6 +52,8 @@ class ScanPlan:
         picked: row offsets by fragment id, where an index gave them: only these are read.
         picked_by: the part of the filter that is true of these rows, if the index is right.
         index_lines: what was asked of indices, for `explain`.
+        counted: the rows that indices count, deleted ones included, of fragments that are not
+            scanned; None: they count none.
         reads_files_whole: each file of a small fragment is read as a whole, by one request, and
             nothing is kept of it. Then there is no filter, and the fragments are prepared.
     """
@@ -67,6 +70,7 @@ class ScanPlan:
     picked: Mapping[int, Int64s] = field(default_factory=dict)
     picked_by: Node | None = None
     index_lines: tuple[str, ...] = ()
+    counted: RowSet | None = None
     reads_files_whole: bool = False
 
     def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
@@ -94,14 +98,14 @@ class RowFilter:
         batch = task.decode()
         if batch is None:
             return None
-        if split.rows is not None:
-            _check_index(plan, split, batch)
         mask = None if plan.options.include_deleted_rows else split.live_mask()
         if plan.predicate is not None:
             asked = plan.meta.intersection(plan.predicate.columns)
             if asked:
                 batch = with_meta(batch, split.group, split.offsets(), asked)
             selected = as_mask(plan.predicate.mask(batch))
+            if split.rows is not None:
+                _check_index(plan, split, batch, selected)
             mask = selected if mask is None else mask & selected
         rows_kept = None
         if mask is not None:
@@ -122,21 +126,21 @@ class RowFilter:
         return batch, rows_kept
 
 
-def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
+def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch, selected: Mask) -> None:
     """Where a row is not what the index says, another one may be missing.
 
     Raises:
         CorruptFileError: there is such a row.
     """
-    if plan.picked_by is None:
+    if selected.all() or plan.picked_by is None:
         return
     from alance.expr.tree import broadcast
 
     wrong = np.flatnonzero(~as_mask(broadcast(plan.picked_by.evaluate(batch), batch.num_rows)))
     if len(wrong):
-        (handle,) = split.group.handles
+        ((handle, rows),) = split.group.by_fragment(split.offsets()[wrong[:1]])
         raise CorruptFileError(
-            f"row {split.offsets()[wrong[0]]} of fragment {handle.id} is not what an index says of "
+            f"row {rows[0]} of fragment {handle.id} is not what an index says of "
             f"it ({'; '.join(plan.index_lines)}): make the index again, or scan with "
             "use_scalar_index=False"
         )

@@ -16,6 +16,8 @@ import itertools
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
 from alance.file.batches import fixed_bytes
 from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
@@ -33,6 +35,7 @@ from alance.ops.read.groups import (
 )
 from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import all_at_once
+from alance.ops.read.take import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.columns import States
     from alance.file.fragment import OpenFragment
     from alance.format.plans import Plan
     from alance.io.engine import Engine
@@ -136,12 +138,10 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
     if plan.reads_files_whole and is_small(handles[0], row_bytes):
         return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
-    is_picked = handles[0].id in plan.picked
+    if handles[0].id in plan.picked:
+        return [await _open_picked(reader, handles)]
     shared = SHARED_BYTES // len(plan.handles) if snapshot.is_remote else 0
-    all_states = [
-        engine.cache if is_picked else ScanStates(engine.cache, shared_bytes=shared)
-        for _ in handles
-    ]
+    all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
@@ -159,8 +159,6 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     for fragment in opened:
         describe(fragment)
     pairs = list(zip(handles, opened, strict=True))
-    if is_picked:
-        return [_picked(plan, *pair, engine.cache) for pair in pairs]
     spans = await _spans(engine, plan, handles, opened)
     single = [
         FragmentGroup([handle], [fragment], states, kept)
@@ -173,14 +171,21 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     return groups
 
 
-def _picked(
-    plan: ScanPlan, handle: FragmentHandle, fragment: OpenFragment, states: States
-) -> FragmentGroup:
-    """A fragment of which the live ones of the rows are read that indices gave."""
-    rows = plan.picked[handle.id]
-    rows = rows[handle.is_live(rows)]
-    spans = [(int(rows[0]), int(rows[-1]) + 1)] if len(rows) else []
-    return FragmentGroup([handle], [fragment], states, spans, rows)
+async def _open_picked(reader: SplitReader, handles: Sequence[FragmentHandle]) -> FragmentGroup:
+    """Fragments as one, of which the live ones of the rows are read that indices gave."""
+    snapshot, picked = reader.snapshot, reader.plan.picked
+    cache, columns = snapshot.engine.cache, reader.first_columns
+    await snapshot.recall(handles)
+    await prepare_take(snapshot, handles, columns.schema)
+    plan = opened_fragments(cache, handles, columns)
+    opened = await snapshot.engine.drive(plan, "open files")
+    first, parts = 0, []
+    for handle in handles:
+        rows = picked[handle.id]
+        parts.append(rows[handle.is_live(rows)] + first)
+        first += handle.num_physical_rows
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return FragmentGroup(handles, opened, cache, [], rows)
 
 
 async def _spans(
@@ -247,14 +252,15 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
             continue
-        (fragment,) = group.opened
         if group.rows is not None:
-            step = max(1, min(TAKEN_ROWS, int(TAKEN_BYTES / max(1.0, fragment.row_bytes))))
+            row_bytes = max(fragment.row_bytes for fragment in group.opened)
+            step = max(1, min(TAKEN_ROWS, int(TAKEN_BYTES / max(1.0, row_bytes))))
             for start in range(0, len(group.rows), step):
                 rows = group.rows[start : start + step]
                 split = Split(group, int(rows[0]), int(rows[-1]) + 1, rows)
-                yield reader.job([split], int(fragment.row_bytes * len(rows)))
+                yield reader.job([split], int(row_bytes * len(rows)))
             continue
+        (fragment,) = group.opened
         row_bytes = fragment.encoded_bytes / max(1, fragment.num_rows)
         part_rows = _part_rows(fragment, reader.plan.options.batch_size, most)
         num_parts = int(min(64, max(1, span_bytes // max(1.0, row_bytes * part_rows))))

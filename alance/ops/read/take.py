@@ -102,7 +102,7 @@ async def _take_placed(
         return in_order(_nothing(projection, schema), None)
     handles = [snapshot.handles[position] for position in positions]
     await snapshot.recall(handles)
-    await _prepare(snapshot, handles, schema)
+    await prepare_take(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_meta(handles, projection.meta)
     rows_of = []
@@ -153,7 +153,9 @@ async def _decode(
     return next(table for table in tables if table is not None)
 
 
-async def _prepare(snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema) -> None:
+async def prepare_take(
+    snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
+) -> None:
     """Learn deletions, and beside them open the files whose rows can be told only after that."""
     if all(handle.is_prepared for handle in handles):
         return
@@ -173,6 +175,18 @@ def _take_fragments(
 ) -> Plan[list[FragmentTask]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
+    opened = yield from opened_fragments(cache, handles, wanted)
+    tasks = yield from take_fragments(
+        wanted.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
+    )
+    keep_grown(cache, handles, opened, wanted)
+    return tasks
+
+
+def opened_fragments(
+    cache: SearchCache, handles: Sequence[FragmentHandle], wanted: Wanted
+) -> Plan[list[OpenFragment]]:
+    """Plan the opening of fragments that the cache does not know: one round."""
     keys = [("fragment", handle.identity, wanted.key) for handle in handles]
     fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
     missing = [number for number, fragment in enumerate(fragments) if fragment is None]
@@ -183,14 +197,21 @@ def _take_fragments(
     opened = [fragment for fragment in fragments if fragment is not None]
     for fragment in opened:
         describe(fragment)
-    tasks = yield from take_fragments(
-        wanted.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
-    )
-    for key, fragment in zip(keys, opened, strict=True):
+    return opened
+
+
+def keep_grown(
+    cache: SearchCache,
+    handles: Sequence[FragmentHandle],
+    opened: Sequence[OpenFragment],
+    wanted: Wanted,
+) -> None:
+    """Put open fragments into the cache of whose pages a take has learned more."""
+    for handle, fragment in zip(handles, opened, strict=True):
         if fragment.tables.has_grown:
             fragment.tables.has_grown = False
+            key = ("fragment", handle.identity, wanted.key)
             cache.put(key, fragment, fragment.num_bytes)
-    return tasks
 
 
 def _open(handle: FragmentHandle, wanted: Wanted, cache: SearchCache) -> Plan[OpenFragment]:

@@ -16,8 +16,9 @@ from alance.file.batches import empty_columns, fixed_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.table.operations import Delete
+from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import parsed_predicate, plan_scan
+from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commit_options import CommitOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
     from typing import Any
 
     from alance.arrays import Int64s
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["FragmentHandle", "Snapshot", "Wanted"]
 
 MAX_WANTED: Final = 64  # choices of columns that are remembered
+MAX_REMEMBERED: Final = 256
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,12 @@ class Wanted:
             UnsupportedError: valid SQL that is not evaluated here.
         """
         projection = project(schema, columns, flat=False)
-        fields = schema.project(projection.fields)
-        key = tuple(f.id for one in fields.fields for f in one.walk())
+        return cls.of_fields(projection, schema.project(projection.fields))
+
+    @classmethod
+    def of_fields(cls, projection: Projection, fields: Schema) -> Wanted:
+        """The columns of a projection whose fields are to be read."""
+        key = tuple(field.id for top in fields.fields for field in top.walk())
         return cls(projection, fields, key, frozenset(key))
 
 
@@ -61,6 +68,7 @@ class Snapshot:
     __slots__ = (
         "_counts",
         "_firsts",
+        "_remembered",
         "_row_index",
         "_wanted",
         "handles",
@@ -88,6 +96,7 @@ class Snapshot:
         self._firsts: Int64s | None = None
         self._row_index: RowIdIndex | None = None
         self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
+        self._remembered: dict[Hashable, object] = {}
 
     @property
     def uri(self) -> str:
@@ -136,6 +145,20 @@ class Snapshot:
                 self._wanted.clear()
             self._wanted[names] = known
         return known
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made of this version, which never changes; of some hundred things at most.
+
+        Args:
+            key: what makes it, and what from.
+        """
+        remembered = self._remembered.get(key)
+        if remembered is None:
+            remembered = make()
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = remembered
+        return cast("T", remembered)
 
     def handle(self, fragment_id: int) -> FragmentHandle:
         """A fragment by id.

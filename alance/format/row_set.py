@@ -1,0 +1,169 @@
+"""Sets of rows: what an index, a filter or deletions give, and what a search is limited to.
+
+A row is a number of 64 bits: an address (fragment id << 32 | row offset) or a stable row id. A set
+is one roaring bitmap of them, so that what many rows have in common is computed in microseconds,
+and all rows of a fragment take some bytes: runs.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from pyroaring import BitMap64
+
+from alance.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from alance.arrays import Int64s, Mask
+
+
+HALF: Final = 32  # bits of a row offset
+PART: Final = struct.Struct("<I")
+COUNT: Final = struct.Struct("<Q")
+
+
+class RowSet:
+    """Rows by address or stable row id. Immutable; may be shared by threads.
+
+    `&`, `|` and `-` cost some 0.1 us for each 65 536 numbers in which both have rows.
+    """
+
+    __slots__ = ("_bitmap",)
+
+    def __init__(self, rows: Int64s | None = None) -> None:
+        """The set of some rows. CPU: some 20 ns a row.
+
+        Args:
+            rows: not negative, in any order; shape (n,).
+        """
+        self._bitmap = BitMap64()
+        if rows is not None and len(rows):
+            self._bitmap = BitMap64(array("Q", np.ascontiguousarray(rows, np.int64).tobytes()))
+
+    @classmethod
+    def _of(cls, bitmap: BitMap64) -> RowSet:
+        rows = cls.__new__(cls)
+        rows._bitmap = bitmap
+        return rows
+
+    @classmethod
+    def of_fragments(cls, num_rows: Iterable[tuple[int, int]]) -> RowSet:
+        """All rows of fragments. CPU: about a microsecond a fragment.
+
+        Args:
+            num_rows: fragment ids, each with its number of physical rows.
+        """
+        bitmap = BitMap64()
+        for fragment, count in num_rows:
+            bitmap.add_range(fragment << HALF, (fragment << HALF) + count)
+        return cls._of(bitmap)
+
+    @classmethod
+    def of_bitmaps(cls, bitmaps: Iterable[tuple[int, bytes | memoryview]]) -> RowSet:
+        """Rows by the upper half of their numbers, each with a bitmap of the lower halves.
+
+        Args:
+            bitmaps: ascending; whose bytes were checked (`roaring.check_roaring`).
+
+        Raises:
+            CorruptFileError: bytes that are no bitmaps after all.
+        """
+        parts: list[bytes | memoryview] = []
+        for high, content in bitmaps:
+            parts += (PART.pack(high), content)
+        try:
+            content = b"".join((COUNT.pack(len(parts) // 2), *parts))
+            return cls._of(BitMap64.deserialize(content))
+        except ValueError as error:
+            raise CorruptFileError(f"row set of {len(parts) // 2} bitmaps: {error}") from error
+
+    @classmethod
+    def union(cls, sets: Iterable[RowSet]) -> RowSet:
+        """The rows of several sets."""
+        bitmaps = [rows._bitmap for rows in sets]
+        return cls._of(BitMap64.union(*bitmaps) if bitmaps else BitMap64())
+
+    def __len__(self) -> int:
+        return len(self._bitmap)
+
+    def __and__(self, other: RowSet) -> RowSet:
+        return self._of(self._bitmap & other._bitmap)
+
+    def __or__(self, other: RowSet) -> RowSet:
+        return self._of(self._bitmap | other._bitmap)
+
+    def __sub__(self, other: RowSet) -> RowSet:
+        return self._of(self._bitmap - other._bitmap)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._bitmap == other._bitmap) if isinstance(other, RowSet) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._bitmap
+
+    def __repr__(self) -> str:
+        return f"RowSet of {len(self):,} rows"
+
+    def count_common(self, other: RowSet) -> int:
+        """The number of rows that both have; nothing is made."""
+        return int(self._bitmap.intersection_cardinality(other._bitmap))
+
+    def to_numpy(self) -> Int64s:
+        """The rows, ascending; shape (n,)."""
+        return np.frombuffer(self._bitmap.to_array(), np.int64)
+
+    def mask_of(self, rows: Int64s) -> Mask:
+        """Which of some rows it has; shape (n,), like `rows`. CPU: some 100 ns a row."""
+        common = (RowSet(rows) & self).to_numpy()
+        places = np.searchsorted(common, rows)
+        places[places == len(common)] = 0
+        return common[places] == rows if len(common) else np.zeros(len(rows), np.bool_)
+
+    def fragments(self) -> list[int]:
+        """The fragments that have rows of it, ascending. CPU: about a microsecond each."""
+        fragments = []
+        if self._bitmap:
+            row, last = self._bitmap.min(), self._bitmap.max() >> HALF
+            fragments.append(row >> HALF)
+            while fragments[-1] < last:
+                row = self._bitmap.next_set_bit((fragments[-1] + 1) << HALF)
+                fragments.append(row >> HALF)
+        return fragments
+
+    def count_of(self, fragment: int) -> int:
+        """The number of its rows in a fragment."""
+        return int(self._bitmap.range_cardinality(fragment << HALF, (fragment + 1) << HALF))
+
+    def span_of(self, fragment: int) -> tuple[int, int]:
+        """The offsets of its first row in a fragment, and behind its last one.
+
+        Raises:
+            ValueError: it has none there.
+        """
+        base = fragment << HALF
+        num_before = self._bitmap.rank(base - 1) if base else 0
+        num_to_end = self._bitmap.rank(base + (1 << HALF) - 1)
+        if num_before == num_to_end:
+            raise ValueError(f"{self}: none in fragment {fragment}")
+        return self._bitmap[num_before] - base, self._bitmap[num_to_end - 1] - base + 1
+
+    def offsets_of(self, fragment: int) -> Int64s:
+        """The offsets of its rows in a fragment, ascending; shape (n,)."""
+        if not self.count_of(fragment):
+            return np.empty(0, np.int64)
+        base = fragment << HALF
+        bitmap = self._bitmap
+        if bitmap.min() < base or bitmap.max() >> HALF > fragment:
+            start, stop = self.span_of(fragment)
+            bitmap = BitMap64(range(base + start, base + stop)) & bitmap
+        return self._of(bitmap).to_numpy() - base
+
+
+NO_ROWS: Final = RowSet()
