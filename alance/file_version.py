@@ -34,8 +34,8 @@ class FileVersion(Enum):
         try:
             return cls(name)
         except ValueError:
-            known = [version.value for version in cls] + list(ALIASES)
-            raise InvalidInputError(f"file version {text!r}: expected one of {known}") from None
+            names = [version.value for version in cls] + list(ALIASES)
+            raise InvalidInputError(f"file version {text!r}: expected one of {names}") from None
 
     @classmethod
     def from_footer(cls, major: int, minor: int) -> FileVersion:

@@ -196,8 +196,8 @@ def nan_value(name: str, args: list[Node]) -> Node:
     both = [real(arg) for arg in args]
     if isinstance(both[1], Literal):
         both[1] = convert(both[1], both[0].type)
-    type_ = max((one.type for one in both), key=lambda t: t.bit_width)
-    left, right = (convert(one, type_) for one in both)
+    type_ = max((node.type for node in both), key=lambda t: t.bit_width)
+    left, right = (convert(node, type_) for node in both)
     return call(name, lambda a, b: pc.if_else(pc.is_nan(a), b, a), left, right)
 
 
@@ -228,8 +228,8 @@ def _times(name: str, node: Node, factor: float) -> Node:
 def square_root(values: pa.Array) -> pa.Array:
     """The square root as processors have it: the sign of the NaN below zero decides its order."""
     with np.errstate(all="ignore"):
-        found = to_arrow(np.sqrt(_slots(values)))
-    return pc.if_else(pc.is_valid(values), found, as_scalar(None)) if values.null_count else found
+        roots = to_arrow(np.sqrt(_slots(values)))
+    return pc.if_else(pc.is_valid(values), roots, as_scalar(None)) if values.null_count else roots
 
 
 def modulo(name: str, args: list[Node]) -> Node:
@@ -245,12 +245,14 @@ def remainder(left: Value, right: Value) -> pa.Array:
         numbers = [broadcast(v, rows) for v in (left, right)]
         valid = pc.and_(*[pc.is_valid(v) for v in numbers])
         with np.errstate(all="ignore"):
-            found = to_arrow(np.fmod(*map(_slots, numbers)))
-        return found if pc.all(valid).as_py() else pc.if_else(valid, found, as_scalar(None))
+            remainders = to_arrow(np.fmod(*map(_slots, numbers)))
+        return (
+            remainders if pc.all(valid).as_py() else pc.if_else(valid, remainders, as_scalar(None))
+        )
     if pa.types.is_signed_integer(array.type):
         # By -1 it is 0, as by 1; the quotient of the smallest integer does not exist.
-        minus_one, one = as_scalar(-1, array.type), as_scalar(1, array.type)
-        right = pc.if_else(pc.equal(right, minus_one), one, right)
+        minus_one, plus_one = as_scalar(-1, array.type), as_scalar(1, array.type)
+        right = pc.if_else(pc.equal(right, minus_one), plus_one, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
@@ -295,10 +297,10 @@ def decimal_arithmetic(op: str, left: Node, right: Node) -> Node:
     kernel = _KERNELS[op]
 
     def run(a: Value, b: Value) -> pa.Array:
-        found = kernel(pc.cast(a, wide[0]), pc.cast(b, wide[1]))
-        if found.type.scale > result.scale:
-            found = pc.round(found, ndigits=result.scale, round_mode="towards_zero")
-        return pc.cast(found, result)
+        exact = kernel(pc.cast(a, wide[0]), pc.cast(b, wide[1]))
+        if exact.type.scale > result.scale:
+            exact = pc.round(exact, ndigits=result.scale, round_mode="towards_zero")
+        return pc.cast(exact, result)
 
     try:
         return call(op, run, *sides)

@@ -62,11 +62,11 @@ class ArrowCondition:
         if "FieldPath(" in _QUOTED.sub("", text):
             raise Problem("columns by position; name them: pc.field('name')")
         try:
-            found = self.evaluate(_empty(schema))
+            values = self.evaluate(_empty(schema))
         except FAILURES as error:
             raise Problem(one_line(error)) from error
-        if not is_value and not pa.types.is_boolean(found.type):
-            raise Problem(f"expected a condition, found {found.type}")
+        if not is_value and not pa.types.is_boolean(values.type):
+            raise Problem(f"expected a condition, found {values.type}")
         needed = [schema.field(name) for name in schema.names if name in text]
         for field in tuple(needed):
             others = [other for other in needed if other is not field]
@@ -78,7 +78,7 @@ class ArrowCondition:
         """The fields of a column that are named, or the column where it is used whole."""
         if not pa.types.is_struct(field.type):
             return [field.name]
-        references = [_NAME.findall(found) for found in _NESTED.findall(text)]
+        references = [_NAME.findall(nested) for nested in _NESTED.findall(text)]
         paths = [names for names in references if names[0] == field.name]
         is_whole = field.name in _NESTED.sub("", text)
         if is_whole or not paths:
@@ -104,8 +104,8 @@ def _only(type_: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
     fields = [type_.field(index) for index in map(type_.get_field_index, firsts) if index >= 0]
     return pa.struct(
         [
-            pa.field(one.name, _only(one.type, [p[1:] for p in paths if p[0] == one.name]))
-            for one in fields
+            pa.field(field.name, _only(field.type, [p[1:] for p in paths if p[0] == field.name]))
+            for field in fields
         ]
     )
 

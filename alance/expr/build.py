@@ -150,11 +150,11 @@ class Builder:
 
     def test(self, tree: Tree) -> Node:
         """IS NULL, IS TRUE, IS FALSE."""
-        node, wanted = self.build(tree.this), tree.expression
-        if isinstance(wanted, exp.Null):
+        node, answer = self.build(tree.this), tree.expression
+        if isinstance(answer, exp.Null):
             return logic.is_null(node)
-        if isinstance(wanted, exp.Boolean):
-            return logic.is_answer(node, bool(wanted.this))
+        if isinstance(answer, exp.Boolean):
+            return logic.is_answer(node, bool(answer.this))
         raise Problem("IS: expected NULL, TRUE or FALSE")
 
     def comparison(self, tree: Tree) -> Node:
@@ -232,19 +232,19 @@ class Builder:
     def substring(self, tree: Tree) -> Node:
         """SUBSTRING(text FROM first FOR count)."""
         given = [tree.this, tree.args.get("start"), tree.args.get("length")]
-        return apply("substring", self._all([one for one in given if one is not None]))
+        return apply("substring", self._all([arg for arg in given if arg is not None]))
 
     def trim(self, tree: Tree) -> Node:
         """TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
         given = [tree.this, tree.expression]
-        return apply(name, self._all([one for one in given if one is not None and one != ""]))
+        return apply(name, self._all([arg for arg in given if arg is not None and arg != ""]))
 
     def position(self, tree: Tree) -> Node:
         """POSITION(part IN text), and position(text, part)."""
         given = [tree.this, tree.args.get("substr"), tree.args.get("position")]
-        return apply("position", self._all([one for one in given if one is not None]))
+        return apply("position", self._all([arg for arg in given if arg is not None]))
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""

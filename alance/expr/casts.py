@@ -140,13 +140,13 @@ def unify(*nodes: Node) -> tuple[Node, ...]:
     Raises:
         Problem: they have none.
     """
-    found = nodes[0].type
+    type_ = nodes[0].type
     for node in nodes[1:]:
-        common = common_type(found, node.type)
+        common = common_type(type_, node.type)
         if common is None:
-            raise Problem(f"type mismatch: {found} and {node.type} have no common type")
-        found = common
-    return tuple(convert(node, found) for node in nodes)
+            raise Problem(f"type mismatch: {type_} and {node.type} have no common type")
+        type_ = common
+    return tuple(convert(node, type_) for node in nodes)
 
 
 def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -281,13 +281,13 @@ def _whole_numbers(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
-        known = pa.concat_arrays([pa.repeat(as_scalar(word), 1) for word in _TRUTHS])
-        found = pc.index_in(pc.utf8_lower(values), value_set=known)
-        lost = pc.and_(pc.is_valid(values), pc.is_null(found))
+        words = pa.concat_arrays([pa.repeat(as_scalar(word), 1) for word in _TRUTHS])
+        places = pc.index_in(pc.utf8_lower(values), value_set=words)
+        lost = pc.and_(pc.is_valid(values), pc.is_null(places))
         if pc.any(lost).as_py():
             first = values.filter(lost)[0]
             raise pa.ArrowInvalid(f"Failed to parse value: {first} as bool")
-        return to_arrow(np.array(list(_TRUTHS.values()))).take(found)
+        return to_arrow(np.array(list(_TRUTHS.values()))).take(places)
     if pa.types.is_decimal(type_):
         whole = pc.cast(values, pa.decimal256(MAX_PRECISION, 30))
         return _rounded(whole, type_)

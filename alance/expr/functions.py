@@ -61,15 +61,16 @@ def apply(name: str, args: list[Node]) -> Node:
     Raises:
         Problem: no such function, or arguments that it does not take.
     """
-    found = FUNCTIONS.get(name.lower())
-    if found is None:
+    function = FUNCTIONS.get(name.lower())
+    if function is None:
         if name.lower() in ELSEWHERE:
             raise Problem(f"function {name}", unsupported=True)
         raise unknown("function", name, FUNCTIONS)
-    if not found.least <= len(args) <= found.most:
-        expected = str(found.least) if found.least == found.most else f"at least {found.least}"
+    if not function.least <= len(args) <= function.most:
+        least = function.least
+        expected = str(least) if least == function.most else f"at least {least}"
         raise Problem(f"{name}: {len(args)} arguments, expected {expected}")
-    return found.build(name.lower(), args)
+    return function.build(name.lower(), args)
 
 
 def _named(*ends: str) -> list[str]:
@@ -79,7 +80,7 @@ def _named(*ends: str) -> list[str]:
 def _named_struct(name: str, args: list[Node]) -> Node:
     """`named_struct('a', x, 'b', y)`: a struct of values, each after its name."""
     names = [arg.value.as_py() if isinstance(arg, Literal) else None for arg in args[::2]]
-    if len(args) % 2 or not all(isinstance(one, str) for one in names):
+    if len(args) % 2 or not all(isinstance(field, str) for field in names):
         raise Problem(f"{name}: expected text for a name before each value")
 
     def build(*values: Value) -> pa.Array:

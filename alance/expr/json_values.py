@@ -108,12 +108,12 @@ def array_length(name: str, args: list[Node]) -> Node:
 
 def array_contains(name: str, args: list[Node]) -> Node:
     """json_array_contains(json, path, value): a literal, as JSON or as the text that it is."""
-    steps, wanted = _path(name, args[1]), _as_items(name, args[2])
+    steps, items = _path(name, args[1]), _as_items(name, args[2])
 
     def test(documents: pa.Array) -> pa.Array:
         buffers = _buffers(_find(documents, steps, plain=False).values)
         answers = np.zeros(len(documents), np.uint8)
-        for item in wanted:
+        for item in items:
             answers |= _kernels.json_has(*buffers, np.frombuffer(item.encode(), np.uint8))
         return _where_valid(to_arrow(answers.view(np.bool_)), documents)
 
@@ -133,9 +133,11 @@ def _reading(
     def evaluate(documents: pa.Array) -> pa.Array:
         texts = _find(documents, steps, plain=plain)
         is_there = texts.kinds > (NULL if plain else NOTHING)
-        found = pc.if_else(to_arrow(is_there), texts.values, as_scalar(None, pa.large_string()))
-        values = read(Texts(found, texts.kinds))
-        if values.null_count != found.null_count:
+        plain_texts = pc.if_else(
+            to_arrow(is_there), texts.values, as_scalar(None, pa.large_string())
+        )
+        values = read(Texts(plain_texts, texts.kinds))
+        if values.null_count != plain_texts.null_count:
             values = pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
         return pc.cast(values, pa.string()) if pa.types.is_large_string(values.type) else values
 
@@ -209,10 +211,10 @@ def _whole(texts: Texts) -> pa.Array:
 def _truth(texts: Texts) -> pa.Array:
     values = pc.utf8_lower(texts.values)
     is_true = pc.is_in(values, value_set=pa.array(["true", "yes"], pa.large_string()))
-    known = pc.or_(
+    readable = pc.or_(
         is_true, pc.is_in(values, value_set=pa.array(["false", "no"], pa.large_string()))
     )
-    strange = texts.values.filter(pc.and_(pc.invert(known), pc.is_valid(values)))
+    strange = texts.values.filter(pc.and_(pc.invert(readable), pc.is_valid(values)))
     if len(strange):
         raise Problem(f"json_get_bool: expected a boolean, found {strange[0].as_py()[:60]}")
     return is_true
@@ -274,5 +276,5 @@ def _compact(text: str) -> str | None:
         values = jsonb(pa.array([text], pa.large_string()), None, "value")
     except InvalidInputError:
         return None
-    found = json_text(values, None)
-    return bytes(found.data[: int(found.offsets[-1])]).decode()
+    content = json_text(values, None)
+    return bytes(content.data[: int(content.offsets[-1])]).decode()

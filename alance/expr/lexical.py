@@ -204,14 +204,14 @@ class Source:
 
     def _syntax_error(self, error: ParseError) -> InvalidInputError:
         first = error.errors[0] if error.errors else {}
-        found = first.get("highlight") or ""
+        highlight = first.get("highlight") or ""
         offset = len(first.get("start_context") or "")
         reason = str(first.get("description") or "not understood")
         if reason.startswith("Invalid expression"):
             reason = "expected an operator or the end"
         elif reason.startswith("Required keyword"):
             reason = "an operand is missing"
-        seen = f"near {found[:60]!r}" if found else "at the end"
+        seen = f"near {highlight[:60]!r}" if highlight else "at the end"
         return InvalidInputError(
             f"{self.what}: syntax error {seen} at {self.place(offset)}: {reason}"
         )

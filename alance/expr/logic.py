@@ -114,9 +114,9 @@ def _joined(is_and: bool, args: list[Node]) -> list[Node]:
         literals = [item for place in places for item in _items(args[place])]
         if column is None or len(literals) <= MAX_COMPARED:
             continue
-        (found,) = _in_literals(column, literals)
+        (membership,) = _in_literals(column, literals)
         joined |= dict.fromkeys(places)
-        joined[places[0]] = negation(found) if is_and else found
+        joined[places[0]] = negation(membership) if is_and else membership
     kept = (joined.get(place, arg) for place, arg in enumerate(args))
     return [arg for arg in kept if arg is not None]
 
@@ -218,16 +218,16 @@ def is_among(node: Node, values: pa.Array) -> Node:
     Args:
         values: large strings or int64, without nulls.
     """
-    kind, found = node.type, None
+    kind, value_set = node.type, None
     if isinstance(node, Column) and is_text(kind) and is_text(values.type):
-        found = pc.cast(values, kind)
+        value_set = pc.cast(values, kind)
     elif isinstance(node, Column) and pa.types.is_integer(kind) and not is_text(values.type):
         numbers, scale = as_numbers(values), scale_of(kind)
         assert scale is not None
         fits = (numbers >= scale.low) & (numbers <= min(scale.high, INT64_MAX))
-        found = pc.cast(to_arrow(numbers[fits]), kind)
-    if found is not None:
-        return _look_up(node, found, found)
+        value_set = pc.cast(to_arrow(numbers[fits]), kind)
+    if value_set is not None:
+        return _look_up(node, value_set, value_set)
     if is_text(values.type):
         return is_in(node, [Literal(text) for text in pc.cast(values, pa.string())])
     return is_in(node, [Literal(number, str(number)) for number in values])
@@ -267,15 +267,15 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
             compare("=", node, item)
             compared.add(item.type)
         values.append(item.value)
-    found = _value_set(values, node.type) if scale is None else _whole_set(wholes, node.type)
-    return [_look_up(node, found, tuple(literals))]
+    value_set = _value_set(values, node.type) if scale is None else _whole_set(wholes, node.type)
+    return [_look_up(node, value_set, tuple(literals))]
 
 
-def _look_up(node: Node, found: pa.Array, items: tuple[Literal, ...] | pa.Array) -> Node:
+def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Array) -> Node:
     """Whether a node's values are among others, by a hash table."""
 
     def look_up(rows: pa.Array) -> pa.Array:
-        hits = pc.is_in(rows, value_set=found)
+        hits = pc.is_in(rows, value_set=value_set)
         if rows.null_count == 0:
             return hits
         return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
@@ -287,14 +287,14 @@ def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
     if not is_bytes(type_) and not is_text(type_):
         return pa.concat_arrays([pa.repeat(value, 1) for value in values])
     given = [value.as_py() for value in values]
-    contents = [one.encode() if isinstance(one, str) else one for one in given]
+    contents = [text.encode() if isinstance(text, str) else text for text in given]
     if pa.types.is_fixed_size_binary(type_):
         contents = [content for content in contents if len(content) == type_.byte_width]
     ends = np.cumsum([0, *map(len, contents)], dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
-    made = pa.large_string() if is_text(type_) else pa.large_binary()
-    found = pa.Array.from_buffers(made, len(contents), buffers)
-    return pc.cast(pc.cast(found, pa.binary()) if made == pa.large_binary() else found, type_)
+    large = pa.large_string() if is_text(type_) else pa.large_binary()
+    array = pa.Array.from_buffers(large, len(contents), buffers)
+    return pc.cast(pc.cast(array, pa.binary()) if large == pa.large_binary() else array, type_)
 
 
 def _whole_set(numbers: list[int], type_: pa.DataType) -> pa.Array:
@@ -346,9 +346,9 @@ class Case:
         others = pc.invert(chosen)
         rest = self._from(branch + 1, batch.filter(others))
         there = batch.filter(chosen)
-        mine = broadcast(self.values[branch].evaluate(there), there.num_rows)
-        places = pc.if_else(chosen, _ranks(chosen), pc.add(_ranks(others), len(mine)))
-        return pa.concat_arrays([mine, rest]).take(places)
+        branch_values = broadcast(self.values[branch].evaluate(there), there.num_rows)
+        places = pc.if_else(chosen, _ranks(chosen), pc.add(_ranks(others), len(branch_values)))
+        return pa.concat_arrays([branch_values, rest]).take(places)
 
 
 def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | None) -> Node:

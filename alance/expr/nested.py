@@ -38,7 +38,7 @@ class Items:
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         items = unify(*self.args) if self.args else ()
-        parts = [pa.repeat(one.value, 1) for one in items if isinstance(one, Literal)]
+        parts = [pa.repeat(item.value, 1) for item in items if isinstance(item, Literal)]
         values = pa.concat_arrays(parts) if parts else pa.nulls(0)
         offsets = to_arrow(np.array([0, len(values)], np.int32))
         return pa.ListArray.from_arrays(offsets, values)[0]
@@ -69,7 +69,7 @@ def has(name: str, args: list[Node]) -> Node:
     needed = [arg for arg in args if not isinstance(arg, Literal)]
     return call(
         name,
-        lambda found, *values: _known(pc.is_valid(found), *values),
+        lambda places, *values: _known(pc.is_valid(places), *values),
         _first(name, args),
         *needed,
     )
@@ -111,19 +111,19 @@ def item(name: str, args: list[Node]) -> Node:
 
 
 def _first(name: str, args: list[Node]) -> Node:
-    node, wanted = _list(name, args[0]), args[1]
+    node, item = _list(name, args[0]), args[1]
     items = _Slot(0, plain_type(node.type.value_type))
-    other = wanted if isinstance(wanted, Literal) else _Slot(1, wanted.type)
+    other = item if isinstance(item, Literal) else _Slot(1, item.type)
     hit = compare("=", items, other)
 
     def find(lists: pa.Array, *values: pa.Array) -> pa.Array:
         parents = pc.list_parent_indices(lists)
-        slots = [plain(lists.flatten()), *[one.take(parents) for one in values]]
+        slots = [plain(lists.flatten()), *[value.take(parents) for value in values]]
         batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])
         equal = truly(hit.evaluate(batch))
         return _first_true(equal, _numbers(parents), len(lists))
 
-    return call(name, find, node) if other is wanted else call(name, find, node, wanted)
+    return call(name, find, node) if other is item else call(name, find, node, item)
 
 
 def _first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
@@ -141,9 +141,9 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
         return has(name, [node, item_])
 
     def find(lists: pa.Array) -> pa.Array:
-        found = np.zeros(len(lists), np.bool_)
-        found[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
-        return _known(to_arrow(found), lists)
+        has_null = np.zeros(len(lists), np.bool_)
+        has_null[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
+        return _known(to_arrow(has_null), lists)
 
     return call(name, find, node)
 

@@ -216,7 +216,7 @@ def _nullable(node: Node, schema: pa.Schema) -> bool:
         return not node.value.is_valid
     if isinstance(node, Column):
         return _column(node, schema)
-    parts = [_nullable(one, schema) for one in node.args]
+    parts = [_nullable(arg, schema) for arg in node.args]
     if isinstance(node, Junction):
         return any(parts)
     if isinstance(node, Case):

@@ -52,8 +52,8 @@ def regexp_count(name: str, args: list[Node]) -> Node:
     regex = _pattern(name, args)
 
     def count(values: pa.Array) -> pa.Array:
-        found = pc.cast(pc.count_substring_regex(values, regex), pa.int64())
-        return pc.fill_null(found, as_scalar(0))
+        counts = pc.cast(pc.count_substring_regex(values, regex), pa.int64())
+        return pc.fill_null(counts, as_scalar(0))
 
     return call(name, count, as_text(name, args[0]))
 
@@ -111,9 +111,9 @@ class Match:
         values = self.text.evaluate(batch)
         if isinstance(values, pa.Scalar):
             values = pa.repeat(values, batch.num_rows)
-        found = pc.extract_regex(values, f"(?P<m>{self.regex})")
-        texts = pc.struct_field(found, [0])
-        hit = pc.is_valid(found)
+        groups = pc.extract_regex(values, f"(?P<m>{self.regex})")
+        texts = pc.struct_field(groups, [0])
+        hit = pc.is_valid(groups)
         offsets = pc.cumulative_sum(pc.cast(hit, pa.int32()))
         first = pa.repeat(as_scalar(0, pa.int32()), 1)
         offsets = pa.concat_arrays([first, offsets])

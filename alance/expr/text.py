@@ -39,8 +39,8 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
     escape = "\\" if escape is None else escape
     regex = _like_regex(text, escape, ignore_case=ignore_case)
     node = as_text("like", node)
-    found = call("like", lambda values: pc.match_substring_regex(values, regex), node)
-    return found if ignore_case else meaning(found, Prefix(node, _like_prefix(text, escape)))
+    matches = call("like", lambda values: pc.match_substring_regex(values, regex), node)
+    return matches if ignore_case else meaning(matches, Prefix(node, _like_prefix(text, escape)))
 
 
 def as_text(name: str, node: Node) -> Node:
@@ -82,8 +82,8 @@ def with_pattern(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]],
             return NULL
         pattern = literal_text(name, args[1])
         node = as_text(name, args[0])
-        found = call(name, lambda values: kernel(values, pattern), node)
-        return meaning(found, Prefix(node, pattern)) if name == "starts_with" else found
+        matches = call(name, lambda values: kernel(values, pattern), node)
+        return meaning(matches, Prefix(node, pattern)) if name == "starts_with" else matches
 
     return build
 
@@ -162,16 +162,16 @@ def repeat(name: str, args: list[Node]) -> Node:
 
 def position(name: str, args: list[Node]) -> Node:
     """Where a literal text begins, counted in characters from one; 0: nowhere."""
-    wanted = literal_text(name, args[1])
+    sought = literal_text(name, args[1])
 
     def find(values: pa.Array) -> pa.Array:
-        if not wanted:
+        if not sought:
             return pc.if_else(pc.is_valid(values), as_scalar(1, pa.int32()), as_scalar(None))
-        zero, found = as_scalar(0, pa.int32()), pc.find_substring(values, wanted)
-        parts = pc.split_pattern(values, wanted, max_splits=1)
+        zero, first = as_scalar(0, pa.int32()), pc.find_substring(values, sought)
+        parts = pc.split_pattern(values, sought, max_splits=1)
         before = pc.list_element(parts, as_scalar(0))
         place = pc.add(pc.cast(pc.utf8_length(before), pa.int32()), as_scalar(1, pa.int32()))
-        return pc.if_else(pc.less(found, zero), zero, place)
+        return pc.if_else(pc.less(first, zero), zero, place)
 
     return call(name, find, as_text(name, args[0]))
 
@@ -191,8 +191,8 @@ def split_part(name: str, args: list[Node]) -> Node:
         place = as_scalar(number - 1) if number > 0 else pc.add(sizes, as_scalar(number))
         starts = parts.offsets.slice(0, len(parts))
         inside = pc.and_(pc.less(place, sizes), pc.greater_equal(place, as_scalar(0)))
-        found = parts.values.take(pc.if_else(inside, pc.add(starts, place), as_scalar(None)))
-        return pc.if_else(inside, found, _emptied(values))
+        picked = parts.values.take(pc.if_else(inside, pc.add(starts, place), as_scalar(None)))
+        return pc.if_else(inside, picked, _emptied(values))
 
     return call(name, pick, as_text(name, args[0]))
 
@@ -252,13 +252,13 @@ def _joined(name: str, args: list[Node], null_handling: str, separator: str = ""
     between = as_scalar(separator)
 
     def join(*values: Value) -> pa.Array:
-        rows = next((len(one) for one in values if isinstance(one, pa.Array)), 1)
-        texts = [_text(broadcast(one, rows)) for one in values]
+        rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
+        texts = [_text(broadcast(value, rows)) for value in values]
         if null_handling == "skip":
             # The kernel drops rows that have nothing but nulls: each gets an empty text to begin.
             texts.insert(0, pa.repeat(as_scalar(""), rows))
-            found = pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
-            return pc.utf8_slice_codeunits(found, len(separator))
+            joined = pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
+            return pc.utf8_slice_codeunits(joined, len(separator))
         return pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
 
     return call(name, join, *args)
@@ -292,13 +292,13 @@ def _like_regex(pattern: str, escape: str, *, ignore_case: bool) -> str:
 
 def _like_prefix(pattern: str, escape: str) -> str:
     """The plain text that a LIKE pattern begins with."""
-    found, characters = [], iter(pattern)
+    prefix, characters = [], iter(pattern)
     for character in characters:
         following = next(characters, None) if character == escape else character
         if following is None or (character != escape and character in "%_"):
             break
-        found.append(following)
-    return "".join(found)
+        prefix.append(following)
+    return "".join(prefix)
 
 
 def upper(values: pa.Array) -> pa.Array:
@@ -325,27 +325,27 @@ def _mapped(
     *,
     has_ascii: bool = False,
 ) -> pa.Array:
-    found = kernel(values)
+    mapped = kernel(values)
     if not has_ascii and pc.all(pc.string_is_ascii(values), min_count=0).as_py():
-        return found
+        return mapped
     odd = truly(pc.match_substring_regex(values, special))
     if not odd.true_count:
-        return found
+        return mapped
     texts = pa.array([method(text) for text in values.filter(odd).to_pylist()], values.type)
-    return pc.replace_with_mask(found, odd, texts)
+    return pc.replace_with_mask(mapped, odd, texts)
 
 
 def _capitalized(text: str) -> str:
     """Digits belong to words: `1a` stays."""
-    found, inside = [], False
+    letters, inside = [], False
     for character in text:
-        found.append(character.lower() if inside else character.upper())
+        letters.append(character.lower() if inside else character.upper())
         inside = character.isalnum()
-    return "".join(found)
+    return "".join(letters)
 
 
 @cache
 def _upper_special() -> str:
     """The class of the characters that become several; they are all below U+FB18."""
-    found = [chr(code) for code in range(0x80, 0xFB18) if len(chr(code).upper()) > 1]
-    return f"[{re.escape(''.join(found))}]"
+    letters = [chr(code) for code in range(0x80, 0xFB18) if len(chr(code).upper()) > 1]
+    return f"[{re.escape(''.join(letters))}]"

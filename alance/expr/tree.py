@@ -40,9 +40,9 @@ class Problem(Exception):
         self.unsupported = unsupported
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> Problem:
+def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     """The problem of a name that is not there, with names that look like it."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in names}
     close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     hint = ""
     if close:

@@ -85,8 +85,8 @@ def named_type(tree: Tree) -> pa.DataType:
         Problem: not a known type, or a decimal without its precision and scale.
     """
     name = str(getattr(tree.this, "value", tree.this)).upper()
-    params = [one for one in tree.expressions if isinstance(one, exp.DataTypeParam)]
-    numbers = [_whole(one.this) for one in params]
+    params = [param for param in tree.expressions if isinstance(param, exp.DataTypeParam)]
+    numbers = [_whole(param.this) for param in params]
     if name in ("DECIMAL", "DECIMAL128", "DECIMAL256", "BIGDECIMAL", "NUMERIC"):
         return _decimal_type(numbers)
     if name in TIMESTAMPS:

@@ -78,7 +78,7 @@ class FlatPages(Sequence[Page]):
 
     def __getitem__(self, number: int | slice) -> Page | Sequence[Page]:
         if isinstance(number, slice):
-            return [self[one] for one in range(self._length)[number]]
+            return [self[place] for place in range(self._length)[number]]
         return Page(*self.kernel.page(number if number >= 0 else number + self._length))
 
 
@@ -299,17 +299,17 @@ class Container:
             for start, stop in spans
         ]
 
-    def held(self, wanted: ByteRange) -> memoryview | None:
+    def held(self, extent: ByteRange) -> memoryview | None:
         """Bytes of the file that its end, as far as it was read, has; else None.
 
         Raises:
             CorruptFileError: bytes of the search-cache buffer that are not those written.
         """
-        if wanted.start < self.content_start or wanted.stop > self.file_bytes:
+        if extent.start < self.content_start or extent.stop > self.file_bytes:
             return None
-        content = self._slice(wanted.start, wanted.stop)
+        content = self._slice(extent.start, extent.stop)
         if self.search is not None:
-            self.search.check(self.path, wanted.start, content)
+            self.search.check(self.path, extent.start, content)
         return content
 
     def _slice(self, start: int, stop: int) -> memoryview:
@@ -349,10 +349,11 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     needed = min(cmo, gbo)
     if needed < tail_start:
         # Tables first: they may be all that the tail misses, or far larger than needed.
-        wanted = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
-        wanted = max(0, wanted - TAIL_BYTES)  # and the schema, and what readers need of pages
-        (head,) = yield [ByteRange(path, wanted, tail_start)]
-        tail, tail_start = memoryview(bytes(head) + bytes(tail)), wanted
+        head_start = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
+        # And the schema, and what readers need of pages.
+        head_start = max(0, head_start - TAIL_BYTES)
+        (head,) = yield [ByteRange(path, head_start, tail_start)]
+        tail, tail_start = memoryview(bytes(head) + bytes(tail)), head_start
     columns = read_table(tail, cmo - tail_start, num_columns)
     buffers = read_table(tail, gbo - tail_start, num_buffers)
     check_spans(path, "column metadata", columns, footer_start, 1)

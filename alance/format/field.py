@@ -133,10 +133,10 @@ class Field:
 
     def to_arrow(self) -> pa.Field:
         """The Arrow field of a read: extension types where pyarrow knows them."""
-        found: pa.Field | None = self.derived.get("arrow")
-        if found is None:
-            found = self.derived["arrow"] = self._arrow(as_stored=False)
-        return found
+        arrow: pa.Field | None = self.derived.get("arrow")
+        if arrow is None:
+            arrow = self.derived["arrow"] = self._arrow(as_stored=False)
+        return arrow
 
     def logical_arrow(self) -> pa.Field:
         """The Arrow field of the table's schema: as of a read, but for blobs."""
@@ -163,8 +163,8 @@ class Field:
             named = {EXTENSION_NAME: BFLOAT16, EXTENSION_METADATA: ""}
             arrow = pa.list_(pa.field("item", arrow.value_type, metadata=named), arrow.list_size)
         nullable = self.nullable or arrow.id == pa.lib.Type_NA
-        made = pa.field(self.name, arrow, nullable, metadata or None)
-        return with_extension(made) if of_bfloat16 or EXTENSION_NAME in metadata else made
+        plain = pa.field(self.name, arrow, nullable, metadata or None)
+        return with_extension(plain) if of_bfloat16 or EXTENSION_NAME in metadata else plain
 
     def walk(self) -> Iterator[Field]:
         """This field and all below it, depth-first, parents first."""

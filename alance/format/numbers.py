@@ -77,11 +77,11 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
         return pa.nulls(1, arrow or pa.null())[0]
     if isinstance(value, str | bytes):
         content = value.encode() if isinstance(value, str) else value
-        made = pa.string() if isinstance(value, str) else pa.binary()
+        inferred = pa.string() if isinstance(value, str) else pa.binary()
         offsets = np.array([0, len(content)], np.int32)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-        found = pa.Array.from_buffers(made, 1, buffers)[0]
-        return found if arrow is None or arrow == made else found.cast(arrow)
+        scalar = pa.Array.from_buffers(inferred, 1, buffers)[0]
+        return scalar if arrow is None or arrow == inferred else scalar.cast(arrow)
     if isinstance(value, bool):
         return to_arrow(np.array([value]))[0]
     if isinstance(value, int):

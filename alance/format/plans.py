@@ -104,11 +104,11 @@ Reader: TypeAlias = (
 )
 
 
-def cut(wanted: Wanted, content: memoryview, first: int = 0) -> memoryview:
+def cut(extent: Wanted, content: memoryview, first: int = 0) -> memoryview:
     """The answer to a range or pieces, from an object's bytes that begin at byte `first`."""
-    if isinstance(wanted, ByteRange):
-        return content[wanted.start - first : wanted.stop - first]
-    return memoryview(b"".join([cut(one, content, first) for one in wanted.ranges()]))
+    if isinstance(extent, ByteRange):
+        return content[extent.start - first : extent.stop - first]
+    return memoryview(b"".join([cut(part, content, first) for part in extent.ranges()]))
 
 
 class Turn(tuple[Wanted, ...]):
@@ -193,7 +193,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     while waiting := [
         (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
     ]:
-        buffers = yield [wanted for _, ranges in waiting for wanted in ranges]
+        buffers = yield [extent for _, ranges in waiting for extent in ranges]
         sent = 0
         for count, (number, ranges) in enumerate(waiting, 1):
             stop = sent + len(ranges)
@@ -222,6 +222,6 @@ def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Wanted]]]:
 
     def answer(ranges: Sequence[Wanted]) -> Sequence[memoryview]:
         rounds.append(ranges)
-        return [cut(wanted, view) for wanted in ranges]
+        return [cut(extent, view) for extent in ranges]
 
     return answered(plan, answer), rounds

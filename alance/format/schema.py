@@ -104,31 +104,31 @@ class Schema:
                 of an extension type that are no UTF-8.
         """
         messages: list[file_pb2.Field] = []
-        names = [one.name for one in schema]
+        names = [field.name for field in schema]
         for name in names:
             if names.count(name) > 1:
                 raise InvalidInputError(f"field {name!r} is there twice")
             if "." in name:
                 raise InvalidInputError(f"field {name!r}: top-level names have no dots")
-        for one in schema:
-            _append(messages, one, -1)
+        for field in schema:
+            _append(messages, field, -1)
         metadata = _texts(schema.metadata, "the schema")
         return cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema of the table."""
         return pa.schema(
-            [one.logical_arrow() for one in self.fields], metadata=dict(self.metadata) or None
+            [field.logical_arrow() for field in self.fields], metadata=dict(self.metadata) or None
         )
 
     def walk(self) -> Iterator[Field]:
         """All fields, depth-first."""
-        for one in self.fields:
-            yield from one.walk()
+        for field in self.fields:
+            yield from field.walk()
 
     def field_by_id(self, field_id: int) -> Field | None:
         """A field at any depth by its id."""
-        return next((one for one in self.walk() if one.id == field_id), None)
+        return next((field for field in self.walk() if field.id == field_id), None)
 
     def field(self, path: str) -> Field:
         """A field by its name or its path (`alance.format.paths`).
@@ -140,11 +140,11 @@ class Schema:
         field: Field | None = None
         candidates: Sequence[Field] = self.fields
         for depth, name in enumerate(names):
-            field = next((one for one in candidates if one.name == name), None)
+            field = next((candidate for candidate in candidates if candidate.name == name), None)
             if field is None:
                 from difflib import get_close_matches
 
-                close = get_close_matches(name, [one.name for one in candidates], n=3)
+                close = get_close_matches(name, [candidate.name for candidate in candidates], n=3)
                 hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
                 below = f" in {join_path(names[:depth])!r}" if depth else ""
                 raise InvalidInputError(f"column {path!r}: no field {name!r}{below}{hint}")
@@ -154,7 +154,7 @@ class Schema:
 
     def names_of(self, path: str) -> tuple[str, ...]:
         """The names of a path, the column's first; a column whose name has dots is one name."""
-        if "." in path and any(one.name == path for one in self.fields):
+        if "." in path and any(field.name == path for field in self.fields):
             return (path,)
         return split_path(path)
 
@@ -166,8 +166,10 @@ class Schema:
         names: list[str] = []
         candidates: Sequence[Field] = self.fields
         for name in self.names_of(path):
-            alike = [one for one in candidates if one.name.lower() == name.lower()]
-            exact = [one for one in alike if one.name == name]
+            alike = [
+                candidate for candidate in candidates if candidate.name.lower() == name.lower()
+            ]
+            exact = [candidate for candidate in alike if candidate.name == name]
             if len(exact or alike) != 1:
                 return path
             (field,) = exact or alike
@@ -183,26 +185,26 @@ class Schema:
         Raises:
             InvalidInputError: no such field.
         """
-        wanted: dict[str, list[list[str]]] = {}
+        tails_of: dict[str, list[list[str]]] = {}
         for path in paths:
             self.field(path)
             top, *rest = self.names_of(path)
-            wanted.setdefault(top, []).append(rest)
-        by_name = {one.name: one for one in self.fields}
+            tails_of.setdefault(top, []).append(rest)
+        by_name = {field.name: field for field in self.fields}
         return Schema(
-            tuple(_prune(by_name[name], tails) for name, tails in wanted.items()), self.metadata
+            tuple(_prune(by_name[name], tails) for name, tails in tails_of.items()), self.metadata
         )
 
 
-def _prune(one: Field, tails: list[list[str]]) -> Field:
+def _prune(field: Field, tails: list[list[str]]) -> Field:
     if any(not tail for tail in tails):
-        return one
+        return field
     kept = []
-    for child in one.children:
+    for child in field.children:
         below = [tail[1:] for tail in tails if tail[0] == child.name]
         if below:
             kept.append(_prune(child, below))
-    return replace(one, children=tuple(kept))
+    return replace(field, children=tuple(kept))
 
 
 def _build(
@@ -272,22 +274,22 @@ _ENCODINGS: Final = {
 }
 
 
-def _append(messages: list[file_pb2.Field], one: pa.Field, parent_id: int) -> None:
-    metadata = dict(_texts(one.metadata, f"field {one.name!r}"))
-    arrow = one.type
+def _append(messages: list[file_pb2.Field], field: pa.Field, parent_id: int) -> None:
+    metadata = dict(_texts(field.metadata, f"field {field.name!r}"))
+    arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):
         is_json = arrow.extension_name == "arrow.json"
         metadata[EXTENSION_NAME] = JSON if is_json else arrow.extension_name
         parameters = {EXTENSION_METADATA.encode(): parameters_of(arrow)}
-        metadata |= _texts(parameters, f"field {one.name!r}")
+        metadata |= _texts(parameters, f"field {field.name!r}")
         arrow = arrow.storage_type
     name = "json" if metadata.get(EXTENSION_NAME) == JSON else logical_type(arrow)
     message = file_pb2.Field(
-        name=one.name,
+        name=field.name,
         id=len(messages),
         parent_id=parent_id,
         logical_type=name,
-        nullable=one.nullable,
+        nullable=field.nullable,
         encoding=file_pb2.DICTIONARY
         if name.startswith("dict:")
         else _ENCODINGS.get(name, file_pb2.PLAIN),

@@ -46,11 +46,11 @@ class SearchBuffer:
         Raises:
             CorruptFileError: other bytes than were written.
         """
-        known = self.entries.get(start)
-        if known is not None and known != (len(content), binascii.crc32(content)):
+        entry = self.entries.get(start)
+        if entry is not None and entry != (len(content), binascii.crc32(content)):
             raise CorruptFileError(
                 f"{where}: {len(content)} bytes at {start} have another checksum than the "
-                f"{known[0]} bytes that were written"
+                f"{entry[0]} bytes that were written"
             )
 
 
@@ -73,7 +73,7 @@ def parse_search_buffer(
     Raises:
         CorruptFileError: a table that does not fit its buffer.
     """
-    start, stop = (int(one) for one in buffers[-1])
+    start, stop = (int(place) for place in buffers[-1])
     if len(buffers) < 2 or stop - TRAILER.size < max(start, tail_start):
         return None
     count, version, _, magic = TRAILER.unpack_from(tail, stop - TRAILER.size - tail_start)

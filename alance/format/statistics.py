@@ -355,8 +355,8 @@ def _bounds(
     )
 
 
-def _array(side: FixedWidth | VariableWidth, arrow: pa.DataType, known: Mask) -> pa.Array:
-    validity = pa.py_buffer(np.packbits(known, bitorder="little"))
+def _array(side: FixedWidth | VariableWidth, arrow: pa.DataType, valid: Mask) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     data = side.data
     if isinstance(side, FixedWidth):
         if pa.types.is_boolean(arrow):

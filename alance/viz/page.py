@@ -37,12 +37,12 @@ MAX_COLUMNS: Final = 24  # named in the details of a request
 
 def page(recorder: Recorder, title: str = "") -> str:
     """The text of an HTML page that shows a trace."""
-    found = json.dumps(records(recorder, title), separators=(",", ":"), ensure_ascii=True)
+    content = json.dumps(records(recorder, title), separators=(",", ":"), ensure_ascii=True)
     parts = {
         "/*style*/": _part("page.css"),
         "/*script*/": _part("page.js"),
         # The JSON is last: nothing is looked for in it. No text in it can end the element.
-        "/*records*/": found.replace("<", "\\u003c").replace("&", "\\u0026"),
+        "/*records*/": content.replace("<", "\\u003c").replace("&", "\\u0026"),
     }
     text = _part("page.html")
     for mark, part in parts.items():
@@ -75,14 +75,14 @@ def records(recorder: Recorder, title: str = "") -> dict[str, Any]:
             "ms": round(totals.seconds * 1e3, 3),
             "hops": totals.num_hops,
             "hop_ms": round(totals.hop_seconds * 1e3, 3),
-            "looks": [[name, *found] for name, found in totals.hit_rates.items()],
+            "looks": [[name, *counts] for name, counts in totals.hit_rates.items()],
         },
         "waves": [[ms(begin), ms(end)] for begin, end in recorder.waves],
         "bars": [
             _bar(event, recorder, ms)
-            for event in sorted(events, key=lambda one: (_queued(one), one.start))
+            for event in sorted(events, key=lambda shown: (_queued(shown), shown.start))
         ],
-        "hops": [_hop(hop, ms) for hop in sorted(hops, key=lambda one: one.queued)],
+        "hops": [_hop(hop, ms) for hop in sorted(hops, key=lambda shown: shown.queued)],
     }
 
 
@@ -90,9 +90,9 @@ def group_of(event: RequestEvent) -> str:
     """The purpose of a request, in one of few words."""
     if event.kind in ("put", "copy", "delete"):
         return "writes"
-    found = {GROUPS.get(reason, "other") for reason in event.reasons} or {"other"}
-    if len(found) == 1:
-        return found.pop()
+    groups = {GROUPS.get(reason, "other") for reason in event.reasons} or {"other"}
+    if len(groups) == 1:
+        return groups.pop()
     return "mixed"
 
 

@@ -54,15 +54,15 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
         InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
             null empty structs, text that is no JSON), or another type.
     """
-    found: dict[int, PageValues] = {}
+    leaves: dict[int, PageValues] = {}
     try:
-        _descend(field, array, (), None, len(array), found)
+        _descend(field, array, (), None, len(array), leaves)
     except AlanceError as error:
         error.add_note(f"while field {field.name!r} was written")
         raise
     rows = {leaf.field.id: len(array) * leaf.multiplier for leaf in leaf_columns(field)}
-    assert all(found[key].num_rows in (count, len(array)) for key, count in rows.items())
-    return found
+    assert all(leaves[key].num_rows in (count, len(array)) for key, count in rows.items())
+    return leaves
 
 
 def _descend(
@@ -71,7 +71,7 @@ def _descend(
     path: Path,
     outer: Mask | None,
     num_rows: int,
-    found: dict[int, PageValues],
+    leaves: dict[int, PageValues],
 ) -> None:
     """Walk one field.
 
@@ -82,32 +82,32 @@ def _descend(
     """
     array = storage_of(array)
     if owns_column(field):
-        found[field.id] = _leaf(field, array, path, outer, num_rows)
+        leaves[field.id] = _leaf(field, array, path, outer, num_rows)
         return
     nulls, valid = _nulls(field, array, outer)
     if pa.types.is_struct(array.type):
         _need(field, array, field.logical_type == "struct")
         layer = Items(nulls, is_nullable=field.nullable)
         for child, part in zip(field.children, _children(field, array), strict=True):
-            _descend(child, part, (*path, layer), valid, num_rows, found)
+            _descend(child, part, (*path, layer), valid, num_rows, leaves)
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = array.values.slice(array.offset * dimension, len(array) * dimension)
         if any(isinstance(layer, Lists) for layer in path) or _has_lists(field):
             lists, items = _equal_lists(items, dimension, nulls, valid, len(array))
-            _descend(field.children[0], items, (*path, lists), None, num_rows, found)
+            _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
             return
         repeated = None if valid is None else np.repeat(valid, dimension)
         layer = Items(nulls, dimension)
-        _descend(field.children[0], items, (*path, layer), repeated, num_rows, found)
+        _descend(field.children[0], items, (*path, layer), repeated, num_rows, leaves)
     else:
         is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
         is_map = pa.types.is_map(array.type)
         kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
         _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
         lists, items = _lists(array, nulls, valid)
-        _descend(field.children[0], items, (*path, lists), None, num_rows, found)
+        _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
 
 
 def _leaf(
@@ -216,13 +216,13 @@ def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
 def _children(field: Field, array: pa.Array) -> list[pa.Array]:
     """The children of a struct in the order of the field."""
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    wanted = [child.name for child in field.children]
-    if names != wanted and (sorted(names) != sorted(wanted) or len(set(names)) < len(names)):
+    expected = [child.name for child in field.children]
+    if names != expected and (sorted(names) != sorted(expected) or len(set(names)) < len(names)):
         # The key and value of a map have names of their own in each implementation.
-        if len(names) != len(wanted) or field.name != "entries":
-            raise InvalidInputError(f"field {field.name!r}: children {names}, expected {wanted}")
-        wanted = names
-    return [array.field(names.index(name)) for name in wanted]
+        if len(names) != len(expected) or field.name != "entries":
+            raise InvalidInputError(f"field {field.name!r}: children {names}, expected {expected}")
+        expected = names
+    return [array.field(names.index(name)) for name in expected]
 
 
 def _need(field: Field, array: pa.Array, fits: bool) -> None:

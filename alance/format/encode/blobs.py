@@ -97,7 +97,7 @@ def encode_blob_page(
         absent = values.definition > 0
         places[absent] = values.definition[absent].astype("<u8") << 16
         sizes[absent] = 0
-    columns = (FixedWidth(64, len(one), one.view(np.uint8)) for one in (places, sizes))
+    columns = (FixedWidth(64, len(column), column.view(np.uint8)) for column in (places, sizes))
     block = StructBlock(values.num_rows, tuple(columns))
     inner = mini_block_page(
         PageValues((Layer.ALL_VALID_ITEM,), None, None, block, values.num_rows), hints
@@ -141,9 +141,9 @@ def describe_blobs(
 
 def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
     """Strings of `count` rows: those that are given by row, in order, and empty ones."""
-    texts = [one.encode() for one in uris.values()]
+    texts = [text.encode() for text in uris.values()]
     ends = np.zeros(count + 1, np.int32)
-    ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(one) for one in texts]
+    ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(text) for text in texts]
     np.cumsum(ends, out=ends)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
     return pa.Array.from_buffers(pa.string(), count, buffers)
@@ -277,9 +277,9 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
 def _payloads(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     if not (pa.types.is_null(array.type) or "binary" in str(array.type)):
         raise InvalidInputError(f"field {where!r}: {array.type} where blobs are expected")
-    found = block_of(as_type(array, pa.large_binary(), where), valid, where)
-    assert isinstance(found, VariableWidth)
-    return found
+    payloads = block_of(as_type(array, pa.large_binary(), where), valid, where)
+    assert isinstance(payloads, VariableWidth)
+    return payloads
 
 
 def _there(array: pa.Array, here: Mask) -> Mask:

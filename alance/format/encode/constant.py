@@ -71,7 +71,7 @@ def present_of(values: PageValues) -> Mask | None:
 
 def _is_smaller_in_chunks(values: PageValues, value: FixedWidth | VariableWidth) -> bool:
     """Whether a mini-block page is smaller: run lengths for the values, and compressed levels."""
-    raw = sum(one.nbytes for one in (values.rep, values.definition) if one is not None)
+    raw = sum(levels.nbytes for levels in (values.rep, values.definition) if levels is not None)
     if raw <= MAX_RAW_LEVELS:
         return False
     if isinstance(value, FixedWidth):

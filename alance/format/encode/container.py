@@ -103,7 +103,7 @@ class SearchEntries:
         Small pages come last: as many pages as can be lie within a read of the file's end.
         """
         placed: list[tuple[int, Bytes]] = []
-        for kept in sorted(self._kept, key=lambda one: -one.num_bytes):
+        for kept in sorted(self._kept, key=lambda page: -page.num_bytes):
             for number, content in kept.buffers:
                 kept.page.buffer_offsets[number] = start
                 placed.append((start, content))
@@ -134,8 +134,8 @@ class FileBuilder:
             UnsupportedError: a version that is not written.
         """
         if version not in FOOTER_NUMBERS:
-            known = [one.value for one in FOOTER_NUMBERS]
-            raise UnsupportedError(f"file version {version.value}: files of {known} are written")
+            numbers = [number.value for number in FOOTER_NUMBERS]
+            raise UnsupportedError(f"file version {version.value}: files of {numbers} are written")
         leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
         self.num_bytes = 0
         self._schema = schema

@@ -85,10 +85,10 @@ def _of_fixed(
         most = min(most, options.dict_max_bytes // (bits // 8))
     if most < 1 or min(count // 8, num_runs * RUN_BYTES) > limit:
         return None
-    found = _kernels.distinct_fixed(values.data, bits // 8, most)
-    if found is None:
+    distinct = _kernels.distinct_fixed(values.data, bits // 8, most)
+    if distinct is None:
         return None
-    indices, items = found
+    indices, items = distinct
     num_items = len(items) * 8 // bits
     index_bytes = min(_packed_indices(count, num_items), num_runs * RUN_BYTES)
     if index_bytes + len(items) > limit:
@@ -108,10 +108,10 @@ def _of_strings(values: VariableWidth, options: Options) -> tuple[FixedWidth, Va
     most_bytes = limit if options.dict_max_bytes is None else min(limit, options.dict_max_bytes)
     if most < 1:
         return None
-    found = _kernels.distinct_strings(values.offsets, values.data, most, most_bytes)
-    if found is None:
+    distinct = _kernels.distinct_strings(values.offsets, values.data, most, most_bytes)
+    if distinct is None:
         return None
-    indices, offsets, items = found
+    indices, offsets, items = distinct
     num_items = len(offsets) - 1
     size = _packed_indices(count, num_items) + len(items) + offsets.nbytes
     if size > limit:

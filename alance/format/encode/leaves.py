@@ -47,9 +47,9 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if pa.types.is_dictionary(arrow):
-            found = array.cast(arrow.value_type).dictionary_encode()
-            indices = found.indices.cast(arrow.index_type)
-            return pa.DictionaryArray.from_arrays(indices, found.dictionary)
+            keyed = array.cast(arrow.value_type).dictionary_encode()
+            indices = keyed.indices.cast(arrow.index_type)
+            return pa.DictionaryArray.from_arrays(indices, keyed.dictionary)
         return array if array.type == arrow else array.cast(arrow)
     except (pa.ArrowException, NotImplementedError) as error:
         raise InvalidInputError(
@@ -57,13 +57,13 @@ def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
         ) from error
 
 
-def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
+def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether values are stored alike, whatever items are called or dictionaries are sorted by."""
-    if pa.types.is_dictionary(one) and pa.types.is_dictionary(other):
-        return bool(one.index_type == other.index_type and one.value_type == other.value_type)
-    if pa.types.is_fixed_size_list(one) and pa.types.is_fixed_size_list(other):
-        return one.list_size == other.list_size and _is_same(one.value_type, other.value_type)
-    return bool(one == other)
+    if pa.types.is_dictionary(left) and pa.types.is_dictionary(right):
+        return bool(left.index_type == right.index_type and left.value_type == right.value_type)
+    if pa.types.is_fixed_size_list(left) and pa.types.is_fixed_size_list(right):
+        return left.list_size == right.list_size and _is_same(left.value_type, right.value_type)
+    return bool(left == right)
 
 
 def _without_extensions(array: pa.Array) -> pa.Array:

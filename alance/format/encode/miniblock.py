@@ -144,15 +144,15 @@ def _check_sizes(sizes: list[Int64s], num_levels: int, *, large: bool) -> None:
         InvalidInputError: a chunk that is too large for this file version.
     """
     levels, values = sizes[:num_levels], sizes[num_levels:]
-    if any(one.max(initial=0) > 0xFFFF for one in levels):
+    if any(part.max(initial=0) > 0xFFFF for part in levels):
         raise TooManyLevels
     if large:
         return
-    padded = sum((-(-one // 8) * 8 for one in sizes), np.zeros_like(sizes[-1]))
+    padded = sum((-(-part // 8) * 8 for part in sizes), np.zeros_like(sizes[-1]))
     header = -(-(2 + 2 * len(sizes)) // 8) * 8
     if padded.max(initial=0) + header <= MAX_CHUNK_BYTES:
         return
-    only_values = sum((-(-one // 8) * 8 for one in values), np.zeros_like(sizes[-1]))
+    only_values = sum((-(-part // 8) * 8 for part in values), np.zeros_like(sizes[-1]))
     if num_levels and only_values.max(initial=0) + header <= MAX_CHUNK_BYTES // 2:
         raise TooManyLevels
     raise InvalidInputError(

@@ -75,19 +75,21 @@ class Options:
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
         """Warnings of values that are not used as they are; empty where all are."""
-        keys, found = _keys(metadata), []
+        keys, warnings = _keys(metadata), []
         if "bss" in keys and _split(keys) is None:
-            found.append(f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out")
+            warnings.append(
+                f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out"
+            )
         for key, limits in NUMBERS.items():
             text = keys.get(key)
             if text is None or limits.has(text) or not limits.is_loose(text):
                 continue
             used = limits.read(text)
-            found.append(
+            warnings.append(
                 f"{PREFIX}{key} = {text!r}: expected a number from {limits.least} to "
                 f"{limits.most}; {'left out' if used is None else f'{used} is used'}"
             )
-        return found
+        return warnings
 
     @property
     def scheme(self) -> Scheme | None:
@@ -170,8 +172,8 @@ class Limits:
 
 LEVEL: Final = (int, -(1 << 17), 22)
 NUMBERS: Final = {
-    one.key: one
-    for one in (
+    limits.key: limits
+    for limits in (
         Limits(*LEVEL, "compression-level"),
         Limits(float, 0.0, 1.0, "rle-threshold"),
         Limits(int, 1, 1 << 28, "minichunk-size"),

@@ -90,66 +90,66 @@ def encode_pages(field: Field, values: PageValues, hints: Hints) -> list[Encoded
 def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
     if values.num_rows < 1:
         raise InvalidInputError(f"field {field.name!r}: a page without rows")
-    wanted, is_sparse = _wanted(field, values, hints)
+    layout, is_sparse = _asked_layout(field, values, hints)
     constant = constant_page(values, hints)
     if constant is not None:
         return constant
     block = values.values
     if is_sparse:
-        return sparse_values_page(values, hints, zipped=_is_zipped(block, wanted))
+        return sparse_values_page(values, hints, zipped=_is_zipped(block, layout))
     if isinstance(block, StructBlock) and not all(
         isinstance(child, FixedWidth) for child in block.children
     ):
         return full_zip_page(values, hints)
     if not isinstance(block, DictionaryBlock):
-        found = dictionary_of(block, hints)
-        if found is not None:
-            block = DictionaryBlock(*found)
+        dictionary = dictionary_of(block, hints)
+        if dictionary is not None:
+            block = DictionaryBlock(*dictionary)
             values = replace(values, values=block)
     if isinstance(block, DictionaryBlock):
         return mini_block_page(values, hints)
-    if _is_zipped(block, wanted):
+    if _is_zipped(block, layout):
         return full_zip_page(values, hints)
     return mini_block_page(values, hints)
 
 
-def _wanted(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
+def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
     """The layout that was asked for, and whether the page has to be sparse.
 
     Raises:
         InvalidInputError: one that there is not.
         UnsupportedError: lists and fixed-size lists of structs in a file before 2.3.
     """
-    wanted = hints.metadata.get(STRUCTURE)
-    known = [MINI_BLOCK, FULL_ZIP]
+    layout = hints.metadata.get(STRUCTURE)
+    layouts = [MINI_BLOCK, FULL_ZIP]
     if hints.version >= FileVersion.V2_3:
-        known.append(SPARSE)
-    if wanted is not None and wanted.lower() not in known:
+        layouts.append(SPARSE)
+    if layout is not None and layout.lower() not in layouts:
         raise InvalidInputError(
-            f"field {field.name!r}: {STRUCTURE} is {wanted!r}, expected one of {known}"
+            f"field {field.name!r}: {STRUCTURE} is {layout!r}, expected one of {layouts}"
         )
-    wanted = None if wanted is None else wanted.lower()
+    layout = None if layout is None else layout.lower()
     is_sparse = values.rep is not None and any(hints.dimensions)
     if is_sparse and hints.version < FileVersion.V2_3:
         raise UnsupportedError(
             f"field {field.name!r}: fixed-size lists of structs together with lists in a file of "
             f"version {hints.version.value}; 2.3 has them"
         )
-    if wanted == SPARSE:
+    if layout == SPARSE:
         # Values without structure have nothing to list.
         return None, is_sparse or values.rep is not None or values.definition is not None
-    return wanted, is_sparse
+    return layout, is_sparse
 
 
-def _is_zipped(block: Block, wanted: str | None) -> bool:
+def _is_zipped(block: Block, layout: str | None) -> bool:
     """Whether values go one by one, each by itself."""
     if isinstance(block, StructBlock) and not all(
         isinstance(child, FixedWidth) for child in block.children
     ):
         return True
-    if wanted is None:
-        wanted = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
-    return wanted == FULL_ZIP and _can_stand_alone(block)
+    if layout is None:
+        layout = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
+    return layout == FULL_ZIP and _can_stand_alone(block)
 
 
 def longest_bits(block: Block) -> int:

@@ -157,10 +157,10 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
     """
     buffers: list[Bytes] = []
     messages = []
-    found = unravel(values)
-    has_lists = any(isinstance(layer, Lists) for layer in found)
+    layers = unravel(values)
+    has_lists = any(isinstance(layer, Lists) for layer in layers)
     present: Mask | None = None  # slots that the levels know
-    for number, (layer, dimension) in enumerate(zip(found, dimensions, strict=True)):
+    for number, (layer, dimension) in enumerate(zip(layers, dimensions, strict=True)):
         step = 1 if has_lists else product(dimensions[number:])
         valid = layer.valid
         num_slots = layer.num_slots // step
@@ -183,12 +183,12 @@ def sparse_structure(values: PageValues, dimensions: Sequence[int]) -> SparseStr
             message.validity.CopyFrom(_validity(valid, num_slots, buffers))
         messages.append(message)
     rows = values.num_rows * (product(dimensions) if has_lists else 1)
-    return SparseStructure(tuple(messages), tuple(buffers), rows, present, found[-1].valid)
+    return SparseStructure(tuple(messages), tuple(buffers), rows, present, layers[-1].valid)
 
 
 def product(dimensions: Sequence[int]) -> int:
     """How many slots of the leaf a row has by its fixed-size lists."""
-    return prod(max(one, 1) for one in dimensions)
+    return prod(max(dimension, 1) for dimension in dimensions)
 
 
 def _lists(
@@ -211,17 +211,17 @@ def _lists(
 
 def _validity(valid: Mask | None, num_slots: int, buffers: list[Bytes]) -> pb3.SparseValiditySet:
     """The null slots, or the valid ones if they are fewer."""
-    found = np.empty(0, np.int64)
+    positions = np.empty(0, np.int64)
     meaning = pb3.SparseValiditySet.NULL_POSITIONS
     if valid is not None:
         num_valid = int(np.count_nonzero(valid))
         if num_valid < num_slots - num_valid:
             meaning = pb3.SparseValiditySet.VALID_POSITIONS
-            found = np.flatnonzero(valid)
+            positions = np.flatnonzero(valid)
         else:
-            found = np.flatnonzero(~valid)
+            positions = np.flatnonzero(~valid)
     return pb3.SparseValiditySet(
-        meaning=meaning, positions=_numbers(found, buffers), num_positions=len(found)
+        meaning=meaning, positions=_numbers(positions, buffers), num_positions=len(positions)
     )
 
 
@@ -270,9 +270,9 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
     structure = sparse_structure(values, hints.dimensions)
     block = values.values
     if not zipped and not isinstance(block, DictionaryBlock):
-        found = dictionary_of(block, hints)
-        if found is not None:
-            block = DictionaryBlock(*found)
+        dictionary = dictionary_of(block, hints)
+        if dictionary is not None:
+            block = DictionaryBlock(*dictionary)
     if zipped and not isinstance(block, DictionaryBlock):
         if structure.valid is not None:
             block = select(block, np.flatnonzero(structure.valid))

@@ -37,7 +37,7 @@ MAX_OFFSET: Final = (1 << 31) - 1
 
 def values_bytes(page: PageValues) -> int:
     """Bytes that the rows hold in memory: values and levels; what pages are cut by."""
-    levels = [one.nbytes for one in (page.rep, page.definition) if one is not None]
+    levels = [kind.nbytes for kind in (page.rep, page.definition) if kind is not None]
     return block_bytes(page.values) + sum(levels)
 
 
@@ -52,7 +52,11 @@ def join(parts: Sequence[PageValues]) -> PageValues:
     if len(parts) == 1:
         return parts[0]
     layers = tuple(
-        _kind(any(_has_null(one) for one in kinds), any(_has_empty(one) for one in kinds), kinds[0])
+        _kind(
+            any(_has_null(kind) for kind in kinds),
+            any(_has_empty(kind) for kind in kinds),
+            kinds[0],
+        )
         for kinds in zip(*(part.layers for part in parts), strict=True)
     )
     rep = None
@@ -152,17 +156,17 @@ def _tight(
     layers: tuple[Layer, ...], definition: UInt16s
 ) -> tuple[tuple[Layer, ...], UInt16s | None]:
     """The layers that these levels need, and the levels by them."""
-    found = np.bincount(definition, minlength=max_definition(layers) + 1) > 0
+    occurs = np.bincount(definition, minlength=max_definition(layers) + 1) > 0
     kinds: list[Layer] = []
     last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))
     level, outer, fixed = max_definition(layers), False, False
     for number, layer in reversed(list(enumerate(layers))):
         null = empty = False
         if _has_empty(layer):
-            empty, level = bool(found[level]), level - 1
+            empty, level = bool(occurs[level]), level - 1
         if _has_null(layer):
             # Items below nulls are null too, up to the next list.
-            null, level = bool(found[level]) or outer, level - 1
+            null, level = bool(occurs[level]) or outer, level - 1
             # From a struct around a list on, layers are of one kind on all pages: `levels_of`.
             fixed |= not layer.is_list
             null |= fixed and number >= last_list
@@ -179,10 +183,10 @@ def _renumbered(definition: UInt16s, own: tuple[Layer, ...], other: tuple[Layer,
     if own == other:
         return definition
     numbers, level = [0], 0
-    for one, new in zip(own, other, strict=True):
-        if _has_null(one):
+    for old, new in zip(own, other, strict=True):
+        if _has_null(old):
             numbers.append(level + 1 if _has_null(new) else 0)
-        if _has_empty(one):
+        if _has_empty(old):
             numbers.append(level + new.num_levels if _has_empty(new) else 0)
         level += new.num_levels
     return np.array(numbers, np.uint16)[definition]
@@ -229,7 +233,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
         return FixedWidth(
             bits,
             count,
-            join_bits([one.data for one in fixed], [one.num_values * bits for one in fixed]),
+            join_bits([part.data for part in fixed], [part.num_values * bits for part in fixed]),
         )
     strings = [block for block in blocks if isinstance(block, VariableWidth)]
     if len(strings) == len(blocks):
@@ -239,7 +243,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
         return _join_lists(lists)
     structs = [block for block in blocks if isinstance(block, StructBlock)]
     if len(structs) == len(blocks):
-        columns = zip(*(one.children for one in structs), strict=True)
+        columns = zip(*(part.children for part in structs), strict=True)
         return StructBlock(count, tuple(join_blocks(column) for column in columns))
     indices = [block for block in blocks if isinstance(block, DictionaryBlock)]
     if len(indices) == len(blocks):
@@ -302,7 +306,7 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
         if not block.items.num_values and kept:
             shifts.append(0)  # nothing but nulls, whose indices must be ones that are there
             continue
-        number = next((n for n, one in enumerate(kept) if _are_equal(one, block.items)), None)
+        number = next((n for n, items in enumerate(kept) if _are_equal(items, block.items)), None)
         if number is None:
             number = len(kept)
             kept.append(block.items)
@@ -324,14 +328,14 @@ def _join_dictionaries(blocks: Sequence[DictionaryBlock]) -> DictionaryBlock:
     )
 
 
-def _are_equal(one: Block, other: Block) -> bool:
+def _are_equal(left: Block, right: Block) -> bool:
     """Whether two dictionaries are the same; quick where they are one object."""
-    if one is other:
+    if left is right:
         return True
-    if one.num_values != other.num_values or block_bytes(one) != block_bytes(other):
+    if left.num_values != right.num_values or block_bytes(left) != block_bytes(right):
         return False
-    if isinstance(one, VariableWidth) and isinstance(other, VariableWidth):
-        return np.array_equal(one.offsets, other.offsets) and np.array_equal(one.data, other.data)
-    if isinstance(one, FixedWidth) and isinstance(other, FixedWidth):
-        return np.array_equal(one.data, other.data)
+    if isinstance(left, VariableWidth) and isinstance(right, VariableWidth):
+        return np.array_equal(left.offsets, right.offsets) and np.array_equal(left.data, right.data)
+    if isinstance(left, FixedWidth) and isinstance(right, FixedWidth):
+        return np.array_equal(left.data, right.data)
     return False

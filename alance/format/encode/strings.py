@@ -113,9 +113,9 @@ def string_chunks(
     Raises:
         InvalidInputError: two strings do not fit a chunk of this version.
     """
-    found = _codes(strings, options)
-    if found is not None:
-        table, codes = found
+    coded = _codes(strings, options)
+    if coded is not None:
+        table, codes = coded
         chunks = variable_chunks(codes, options.chunk_bytes, version)
         return replace(chunks, encoding=encodings.fsst(table, chunks.encoding))
     plain = variable_chunks(strings, options.chunk_bytes, version)
@@ -143,9 +143,9 @@ def encode_strings(
         ends = np.zeros_like(strings.offsets)
         np.cumsum(sizes, out=ends[1:])
         return encodings.general(Scheme.ZSTD, level, encoding), VariableWidth(ends, units)
-    found = _codes(strings, options)
-    if found is not None:
-        table, codes = found
+    coded = _codes(strings, options)
+    if coded is not None:
+        table, codes = coded
         return encodings.fsst(table, encoding), codes
     return encoding, strings
 

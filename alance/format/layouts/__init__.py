@@ -56,8 +56,8 @@ def page_layout(
     try:
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
-        if len(encoding) <= MAX_SHARED_BYTES and (known := mini_block(encoding)) is not None:
-            return known.at(place)
+        if len(encoding) <= MAX_SHARED_BYTES and (form := mini_block(encoding)) is not None:
+            return form.at(place)
         message = AnyMessage.FromString(encoding)
         if message.type_url.endswith(PAGE_LAYOUT):
             return _layout(pb.PageLayout.FromString(message.value), place)

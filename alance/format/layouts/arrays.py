@@ -156,11 +156,11 @@ def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
         raise _misfit(block, arrow)
     children = []
     for number, child in enumerate(block.children):
-        one = arrow.field(number)
-        found = array_of(child, _storage(one.type), None)
-        if len(found) != block.num_values:
-            raise CorruptFileError(f"child {one.name!r} of a struct has another length")
-        children.append(wrapped(found, one.type))
+        field = arrow.field(number)
+        values = array_of(child, _storage(field.type), None)
+        if len(values) != block.num_values:
+            raise CorruptFileError(f"child {field.name!r} of a struct has another length")
+        children.append(wrapped(values, field.type))
     return pa.Array.from_buffers(arrow, block.num_values, [bitmap(valid)], children=children)
 
 
@@ -217,10 +217,10 @@ def _expanded_strings(
     raw = _raw_indices(block)
     some = NOTHING if valid is None else valid.view(np.uint8)
     with kernel_errors:
-        found = VariableWidth(*_kernels.expand_strings(raw, some, items.offsets, items.data))
+        strings = VariableWidth(*_kernels.expand_strings(raw, some, items.offsets, items.data))
     if is_text(arrow) and _first_bad(items, None) >= 0:
-        return _variable(found, arrow, valid)  # a bad item may be one that no row uses
-    return _strings(found, arrow, valid)
+        return _variable(strings, arrow, valid)  # a bad item may be one that no row uses
+    return _strings(strings, arrow, valid)
 
 
 def _raw_indices(block: DictionaryBlock) -> npt.NDArray[np.unsignedinteger[Any]]:

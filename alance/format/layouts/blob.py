@@ -49,18 +49,18 @@ class BlobTask:
         Raises:
             CorruptFileError: the inner page is corrupt, or no page of descriptions.
         """
-        found = self.inner.decode()
+        page = self.inner.decode()
         with self.page.place.checking():
             return PageValues(
                 layers=self.page.shape.layers,
                 rep=None,
-                definition=self._definition(found),
-                values=found.values,
-                num_rows=found.num_rows,
+                definition=self._definition(page),
+                values=page.values,
+                num_rows=page.num_rows,
             )
 
-    def _definition(self, found: PageValues) -> UInt16s | None:
-        positions, sizes = _descriptions(found)
+    def _definition(self, page: PageValues) -> UInt16s | None:
+        positions, sizes = _descriptions(page)
         absent = (sizes == 0) & (positions != 0)
         max_def = self.page.shape.max_def
         codes = positions[absent]
@@ -123,17 +123,17 @@ class BlobPage:
         return BlobTask(self, (yield from self.inner.read_page()))
 
 
-def _descriptions(found: PageValues) -> Int64s:
+def _descriptions(page: PageValues) -> Int64s:
     """Positions and sizes, shape (2, n).
 
     Raises:
         CorruptFileError: not all values are present pairs of u64.
     """
-    values = found.values
+    values = page.values
     if (
         not isinstance(values, StructBlock)
         or len(values.children) != 2
-        or found.layers != (Layer.ALL_VALID_ITEM,)
+        or page.layers != (Layer.ALL_VALID_ITEM,)
     ):
         raise CorruptFileError("blob: the inner page holds no descriptions")
     columns = []

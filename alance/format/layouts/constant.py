@@ -204,7 +204,7 @@ class ConstantPage:
             )
         if self.shape.has_lists and rep is None:
             raise CorruptFileError("constant: layers have lists, but there are no levels of them")
-        num_entries = len(next(found for found in (rep, definition) if found is not None))
+        num_entries = len(next(part for part in (rep, definition) if part is not None))
         levels = Levels(self.shape, num_entries, rep, definition)
         # As one chunk that begins with a row: every level, the first one, the number of rows.
         levels.check(

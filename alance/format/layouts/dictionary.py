@@ -74,10 +74,10 @@ def _in_one_call(codec: BlockCodec, content: bytes, num_items: int) -> Block | N
         return None
     if num_items >> 62:
         return None
-    found = _kernels.decode_items(content, is_compressed, are_strings, bits, num_items)
-    if found is None:
+    strings = _kernels.decode_items(content, is_compressed, are_strings, bits, num_items)
+    if strings is None:
         return None
-    offsets, data = found
+    offsets, data = strings
     values = np.frombuffer(data, np.uint8)
     if offsets is None:
         return FixedWidth(bits, num_items, values)

@@ -50,10 +50,10 @@ def leaf_columns(field: Field) -> list[LeafColumn]:
     Raises:
         CorruptFileError: dimensions whose product is beyond any file.
     """
-    found: list[LeafColumn] | None = field.derived.get("leaves")
-    if found is None:
-        found = field.derived["leaves"] = list(_leaf_columns(field, 1))
-    return found
+    leaves: list[LeafColumn] | None = field.derived.get("leaves")
+    if leaves is None:
+        leaves = field.derived["leaves"] = list(_leaf_columns(field, 1))
+    return leaves
 
 
 def owns_column(field: Field) -> bool:
@@ -89,7 +89,7 @@ def layer_dimensions(root: Field, leaf: Field) -> tuple[int, ...]:
     if root.id == leaf.id:
         return own
     for child in root.children:
-        if any(one.field.id == leaf.id for one in leaf_columns(child)):
+        if any(below.field.id == leaf.id for below in leaf_columns(child)):
             return own + layer_dimensions(child, leaf)
     raise InvalidInputError(f"field {root.name!r} has no leaf {leaf.name!r}")
 
@@ -107,16 +107,16 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
     arrow = field.to_arrow().type
     if num_rows == 0:
         return pa.nulls(0, arrow)
-    found: dict[int, _Leaf] = {}
+    opened: dict[int, _Leaf] = {}
     for leaf in leaf_columns(field):
         pages = leaves.get(leaf.field.id)
         if pages is not None:
             try:
-                found[leaf.field.id] = _open_leaf(leaf, pages)
+                opened[leaf.field.id] = _open_leaf(leaf, pages)
             except CorruptFileError as error:
                 error.add_note(f"in field {leaf.field.name!r}")
                 raise
-    return _build(field, arrow, found, 0, num_rows)
+    return _build(field, arrow, opened, 0, num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ def _item_mask(
             )
         if layer.valid is None:
             return None
-        mine = layer.valid[::stride]
-        valid = mine if valid is None else valid | mine
+        layer_valid = layer.valid[::stride]
+        valid = layer_valid if valid is None else valid | layer_valid
     return valid
 
 
@@ -254,10 +254,10 @@ def _lists(
 def _leaf_array(
     field: Field, arrow: pa.DataType, leaf: _Leaf, depth: int, num_slots: int
 ) -> pa.Array:
-    found = leaf.structure[-1]
-    if len(leaf.structure) != depth + 1 or found.num_slots != num_slots:
+    items = leaf.structure[-1]
+    if len(leaf.structure) != depth + 1 or items.num_slots != num_slots:
         raise CorruptFileError(
-            f"field {field.name!r}: {found.num_slots} slots in {len(leaf.structure)} layers, "
+            f"field {field.name!r}: {items.num_slots} slots in {len(leaf.structure)} layers, "
             f"expected {num_slots} in {depth + 1}"
         )
     for page, own in zip(leaf.pages, leaf.own, strict=True):
@@ -270,9 +270,9 @@ def _leaf_array(
         return values_array(field, arrow, blocks[0], leaf.own[0].valid)
     together = joined_values(blocks)
     if together is not None:
-        return values_array(field, arrow, together, found.valid)
+        return values_array(field, arrow, together, items.valid)
     valid = [own.valid for own in leaf.own]
-    pieces = [values_array(field, arrow, *one) for one in zip(blocks, valid, strict=True)]
+    pieces = [values_array(field, arrow, *part) for part in zip(blocks, valid, strict=True)]
     try:
         return pa.concat_arrays(pieces)
     except pa.ArrowException as error:

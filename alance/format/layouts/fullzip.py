@@ -160,8 +160,8 @@ class FullZipPage:
         state = self._state(content)
         first, counts = _neighbours(rows)
         starts, stops = yield from self._bounds(state, first, counts)
-        wanted = list(zip(starts.tolist(), stops.tolist(), strict=True))
-        pieces = yield from fetch_missing(self.place, ROWS, wanted, spans, read)
+        asked = list(zip(starts.tolist(), stops.tolist(), strict=True))
+        pieces = yield from fetch_missing(self.place, ROWS, asked, spans, read)
         return state, self._task(pieces, counts)
 
     def read_page(self) -> Plan[FullZipTask]:

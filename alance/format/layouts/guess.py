@@ -68,26 +68,26 @@ def guess_spans(
 
 
 def fetch_missing(
-    place: PagePlace, buffer: int, wanted: Spans, spans: Spans, read: Sequence[memoryview]
+    place: PagePlace, buffer: int, asked: Spans, spans: Spans, read: Sequence[memoryview]
 ) -> Plan[list[memoryview]]:
     """Bytes of a buffer, out of what was read of it already: no round if that holds them all.
 
     Args:
-        wanted: the byte ranges to return, in order.
+        asked: the byte ranges to return, in order.
         spans: what was read: ascending, apart from each other.
         read: the bytes of `spans`.
     """
     starts = [start for start, _ in spans]
-    owners = np.searchsorted(starts, [start for start, _ in wanted], "right") - 1
+    owners = np.searchsorted(starts, [start for start, _ in asked], "right") - 1
     here = [
         owner >= 0 and stop <= spans[owner][1]
-        for owner, (_, stop) in zip(owners.tolist(), wanted, strict=True)
+        for owner, (_, stop) in zip(owners.tolist(), asked, strict=True)
     ]
     missing = [
-        place.part(buffer, *span) for span, is_here in zip(wanted, here, strict=True) if not is_here
+        place.part(buffer, *span) for span, is_here in zip(asked, here, strict=True) if not is_here
     ]
     fetched = iter((yield from fetch(missing)))
     return [
         read[owner][start - starts[owner] : stop - starts[owner]] if is_here else next(fetched)
-        for owner, (start, stop), is_here in zip(owners.tolist(), wanted, here, strict=True)
+        for owner, (start, stop), is_here in zip(owners.tolist(), asked, here, strict=True)
     ]

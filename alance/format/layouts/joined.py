@@ -37,7 +37,9 @@ def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
     width = bits // 8
     pieces = [block.data[: block.num_values * width] for block in blocks]
     total = sum(block.num_values for block in blocks)
-    if any(len(one) != block.num_values * width for one, block in zip(pieces, blocks, strict=True)):
+    if any(
+        len(piece) != block.num_values * width for piece, block in zip(pieces, blocks, strict=True)
+    ):
         return None
     return FixedWidth(bits, total, _kernels.join_bytes(pieces))
 

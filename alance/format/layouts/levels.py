@@ -62,11 +62,11 @@ class Shape:
 @lru_cache(maxsize=1024)
 def _shape(numbers: tuple[int, ...]) -> Shape:
     """The shape of pages with these layers: a table has few, and many pages."""
-    known = {layer.value for layer in Layer}
-    if not numbers or len(numbers) > 0xFFFF or not known.issuperset(numbers):
+    values = {layer.value for layer in Layer}
+    if not numbers or len(numbers) > 0xFFFF or not values.issuperset(numbers):
         raise CorruptFileError(f"layers {list(numbers[:20])}: expected numbers of 1 to 6")
-    found = tuple(Layer(number) for number in numbers)
-    return Shape(found, max_repetition(found), max_definition(found), max_visible(found))
+    layers = tuple(Layer(number) for number in numbers)
+    return Shape(layers, max_repetition(layers), max_definition(layers), max_visible(layers))
 
 
 @dataclass(frozen=True, slots=True)

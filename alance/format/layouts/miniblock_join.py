@@ -40,7 +40,7 @@ class Joined(NamedTuple):
     @classmethod
     def of(cls, buffers: Sequence[memoryview]) -> Joined:
         """Copies of buffers, one behind the other."""
-        sizes = np.array([len(one) for one in buffers], np.int64)
+        sizes = np.array([len(buffer) for buffer in buffers], np.int64)
         return cls(np.frombuffer(b"".join(buffers), np.uint8), sizes)
 
 
@@ -77,13 +77,13 @@ def decode_together(pages: AlikePages) -> PageValues | None:
         if chunks is None:
             return None
         rows = range(int(chunks.first_rows[-1]))
-        found = MiniBlockTask(first.form, None, (content.data.data,), chunks.all(), rows).decode()
+        page = MiniBlockTask(first.form, None, (content.data.data,), chunks.all(), rows).decode()
         if first.said.dictionary is None:
-            return found
-        values = _with_items(pages, found.values)
+            return page
+        values = _with_items(pages, page.values)
     except (AlanceError, ValueError, OverflowError):
         return None
-    return None if values is None else replace(found, values=values)
+    return None if values is None else replace(page, values=values)
 
 
 def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:

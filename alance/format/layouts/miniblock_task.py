@@ -109,7 +109,7 @@ class MiniBlockTask:
         entries = counts if form.num_level_buffers == 0 else buffers.entries
         num_entries = int(entries.sum())
         taken = 0
-        found: list[UInt16s | None] = []
+        both: list[UInt16s | None] = []
         for codec, is_used in (
             (form.rep, form.shape.has_lists),
             (form.definition, form.shape.max_def > 0),
@@ -120,8 +120,8 @@ class MiniBlockTask:
                 taken += 1
                 if not is_used and decoded.any():
                     raise CorruptFileError("mini-block: levels that the layers do not have")
-            found.append(decoded if is_used else None)
-        levels = Levels(form.shape, num_entries, found[0], found[1])
+            both.append(decoded if is_used else None)
+        levels = Levels(form.shape, num_entries, both[0], both[1])
         if form.shape.has_lists:
             assert isinstance(self.runs, ChunkRuns)
             chunks = self.runs.chunks

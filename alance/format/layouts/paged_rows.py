@@ -185,10 +185,10 @@ class PagedRows:
 
 def takes_rows(field: Field) -> bool:
     """Whether single rows of a leaf may be taken by the kernel, from pages that allow it."""
-    known: bool | None = field.derived.get("takes_rows")
-    if known is None:
-        known = field.derived["takes_rows"] = _takes_rows(field)
-    return known
+    answer: bool | None = field.derived.get("takes_rows")
+    if answer is None:
+        answer = field.derived["takes_rows"] = _takes_rows(field)
+    return answer
 
 
 def _takes_rows(field: Field) -> bool:

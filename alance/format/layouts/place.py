@@ -79,13 +79,14 @@ class PagePlace:
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:
     """Ask for ranges in one round; empty ones are answered without asking."""
-    wanted = [one for one in ranges if one.num_bytes]
-    fetched = iter((yield wanted) if wanted else ())
-    buffers = [next(fetched) if one.num_bytes else memoryview(b"") for one in ranges]
-    for one, buffer in zip(ranges, buffers, strict=True):
-        if len(buffer) != one.num_bytes:
+    filled = [extent for extent in ranges if extent.num_bytes]
+    fetched = iter((yield filled) if filled else ())
+    buffers = [next(fetched) if extent.num_bytes else memoryview(b"") for extent in ranges]
+    for extent, buffer in zip(ranges, buffers, strict=True):
+        if len(buffer) != extent.num_bytes:
             raise CorruptFileError(
-                f"{len(buffer)} bytes of {one.path} from {one.start}, expected {one.num_bytes}"
+                f"{len(buffer)} bytes of {extent.path} from {extent.start}, "
+                f"expected {extent.num_bytes}"
             )
     return buffers
 
@@ -113,12 +114,12 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
     if len(starts) == 1:
         (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
         return content
-    wanted = Pieces.of(place.path, starts + offset, stops + offset)
-    (content,) = yield [wanted]
-    if len(content) != wanted.num_bytes:
+    pieces = Pieces.of(place.path, starts + offset, stops + offset)
+    (content,) = yield [pieces]
+    if len(content) != pieces.num_bytes:
         raise CorruptFileError(
             f"{len(content)} bytes in {len(starts)} pieces of {place.path}, "
-            f"expected {wanted.num_bytes}"
+            f"expected {pieces.num_bytes}"
         )
     return content
 

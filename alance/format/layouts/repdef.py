@@ -67,14 +67,14 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
     if page.rep is None:
         num_slots = page.values.num_values if definition is None else len(definition)
         return tuple(reversed(_items(page.layers, num_slots, definition, own_nulls=own_nulls)))
-    found: list[Items | Lists] = []
+    structure: list[Items | Lists] = []
     rep, base, first = page.rep, 0, 0
     left = np.empty(0, np.uint16) if definition is None else definition
     for number, layer in enumerate([*page.layers, Layer.ALL_VALID_LIST]):
         if not layer.is_list:
             continue
         group = page.layers[first:number]
-        slot_max = base + sum(one.num_levels for one in group)
+        slot_max = base + sum(inner.num_levels for inner in group)
         if group:
             levels = None
             num_slots = len(rep)
@@ -83,21 +83,23 @@ def unravel(page: PageValues, *, own_nulls: bool = True) -> Structure:
             elif len(left):
                 levels = _kernels.levels_up_to(left, slot_max)
                 num_slots = len(levels)
-            found += _items(group, num_slots, levels, base, own_nulls=own_nulls or bool(found))
+            structure += _items(
+                group, num_slots, levels, base, own_nulls=own_nulls or bool(structure)
+            )
         base = slot_max
         if number == len(page.layers):
             break
         outer = _until_list(page.layers[number + 1 :])
         is_last = number + 1 == len(page.layers)
-        slot_max = base + layer.num_levels + sum(one.num_levels for one in outer)
+        slot_max = base + layer.num_levels + sum(inner.num_levels for inner in outer)
         with kernel_errors:
             offsets, valid, num_nulls, rep, left = _kernels.list_layer(
                 rep, left, base, slot_max, _empty_level(layer, base), is_last
             )
-        found.append(Lists(offsets, valid.view(np.bool_) if num_nulls else None))
+        structure.append(Lists(offsets, valid.view(np.bool_) if num_nulls else None))
         base += layer.num_levels
         first = number + 1
-    return tuple(reversed(found))
+    return tuple(reversed(structure))
 
 
 def joined(parts: Sequence[Structure]) -> Structure:
@@ -108,7 +110,7 @@ def joined(parts: Sequence[Structure]) -> Structure:
     """
     if len(parts) == 1:
         return parts[0]
-    shapes = {tuple(type(one) for one in part) for part in parts}
+    shapes = {tuple(type(layer) for layer in part) for part in parts}
     if len(shapes) != 1:
         raise CorruptFileError("pages of one column have layers of different kinds")
     return tuple(_join(layers) for layers in zip(*parts, strict=True))
@@ -127,11 +129,11 @@ def join_masks(masks: Sequence[Mask | None], counts: Sequence[int]) -> Mask | No
 
 
 def _join(layers: Sequence[Items | Lists]) -> Items | Lists:
-    valid = join_masks([one.valid for one in layers], [one.num_slots for one in layers])
+    valid = join_masks([layer.valid for layer in layers], [layer.num_slots for layer in layers])
     if isinstance(layers[0], Items):
-        return Items(sum(one.num_slots for one in layers), valid)
+        return Items(sum(layer.num_slots for layer in layers), valid)
     return Lists(
-        _kernels.join_lists([one.offsets for one in layers if isinstance(one, Lists)]), valid
+        _kernels.join_lists([layer.offsets for layer in layers if isinstance(layer, Lists)]), valid
     )
 
 
@@ -152,15 +154,15 @@ def _items(
     own_nulls: bool,
 ) -> list[Items | Lists]:
     """Neighbouring item layers, from the inside out: all have the same slots."""
-    found: list[Items | Lists] = []
+    items: list[Items | Lists] = []
     highest = 0 if levels is None or len(levels) == 0 else int(levels.max())
     for number, layer in enumerate(layers):
         # A slot is null where its level is above the layers further in: null here or further out.
         present = base if own_nulls or number else base + layer.num_levels
         valid = levels <= present if levels is not None and highest > present else None
-        found.append(Items(num_slots, valid))
+        items.append(Items(num_slots, valid))
         base += layer.num_levels
-    return found
+    return items
 
 
 def _empty_level(layer: Layer, base: int) -> int:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Selection: TypeAlias = slice | Int64s
 
 
-def is_all(wanted: Selection, num_values: int) -> bool:
+def is_all(selection: Selection, num_values: int) -> bool:
     """Whether a selection takes every value in its order."""
-    return isinstance(wanted, slice) and wanted == slice(0, num_values)
+    return isinstance(selection, slice) and selection == slice(0, num_values)
 
 
 def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
@@ -40,16 +40,16 @@ def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
     return shifts + np.arange(len(shifts))
 
 
-def select(block: Block, wanted: Selection) -> Block:
+def select(block: Block, selection: Selection) -> Block:
     """The values at some positions.
 
     Args:
         block: values of any kind.
-        wanted: a slice with `start` and `stop` inside the block, or positions, shape (n,).
+        selection: a slice with `start` and `stop` inside the block, or positions, shape (n,).
     """
-    if is_all(wanted, block.num_values):
+    if is_all(selection, block.num_values):
         return block
-    return _slice(block, wanted) if isinstance(wanted, slice) else gather(block, wanted)
+    return _slice(block, selection) if isinstance(selection, slice) else gather(block, selection)
 
 
 def spread(block: Block, present: Mask) -> Block:
@@ -94,38 +94,36 @@ def block_bytes(block: Block) -> int:
             return 0 if block.value is None else block_bytes(block.value)
 
 
-def _slice(block: Block, wanted: slice) -> Block:
+def _slice(block: Block, rows: slice) -> Block:
     match block:
         case FixedWidth(bits_per_value=bits):
-            return FixedWidth(
-                bits, wanted.stop - wanted.start, _slice_bits(block.data, bits, wanted)
-            )
+            return FixedWidth(bits, rows.stop - rows.start, _slice_bits(block.data, bits, rows))
         case VariableWidth():
-            offsets = block.offsets[wanted.start : wanted.stop + 1]
+            offsets = block.offsets[rows.start : rows.stop + 1]
             first, last = int(offsets[0]), int(offsets[-1])
             offsets = offsets - offsets[0] if first else offsets
             return VariableWidth(offsets, block.data[first:last], block.is_ascii)
         case FixedSizeListBlock(dimension=dimension, validity=validity):
             if validity is not None:
-                validity = _slice_bits(validity, dimension, wanted)
-            items = slice(wanted.start * dimension, wanted.stop * dimension)
+                validity = _slice_bits(validity, dimension, rows)
+            items = slice(rows.start * dimension, rows.stop * dimension)
             return FixedSizeListBlock(dimension, _slice(block.items, items), validity)
         case StructBlock():
-            children = tuple(_slice(child, wanted) for child in block.children)
-            return StructBlock(wanted.stop - wanted.start, children)
+            children = tuple(_slice(child, rows) for child in block.children)
+            return StructBlock(rows.stop - rows.start, children)
         case DictionaryBlock(indices=FixedWidth(bits_per_value=bits) as indices):
-            count = wanted.stop - wanted.start
-            kept = FixedWidth(bits, count, _slice_bits(indices.data, bits, wanted))
+            count = rows.stop - rows.start
+            kept = FixedWidth(bits, count, _slice_bits(indices.data, bits, rows))
             return DictionaryBlock(kept, block.items)
         case ConstantBlock():
-            return ConstantBlock(wanted.stop - wanted.start, block.value)
+            return ConstantBlock(rows.stop - rows.start, block.value)
         case _:
             assert_never(block)
 
 
-def _slice_bits(data: Bytes, bits: int, wanted: slice) -> Bytes:
+def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
     """Groups of `bits` bits each, LSB first: a view where the first is at the start of a byte."""
-    first, last = wanted.start * bits, wanted.stop * bits
+    first, last = rows.start * bits, rows.stop * bits
     if first % 8 == 0:
         return data[first // 8 : (last + 7) // 8]
     kept = np.unpackbits(data[first // 8 : (last + 7) // 8], bitorder="little")

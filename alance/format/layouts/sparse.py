@@ -84,7 +84,7 @@ class SparsePage:
         layers, multiplier = parse_layers(message, place.num_rows)
         slots, num_buffers = _values(values, place, layers[-1].num_slots)
         page = cls(place, layers, multiplier, slots, num_buffers)
-        stored = [one for one in page._set_buffers() if one is not None]
+        stored = [buffer for buffer in page._set_buffers() if buffer is not None]
         place.need_buffers(num_buffers + len(stored), "a sparse page")
         return page
 
@@ -157,25 +157,25 @@ class SparsePage:
 
     def _set_buffers(self) -> list[int | None]:
         """The buffer of each set, None for those without payload."""
-        found: list[int | None] = []
+        buffers: list[int | None] = []
         number = self.num_value_buffers
         for layer in self.layers:
-            for one in layer.sets:
-                found.append(number if one.codec.has_payload else None)
-                number += one.codec.has_payload
-        return found
+            for form in layer.sets:
+                buffers.append(number if form.codec.has_payload else None)
+                number += form.codec.has_payload
+        return buffers
 
     def _fetch_sets(self) -> Plan[list[memoryview | None]]:
         numbers = self._set_buffers()
-        wanted = [self.place.whole(number) for number in numbers if number is not None]
-        fetched = iter((yield from fetch(wanted)))
+        ranges = [self.place.whole(number) for number in numbers if number is not None]
+        fetched = iter((yield from fetch(ranges)))
         return [None if number is None else next(fetched) for number in numbers]
 
     def _at_once(self, plan: Plan[T]) -> Plan[T]:
         """The same plan, answered from all buffers of the page, which are read in one round."""
-        wanted = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
-        contents = yield from fetch(wanted)
-        return answered(plan, lambda ranges: [_cut(one, wanted, contents) for one in ranges])
+        buffers = [self.place.whole(buffer) for buffer in range(len(self.place.buffers))]
+        contents = yield from fetch(buffers)
+        return answered(plan, lambda ranges: [_cut(extent, buffers, contents) for extent in ranges])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +199,14 @@ class SparseTask:
             CorruptFileError: the values contradict the description, or a set another one.
         """
         with self.page.place.checking():
-            found = structure(self.state.layers, self.runs)
+            layers = structure(self.state.layers, self.runs)
             num_slots = self.runs[-1].num_slots
             valid = self.state.layers[-1].mask(self.runs[-1])
             block = self.values.decode(valid, num_slots)
             if block.num_values != num_slots:
                 raise CorruptFileError(f"sparse: {block.num_values} values in {num_slots} slots")
             num_rows = self.runs[0].num_slots * self.page.multiplier
-            return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, num_rows, found)
+            return PageValues((Layer.ALL_VALID_ITEM,), None, None, block, num_rows, layers)
 
 
 def _values(message: pb3.ValuePlane, place: PagePlace, num_slots: int) -> tuple[SlotValues, int]:
@@ -251,9 +251,11 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
     return zipped_page(LEAF, message, place)
 
 
-def _cut(wanted: Wanted, known: Sequence[ByteRange], contents: Sequence[memoryview]) -> memoryview:
+def _cut(
+    extent: Wanted, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
+) -> memoryview:
     """The answer to a range or pieces inside one of some ranges."""
-    for one, content in zip(known, contents, strict=True):
-        if one.start <= wanted.start and wanted.stop <= one.stop:
-            return cut(wanted, content, one.start)
-    raise CorruptFileError(f"bytes {wanted.start} to {wanted.stop} in no buffer of the page")
+    for buffer, content in zip(buffers, contents, strict=True):
+        if buffer.start <= extent.start and extent.stop <= buffer.stop:
+            return cut(extent, content, buffer.start)
+    raise CorruptFileError(f"bytes {extent.start} to {extent.stop} in no buffer of the page")

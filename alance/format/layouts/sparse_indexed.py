@@ -162,5 +162,5 @@ class IndexedTask:
         items = self.task.decode().values if self.keeper is None else self.keeper.items(self.task)
         if items.num_values == 0:
             return ConstantBlock(num_slots, None)
-        found = FixedWidth(32, num_slots, self.indices.view(np.uint8))
-        return DictionaryBlock(found, items)
+        indices = FixedWidth(32, num_slots, self.indices.view(np.uint8))
+        return DictionaryBlock(indices, items)

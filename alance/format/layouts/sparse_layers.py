@@ -73,7 +73,7 @@ class LayerForm:
     @property
     def sets(self) -> list[SetForm]:
         """In the order of their buffers."""
-        lists = [one for one in (self.non_empty, self.counts) if one is not None]
+        lists = [form for form in (self.non_empty, self.counts) if form is not None]
         return [*lists, self.listed]
 
     def state(self, contents: Iterator[memoryview | None]) -> LayerState:
@@ -106,7 +106,7 @@ class LayerState:
     def num_bytes(self) -> int:
         """Memory that the sets hold."""
         sets = (self.listed, self.non_empty, self.ends)
-        return sum(one.num_bytes for one in sets if one is not None)
+        return sum(numbers.num_bytes for numbers in sets if numbers is not None)
 
     @property
     def num_valid(self) -> int:
@@ -176,16 +176,16 @@ def parse_layers(
     if multiplier == 0 or multiplier > MAX_SLOTS or page_length % multiplier:
         raise CorruptFileError(f"sparse: dimensions {dimensions[:20]} in {page_length} slots")
     num_slots = page_length // multiplier
-    found: list[LayerForm] = []
+    forms: list[LayerForm] = []
     for layer in message.layers:
         form = _parse_layer(layer, num_slots)
-        found.append(form)
+        forms.append(form)
         num_slots = form.num_slots * form.dimension if form.non_empty is None else form.num_children
         if num_slots > MAX_SLOTS:
             raise CorruptFileError(f"sparse: {num_slots} slots of a layer")
     if not message.layers or message.layers[-1].WhichOneof("layer") != "validity":
         raise CorruptFileError("sparse: the innermost layer is not the validity of the values")
-    return tuple(found), multiplier
+    return tuple(forms), multiplier
 
 
 def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
@@ -198,16 +198,16 @@ def structure(layers: Sequence[LayerState], runs: Sequence[Runs]) -> Structure:
         CorruptFileError: a null list with items.
         UnsupportedError: too many slots for one read.
     """
-    found = [layer.read(one) for layer, one in zip(layers, runs, strict=True)]
-    outside = next((n for n, one in enumerate(found) if isinstance(one, Lists)), len(found))
+    slots = [layer.read(layer_runs) for layer, layer_runs in zip(layers, runs, strict=True)]
+    outside = next((n for n, kind in enumerate(slots) if isinstance(kind, Lists)), len(slots))
     repeats = 1
     for number in range(outside - 1, -1, -1):
         repeats *= layers[number].form.dimension
-        one = found[number]
-        if repeats > 1 and isinstance(one, Items):
-            valid = None if one.valid is None else np.repeat(one.valid, repeats)
-            found[number] = Items(one.num_slots * repeats, valid)
-    return tuple(found)
+        layer_slots = slots[number]
+        if repeats > 1 and isinstance(layer_slots, Items):
+            valid = None if layer_slots.valid is None else np.repeat(layer_slots.valid, repeats)
+            slots[number] = Items(layer_slots.num_slots * repeats, valid)
+    return tuple(slots)
 
 
 def _parse_layer(layer: pb3.SparseStructuralLayer, num_slots: int) -> LayerForm:

@@ -109,12 +109,12 @@ def items_of(field: Field) -> Items | None:
     Raises:
         CorruptFileError: bytes that are no values.
     """
-    found: Items | None = field.derived.get(ITEMS)
-    if found is None and field.message.dictionary.values:
+    items: Items | None = field.derived.get(ITEMS)
+    if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
         plan = read_items(field, "memory", len(content), page_start(field))
-        found = field.derived[ITEMS] = run(plan, content)[0]
-    return found
+        items = field.derived[ITEMS] = run(plan, content)[0]
+    return items
 
 
 class KeptValues:
@@ -124,7 +124,7 @@ class KeptValues:
         self._field = field
         self._arrow = field.arrow_type
         self._last: tuple[pa.Array, Int64s] | None = None
-        known: list[object] = []
+        values: list[object] = []
         self._is_open = not field.message.dictionary.length
         if not self._is_open:
             items = items_of(field)
@@ -132,9 +132,9 @@ class KeptValues:
                 raise InvalidInputError(
                     f"field {field.name!r}: the table does not have the values of its dictionary"
                 )
-            known = _listed(field, items)
-        self._places = {value: place for place, value in reversed(list(enumerate(known)))}
-        self._values = known
+            values = _listed(field, items)
+        self._places = {value: place for place, value in reversed(list(enumerate(values)))}
+        self._values = values
 
     def keys(self, array: pa.DictionaryArray, valid: Mask | None) -> npt.NDArray[Any]:
         """The keys of rows; 0 for nulls.
@@ -149,12 +149,12 @@ class KeptValues:
             if valid is None or len(table):
                 raise InvalidInputError(f"field {self._field.name!r}: index {places.max()}")
             table = np.zeros(1, np.int64)
-        found = table[places]
+        numbers = table[places]
         if valid is not None:
-            found = np.where(valid, found, 0)
+            numbers = np.where(valid, numbers, 0)
         index = self._arrow.index_type
         kind = "i" if pa.types.is_signed_integer(index) else "u"
-        keys: npt.NDArray[Any] = found.astype(f"<{kind}{index.bit_width // 8}")
+        keys: npt.NDArray[Any] = numbers.astype(f"<{kind}{index.bit_width // 8}")
         return keys
 
     def _table(self, dictionary: pa.Array) -> Int64s:
@@ -180,9 +180,9 @@ class KeptValues:
                 f"field {self._field.name!r}: {len(self._values)} distinct values, "
                 f"{self._arrow.index_type} says {most}"
             )
-        found = np.array([self._places[value] for value in values], np.int64)
-        self._last = dictionary, found
-        return found
+        table = np.array([self._places[value] for value in values], np.int64)
+        self._last = dictionary, table
+        return table
 
     def keep(self) -> None:
         """Put the values so far into the field's message, for manifests and the file's end."""
@@ -222,10 +222,10 @@ def _listed(field: Field, items: Items) -> list[object]:
 
 def values_of(fields: Iterable[Field]) -> dict[int, KeptValues]:
     """The values of dictionary fields; the same for all files that are written of one schema."""
-    found = {}
+    kept = {}
     for field in fields:
         if field.logical_type.startswith("dict:"):
             if VALUES not in field.derived:
                 field.derived[VALUES] = KeptValues(field)
-            found[field.id] = field.derived[VALUES]
-    return found
+            kept[field.id] = field.derived[VALUES]
+    return kept

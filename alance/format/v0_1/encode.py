@@ -215,17 +215,17 @@ class BatchFileBuilder:
         """
         for field in schema.fields:
             check_types(field)
-        if not any(one.logical_type != "struct" for one in schema.walk()):
+        if not any(field.logical_type != "struct" for field in schema.walk()):
             raise UnsupportedError("a file of version 0.1 without any values")
         self.num_bytes = 0
         self.lost: dict[str, None] = {}
         self._schema = schema
         self._first_rows = [0]
-        self._table: dict[int, list[tuple[int, int]]] = {one.id: [] for one in schema.walk()}
+        self._table: dict[int, list[tuple[int, int]]] = {field.id: [] for field in schema.walk()}
         self._dictionaries = values_of(schema.walk())
         measured = schema.fields if statistics else ()
         self._statistics = {
-            one.id: Gathered(one) for top in measured for one in _outside_lists(top)
+            field.id: Gathered(field) for top in measured for field in _outside_lists(top)
         }
 
     @property
@@ -268,7 +268,7 @@ class BatchFileBuilder:
         manifest = table_pb2.Manifest(version=1)
         for values in self._dictionaries.values():
             values.keep()
-        manifest.fields.extend(one.message for one in self._schema.walk())
+        manifest.fields.extend(field.message for field in self._schema.walk())
         for key, value in self._schema.metadata.items():
             manifest.schema_metadata[key] = value.encode()
         manifest.data_format.file_format, manifest.data_format.version = "lance", "0.1"
@@ -310,15 +310,15 @@ class BatchFileBuilder:
         return table.tobytes()
 
     def _add_statistics(self, metadata: file_pb2.Metadata, chunks: list[Bytes]) -> None:
-        kept = [one for _, one in sorted(self._statistics.items())]
+        kept = [gathered for _, gathered in sorted(self._statistics.items())]
         if not kept:
             return
         into, count = metadata.statistics, len(self._first_rows) - 1
         table: list[tuple[int, int]] = []
-        for one in kept:
-            into.schema.extend(one.messages(len(table)))
+        for gathered in kept:
+            into.schema.extend(gathered.messages(len(table)))
             table.append((0, 0))
-            for content in one.pages():
+            for content in gathered.pages():
                 if isinstance(content, list):
                     sizes = np.zeros(count + 1, np.int64)
                     np.cumsum([len(text) for text in content], out=sizes[1:])

@@ -51,14 +51,14 @@ class Gathered:
     def messages(self, first_id: int) -> list[file_pb2.Field]:
         """The struct of the field and its children, numbered from `first_id`."""
         own, kind = self.field.message, self.field.logical_type
-        found = [
+        messages = [
             file_pb2.Field(
                 name=str(self.field.id), id=first_id, parent_id=-1, logical_type="struct"
             )
         ]
         for number, name in enumerate((COUNT, LEAST, MOST), 1):
             is_count = name == COUNT
-            found.append(
+            messages.append(
                 file_pb2.Field(
                     name=name,
                     id=first_id + number,
@@ -70,7 +70,7 @@ class Gathered:
                     else file_pb2.PLAIN,
                 )
             )
-        return found
+        return messages
 
     def pages(self) -> list[bytes | list[bytes]]:
         """The three pages: bytes, or the values of strings."""
@@ -111,8 +111,8 @@ def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
     if pa.types.is_decimal(arrow):
         if not len(some):
             return -DECIMAL_MOST - 1, DECIMAL_MOST
-        found = pc.min_max(some)
-        return _digits(found["min"], arrow), _digits(found["max"], arrow)
+        ends = pc.min_max(some)
+        return _digits(ends["min"], arrow), _digits(ends["max"], arrow)
     if pa.types.is_date(arrow):
         some = some.view(pa.int32() if pa.types.is_date32(arrow) else pa.int64())
     numbers = as_numbers(some)
@@ -138,8 +138,8 @@ def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
     if not len(array):
         return b"", b""
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    found = pc.min_max(array)
-    least, most = _content(found["min"]), _content(found["max"])
+    ends = pc.min_max(array)
+    least, most = _content(ends["min"]), _content(ends["max"])
     is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BYTES
     least, most = _cut(least, is_text=is_text), _cut(most, is_text=is_text)
     return least, (_raised(most, is_text=is_text) if is_cut else most)

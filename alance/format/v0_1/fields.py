@@ -94,10 +94,10 @@ def pages_before(schema: Schema) -> dict[int, Field]:
     For the first it is the last: its pages of the batch before.
     """
     order = [field for field in schema.walk() if page_bits(field) is not None]
-    found = {field.id: before for before, field in pairwise(order)}
+    before_each = {field.id: before for before, field in pairwise(order)}
     if order:
-        found[order[0].id] = order[-1]
-    return found
+        before_each[order[0].id] = order[-1]
+    return before_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class ListNode:
         parts = self.pages.parts(spans)
         hit, first_rows = parts.batches, self.pages.first_rows
         if len(hit) and (parts.counts == first_rows[hit + 1] - first_rows[hit]).all():
-            wanted = Spans.of(self.first_items[hit], self.first_items[hit + 1])
-            plans: list[Plan[Ends | Rows]] = [self._ends(parts), self.items.plan(wanted)]
+            all_items = Spans.of(self.first_items[hit], self.first_items[hit + 1])
+            plans: list[Plan[Ends | Rows]] = [self._ends(parts), self.items.plan(all_items)]
             ends, items = yield from together(plans)
             assert isinstance(ends, Ends)
             assert not isinstance(items, Ends)
-            if int(ends.offsets[-1]) == wanted.num_rows:
+            if int(ends.offsets[-1]) == all_items.num_rows:
                 return ListRows([ends], items)
         else:
             ends = yield from self._ends(parts)
@@ -179,7 +179,7 @@ class Tree:
             CorruptFileError: pages of other numbers of rows, or outside of the file.
         """
         if field.logical_type == "struct":
-            if not any(one.id in self.runs for one in field.walk()):
+            if not any(below.id in self.runs for below in field.walk()):
                 return NullNode()
             return StructNode(HEADER, [self.node(child, num_rows) for child in field.children])
         run = self.runs.get(field.id)
@@ -219,21 +219,21 @@ class Tree:
 
     def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
         """Bytes of a field's pages and of those below it in each batch."""
-        found = np.zeros(num_batches, np.int64)
-        for one in field.walk():
-            run = self.runs.get(one.id)
-            if run is not None and page_bits(one) is not None:
-                begins = self.begins(one, run) if is_text(one) else None
-                found += page_ends(one, run) - (run.positions if begins is None else begins)
-        return found
+        num_bytes = np.zeros(num_batches, np.int64)
+        for below in field.walk():
+            run = self.runs.get(below.id)
+            if run is not None and page_bits(below) is not None:
+                begins = self.begins(below, run) if is_text(below) else None
+                num_bytes += page_ends(below, run) - (run.positions if begins is None else begins)
+        return num_bytes
 
     def _counts(self, field: Field) -> Int64s | None:
         """The rows of a field in each batch, by what its pages say; None where it has none."""
         if field.logical_type == "struct":
             for child in field.children:
-                found = self._counts(child)
-                if found is not None:
-                    return found
+                counts = self._counts(child)
+                if counts is not None:
+                    return counts
             return None
         run = self.runs.get(field.id)
         return None if run is None else run.lengths - is_list(field)
@@ -244,16 +244,16 @@ class Tree:
         pages = None if before is None else self.others.get(before.id)
         if before is None or pages is None:
             return None
-        found = page_ends(before, pages)
-        if len(found) and found[0] > run.positions[0]:  # of the batch before
-            found = np.concatenate([np.zeros(1, np.int64), found[:-1]])
-        return found if ((found >= 0) & (found <= run.positions)).all() else None
+        starts = page_ends(before, pages)
+        if len(starts) and starts[0] > run.positions[0]:  # of the batch before
+            starts = np.concatenate([np.zeros(1, np.int64), starts[:-1]])
+        return starts if ((starts >= 0) & (starts <= run.positions)).all() else None
 
-    def _check(self, field: Field, found: Int64s, expected: Int64s) -> None:
-        if not np.array_equal(found, expected):
-            batch = int(np.argmax(found != expected)) if len(found) == len(expected) else 0
+    def _check(self, field: Field, counts: Int64s, expected: Int64s) -> None:
+        if not np.array_equal(counts, expected):
+            batch = int(np.argmax(counts != expected)) if len(counts) == len(expected) else 0
             raise CorruptFileError(
-                f"{self.path}: field {field.name!r} in batch {batch}: {found[batch]} rows, "
+                f"{self.path}: field {field.name!r} in batch {batch}: {counts[batch]} rows, "
                 f"expected {expected[batch]}"
             )
 
@@ -261,8 +261,8 @@ class Tree:
 def fields_before(fields: Sequence[Field], before: Mapping[int, Field]) -> list[int]:
     """The ids of fields whose pages tell where the bytes of strings of some fields begin."""
     return [
-        before[one.id].id
+        before[below.id].id
         for field in fields
-        for one in field.walk()
-        if one.id in before and is_text(one)
+        for below in field.walk()
+        if below.id in before and is_text(below)
     ]

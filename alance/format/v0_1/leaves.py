@@ -224,8 +224,8 @@ class WholeRows:
     def decode(self, arrow: pa.DataType) -> pa.Array:
         data = unpinned(self.content)
         limit = int(self.ends[-1]) if len(self.ends) else 0
-        found = decode_ends(self.entries, self.parts, limit, wide=len(data) > WIDE_BYTES)
-        starts, stops = found.spans.starts, found.spans.stops
+        rows_ends = decode_ends(self.entries, self.parts, limit, wide=len(data) > WIDE_BYTES)
+        starts, stops = rows_ends.spans.starts, rows_ends.spans.stops
         if (starts < self.begins).any() or (stops > self.ends).any():
             raise CorruptFileError(f"field {self.field.name!r}: strings outside of their pages")
         sizes = stops - starts
@@ -235,7 +235,7 @@ class WholeRows:
         elif int(sizes.sum()) < len(data):
             with kernel_errors:
                 data = _kernels.concat_spans_64(data, starts + self.shifts, sizes)[1]
-        return _text(self.field, arrow, found.offsets, data)
+        return _text(self.field, arrow, rows_ends.offsets, data)
 
 
 def _text(field: Field, arrow: pa.DataType, offsets: Int32s | Int64s, data: Bytes) -> pa.Array:
@@ -268,9 +268,9 @@ class TextNode:
             begins, ends = self.begins[hit], self.pages.positions[hit]
             share = parts.counts[0] / (self.pages.first_rows[hit + 1] - self.pages.first_rows[hit])
             if ends[0] - begins[0] <= MAX_WHOLE_BYTES or share[0] > 0.5:
-                found = yield from self._one(parts, int(begins[0]), int(ends[0]))
-                if found is not None:
-                    return found
+                rows = yield from self._one(parts, int(begins[0]), int(ends[0]))
+                if rows is not None:
+                    return rows
         elif self.begins is not None and len(parts.batches):
             hit = distinct(parts.batches)
             begins, ends = self.begins[hit], self.pages.positions[hit]
@@ -278,9 +278,9 @@ class TextNode:
             size = int((ends - begins).sum())
             share = parts.num_rows / int((first_rows[hit + 1] - first_rows[hit]).sum())
             if size <= MAX_WHOLE_BYTES or share > 0.5:
-                found = yield from self._whole(parts, hit, begins, ends)
-                if found is not None:
-                    return found
+                rows = yield from self._whole(parts, hit, begins, ends)
+                if rows is not None:
+                    return rows
         return (yield from self._by_offsets(parts))
 
     def _one(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:

@@ -88,7 +88,7 @@ class BatchContainer(Container):
         fields = () if self.schema is None else self.schema.walk()
         return {field.id: field.logical_type for field in fields}
 
-    def read_runs(self, wanted: Sequence[int], types: Mapping[int, str]) -> Plan[list[PageRun]]:
+    def read_runs(self, field_ids: Sequence[int], types: Mapping[int, str]) -> Plan[list[PageRun]]:
         """Plan the pages of fields: no round if the tail held their part of the table, else one.
 
         Tables of releases up to 0.7 begin with field 0, whatever the file has; then it is one more.
@@ -99,44 +99,47 @@ class BatchContainer(Container):
         Raises:
             CorruptFileError: pages outside of the file.
         """
-        if not wanted or not self.num_batches:
+        if not field_ids or not self.num_batches:
             nothing = np.empty(0, np.int64)
-            return [PageRun(nothing, nothing)] * len(wanted)
+            return [PageRun(nothing, nothing)] * len(field_ids)
         ids = sorted(types)
         first = ids[0]
-        probe = next((one for one in ids if types[one] not in WITHOUT_PAGES), first)
-        runs = yield from self._data_runs([*wanted, probe], first)
+        probe = next((field_id for field_id in ids if types[field_id] not in WITHOUT_PAGES), first)
+        runs = yield from self._data_runs([*field_ids, probe], first)
         if first and types[probe] not in WITHOUT_PAGES and not _has_pages(runs[-1]):
-            runs = yield from self._data_runs([*wanted, probe], 0)
+            runs = yield from self._data_runs([*field_ids, probe], 0)
         return runs[:-1]
 
-    def _data_runs(self, wanted: Sequence[int], first: int) -> Plan[list[PageRun]]:
-        return (yield from self._runs(wanted, first, self.page_table_start, self.num_batches))
+    def _data_runs(self, field_ids: Sequence[int], first: int) -> Plan[list[PageRun]]:
+        return (yield from self._runs(field_ids, first, self.page_table_start, self.num_batches))
 
-    def read_statistics_runs(self, wanted: Sequence[int]) -> Plan[list[PageRun]]:
+    def read_statistics_runs(self, field_ids: Sequence[int]) -> Plan[list[PageRun]]:
         """Plan the pages of fields of the statistics, of which each has one: one round at most.
 
         Raises:
             CorruptFileError: pages outside of the file.
         """
         start = self.metadata.statistics.page_table_position
-        return (yield from self._runs(wanted, 0, start, 1))
+        return (yield from self._runs(field_ids, 0, start, 1))
 
     def _runs(
-        self, wanted: Sequence[int], first: int, table_start: int, num_batches: int
+        self, field_ids: Sequence[int], first: int, table_start: int, num_batches: int
     ) -> Plan[list[PageRun]]:
         size = 16 * num_batches
         spans = []
-        for one in wanted:
-            start = table_start + (one - first) * size
-            if one < first or start + size > self.file_bytes:
+        for field_id in field_ids:
+            start = table_start + (field_id - first) * size
+            if field_id < first or start + size > self.file_bytes:
                 raise CorruptFileError(
-                    f"{self.path}: the pages of field {one} at {start}, beyond the file's "
+                    f"{self.path}: the pages of field {field_id} at {start}, beyond the file's "
                     f"{self.file_bytes} bytes"
                 )
             spans.append((start, start + size))
         contents = yield from self._read(spans)
-        return [self._run(one, content) for one, content in zip(wanted, contents, strict=True)]
+        return [
+            self._run(field_id, content)
+            for field_id, content in zip(field_ids, contents, strict=True)
+        ]
 
     def _run(self, field_id: int, content: memoryview) -> PageRun:
         table = np.frombuffer(content, "<i8").reshape(-1, 2)
@@ -161,11 +164,11 @@ class BatchContainer(Container):
         """
         if self.schema is None:
             raise CorruptFileError(f"{self.path}: a 0.1 file without a schema of its own")
-        found = file_pb2.FileDescriptor(length=self.num_rows)
-        found.schema.fields.extend(field.message for field in self.schema.walk())
+        descriptor = file_pb2.FileDescriptor(length=self.num_rows)
+        descriptor.schema.fields.extend(field.message for field in self.schema.walk())
         for key, value in self.schema.metadata.items():
-            found.schema.metadata[key] = value.encode()
-        return found
+            descriptor.schema.metadata[key] = value.encode()
+        return descriptor
         yield
 
 
@@ -236,8 +239,8 @@ def _from(path: str, file_bytes: int, tail: memoryview, start: int, what: str) -
         raise CorruptFileError(f"{path}: {what} at {start}, in a file of {file_bytes} bytes")
     if start >= tail_start:
         return tail
-    wanted = max(0, start - TAIL_BYTES)  # and as much again, for what lies before
-    (head,) = yield [ByteRange(path, wanted, tail_start)]
+    head_start = max(0, start - TAIL_BYTES)  # and as much again, for what lies before
+    (head,) = yield [ByteRange(path, head_start, tail_start)]
     return memoryview(bytes(head) + bytes(tail))
 
 

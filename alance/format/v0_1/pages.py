@@ -120,20 +120,20 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
     if len(starts) == 1:
         (content,) = yield from fetch([place.part(0, int(starts[0]), int(stops[0]))])
         return content
-    wanted = Spans.of(starts, stops)
-    return (yield from fetch_pieces(place, 0, wanted.starts, wanted.stops))
+    spans = Spans.of(starts, stops)
+    return (yield from fetch_pieces(place, 0, spans.starts, spans.stops))
 
 
 def firsts(counts: Int64s) -> Int64s:
     """The first of each of some runs, and the total; shape (n + 1,)."""
-    found = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=found[1:])
-    return found
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 def distinct(ascending: Int64s) -> Int64s:
     """Numbers without repetitions."""
     if len(ascending) < 2:
         return ascending
-    found: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
-    return found
+    numbers: Int64s = ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])]
+    return numbers

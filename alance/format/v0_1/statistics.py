@@ -68,22 +68,22 @@ def read_statistics(container: BatchContainer, field_id: int) -> Plan[BatchStati
     if not metadata.HasField("statistics") or not container.num_batches:
         return None
     schema = Schema.from_protobuf(metadata.statistics.schema, {})
-    top = next((one for one in schema.fields if one.name == str(field_id)), None)
-    parts = {} if top is None else {one.name: one for one in top.children}
+    top = next((field for field in schema.fields if field.name == str(field_id)), None)
+    parts = {} if top is None else {field.name: field for field in top.children}
     if top is None or not {COUNT, LEAST, MOST} <= parts.keys():
         return None
-    wanted = [parts[name] for name in (COUNT, LEAST, MOST)]
-    if parts[COUNT].logical_type != "int64" or any(page_bits(one) is None for one in wanted):
+    fields = [parts[name] for name in (COUNT, LEAST, MOST)]
+    if parts[COUNT].logical_type != "int64" or any(page_bits(field) is None for field in fields):
         return None
-    runs = yield from container.read_statistics_runs([one.id for one in wanted])
-    by_id = {one.id: run for one, run in zip(wanted, runs, strict=True)}
+    runs = yield from container.read_statistics_runs([field.id for field in fields])
+    by_id = {field.id: run for field, run in zip(fields, runs, strict=True)}
     tree = Tree(container.path, container.file_bytes, by_id, {}, {}, {})
     count = np.array([container.num_batches], np.int64)
     arrays = []
-    for one in wanted:
-        rows = yield from tree.node(one, count).plan(Spans.of_range(0, container.num_batches))
+    for field in fields:
+        rows = yield from tree.node(field, count).plan(Spans.of_range(0, container.num_batches))
         try:
-            arrays.append(rows.decode(one.arrow_type))
+            arrays.append(rows.decode(field.arrow_type))
         except AlanceError as error:
             error.add_note(f"in the statistics of field {field_id} of {container.path}")
             raise

@@ -163,22 +163,22 @@ class _Parser:
                     raise unsupported(f"fsst of {kind_of(message.fsst.binary)}")
                 return Fsst(table, self._binary(message.fsst.binary.binary, count))
             case "dictionary":
-                found = message.dictionary
-                items = found.num_dictionary_items
+                dictionary = message.dictionary
+                items = dictionary.num_dictionary_items
                 return Dictionary(
-                    self.encoding(found.indices, count),
-                    self.encoding(found.items, items),
+                    self.encoding(dictionary.indices, count),
+                    self.encoding(dictionary.items, items),
                     items,
                     not self.is_dictionary,
                 )
             case "packed_struct":
                 return self._packed_struct(message.packed_struct, count)
             case "bitpacked":
-                one = message.bitpacked
-                return self._packed_bits(one, count, is_signed=one.signed, lanes=False)
+                packed = message.bitpacked
+                return self._packed_bits(packed, count, is_signed=packed.signed, lanes=False)
             case "bitpacked_for_non_neg":
-                other = message.bitpacked_for_non_neg
-                return self._packed_bits(other, count, is_signed=False, lanes=True)
+                packed_lanes = message.bitpacked_for_non_neg
+                return self._packed_bits(packed_lanes, count, is_signed=False, lanes=True)
             case "fixed_size_binary":
                 return self._same_length(message.fixed_size_binary, count)
         raise unsupported(kind)
@@ -229,10 +229,10 @@ class _Parser:
     def _indices(
         self, message: pb.ArrayEncoding, count: int, adjustment: int, what: str
     ) -> Indices:
-        found = self.encoding(message, count)
-        if not isinstance(found, Flat) or found.bits_per_value != 64:
+        values = self.encoding(message, count)
+        if not isinstance(values, Flat) or values.bits_per_value != 64:
             raise CorruptFileError(f"{what}: indices that are not plain, of 64 bits")
-        return Indices(found.buffer, adjustment)
+        return Indices(values.buffer, adjustment)
 
     def _binary(self, message: pb.Binary, count: int) -> Binary:
         indices = self._indices(message.indices, count, message.null_adjustment, "binary")
@@ -263,9 +263,9 @@ class _Parser:
         bits, width = message.uncompressed_bits_per_value, message.compressed_bits_per_value
         if bits not in (8, 16, 32, 64) or width > bits:
             raise CorruptFileError(f"bit-packing of {bits} bits to {width}")
-        found = PackedBits(bits, width, message.buffer.buffer_index, count, is_signed, lanes)
-        self._buffer(message.buffer, found.buffer_bytes, "bit-packing")
-        return found
+        page = PackedBits(bits, width, message.buffer.buffer_index, count, is_signed, lanes)
+        self._buffer(message.buffer, page.buffer_bytes, "bit-packing")
+        return page
 
     def _same_length(self, message: pb.FixedSizeBinary, count: int) -> SameLength:
         width, content = message.byte_width, message.bytes

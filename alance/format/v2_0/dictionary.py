@@ -73,8 +73,8 @@ def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
     return DictionaryBlock(FixedWidth(8 * raw.itemsize, len(raw), data), items)
 
 
-def _both(one: Mask, other: Mask | None) -> Mask:
-    return one if other is None else one & other
+def _both(mask: Mask, other: Mask | None) -> Mask:
+    return mask if other is None else mask & other
 
 
 def _unsigned(block: Block) -> npt.NDArray[Any]:

@@ -58,9 +58,9 @@ def leaf_page(field: Field, array: pa.Array) -> Page:
         InvalidInputError: nulls or text that the format cannot hold, or another type.
         UnsupportedError: nulls in a packed struct, or values that files of 2.0 do not hold.
     """
-    found = leaf_values(field, array)[field.id]
-    valid = None if found.definition is None else found.definition == 0
-    return values_page(field, found.values, valid, found.num_rows)
+    leaf = leaf_values(field, array)[field.id]
+    valid = None if leaf.definition is None else leaf.definition == 0
+    return values_page(field, leaf.values, valid, leaf.num_rows)
 
 
 def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> Page:
@@ -141,9 +141,9 @@ def _strings(
 ) -> pb.ArrayEncoding:
     plain = Options.of(Hints(FileVersion.V2_0, {}))
     if field.logical_type == "string" and block.num_values >= MIN_ROWS:
-        found = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
-        if found is not None and len(found[1]) <= MAX_ITEMS + 1:
-            indices, offsets, data = found
+        distinct = _kernels.distinct_strings(block.offsets, block.data, COUNTED, ITEM_BYTES)
+        if distinct is not None and len(distinct[1]) <= MAX_ITEMS + 1:
+            indices, offsets, data = distinct
             places = (indices + 1).astype(np.uint8)
             if valid is not None:
                 places[~valid] = 0

@@ -85,32 +85,32 @@ class Columns:
         Raises:
             UnsupportedError: a type that files of 2.0 do not hold.
         """
-        found = cls()
-        for place, one in enumerate(fields):
-            found._visit(one, (place,), in_list=False)
-        return found
+        columns = cls()
+        for place, field in enumerate(fields):
+            columns._visit(field, (place,), in_list=False)
+        return columns
 
-    def _visit(self, one: Field, path: tuple[int, ...], *, in_list: bool) -> None:
-        if one.is_blob_v2 or one.logical_type == "map" or not _is_held(one):
-            kind = "blobs of version 2" if one.is_blob_v2 else one.logical_type
-            raise UnsupportedError(f"field {one.name!r}: {kind} in a file of version 2.0")
-        number = self.by_field[one.id] = len(self.by_field)
-        if one.is_blob_v1:
+    def _visit(self, field: Field, path: tuple[int, ...], *, in_list: bool) -> None:
+        if field.is_blob_v2 or field.logical_type == "map" or not _is_held(field):
+            kind = "blobs of version 2" if field.is_blob_v2 else field.logical_type
+            raise UnsupportedError(f"field {field.name!r}: {kind} in a file of version 2.0")
+        number = self.by_field[field.id] = len(self.by_field)
+        if field.is_blob_v1:
             self.blobs.add(number)
-        if one.logical_type == "struct" and not one.is_packed:
+        if field.logical_type == "struct" and not field.is_packed:
             if not in_list:
                 self.headers.append(number)
-            for place, child in enumerate(one.children):
+            for place, child in enumerate(field.children):
                 self._visit(child, (*path, place), in_list=in_list)
             return
         if not in_list:
-            self.units.append(Unit(one, path))
-        if not owns_column(one):
-            self._visit(one.children[0], path, in_list=True)
+            self.units.append(Unit(field, path))
+        if not owns_column(field):
+            self._visit(field.children[0], path, in_list=True)
 
 
-def _is_held(one: Field) -> bool:
-    return owns_column(one) or one.logical_type == "struct" or one.logical_type in LISTS
+def _is_held(field: Field) -> bool:
+    return owns_column(field) or field.logical_type == "struct" or field.logical_type in LISTS
 
 
 def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
@@ -119,28 +119,28 @@ def part_of(unit: Unit, schema: Sequence[Field], array: pa.Array) -> pa.Array:
     Raises:
         InvalidInputError: a null struct, which files of 2.0 cannot say.
     """
-    one = schema[unit.path[0]]
+    field = schema[unit.path[0]]
     for place in unit.path[1:]:
-        array = child_of(one, array, place)
-        one = one.children[place]
+        array = child_of(field, array, place)
+        field = field.children[place]
     return array
 
 
-def child_of(one: Field, array: pa.Array, place: int) -> pa.Array:
+def child_of(field: Field, array: pa.Array, place: int) -> pa.Array:
     """A child's rows out of those of a struct.
 
     Raises:
         InvalidInputError: other children, or a null struct, which files of 2.0 cannot say.
     """
-    array = as_struct(one, array)
+    array = as_struct(field, array)
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    wanted = [child.name for child in one.children]
-    if sorted(names) != sorted(wanted) or len(set(names)) < len(names):
-        raise InvalidInputError(f"field {one.name!r}: children {names}, expected {wanted}")
-    return array.field(names.index(wanted[place]))
+    expected = [child.name for child in field.children]
+    if sorted(names) != sorted(expected) or len(set(names)) < len(names):
+        raise InvalidInputError(f"field {field.name!r}: children {names}, expected {expected}")
+    return array.field(names.index(expected[place]))
 
 
-def as_struct(one: Field, array: pa.Array) -> pa.Array:
+def as_struct(field: Field, array: pa.Array) -> pa.Array:
     """The rows of a struct that has a header.
 
     Raises:
@@ -148,10 +148,10 @@ def as_struct(one: Field, array: pa.Array) -> pa.Array:
     """
     array = storage_of(array)
     if not pa.types.is_struct(array.type):
-        raise InvalidInputError(f"field {one.name!r}: {array.type} where a struct is expected")
+        raise InvalidInputError(f"field {field.name!r}: {array.type} where a struct is expected")
     if array.null_count:
         raise InvalidInputError(
-            f"field {one.name!r}: null structs cannot be stored in a file of version 2.0"
+            f"field {field.name!r}: null structs cannot be stored in a file of version 2.0"
         )
     return array
 
@@ -165,34 +165,34 @@ def unit_pages(unit: Unit, array: pa.Array, columns: Columns) -> Iterator[Output
     yield from _pages(unit.field, array, columns)
 
 
-def _pages(one: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
-    number = columns.by_field[one.id]
-    if one.is_blob_v1:
-        found = leaf_values(one, array)[one.id]
-        valid = None if found.definition is None else found.definition == 0
-        assert isinstance(found.values, VariableWidth)
-        yield number, Blobs(found.values, valid)
-    elif one.logical_type == "struct" and not one.is_packed:
-        array = as_struct(one, array)
+def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
+    number = columns.by_field[field.id]
+    if field.is_blob_v1:
+        leaf = leaf_values(field, array)[field.id]
+        valid = None if leaf.definition is None else leaf.definition == 0
+        assert isinstance(leaf.values, VariableWidth)
+        yield number, Blobs(leaf.values, valid)
+    elif field.logical_type == "struct" and not field.is_packed:
+        array = as_struct(field, array)
         yield number, HeaderRows(len(array))
-        for place, child in enumerate(one.children):
-            yield from _pages(child, child_of(one, array, place), columns)
-    elif owns_column(one):
-        yield number, leaf_page(one, array)
+        for place, child in enumerate(field.children):
+            yield from _pages(child, child_of(field, array, place), columns)
+    elif owns_column(field):
+        yield number, leaf_page(field, array)
     else:
-        page, items = _lists(one, storage_of(array))
+        page, items = _lists(field, storage_of(array))
         yield number, page
-        yield from _pages(one.children[0], items, columns)
+        yield from _pages(field.children[0], items, columns)
 
 
-def _lists(one: Field, array: pa.Array) -> tuple[Page, pa.Array]:
+def _lists(field: Field, array: pa.Array) -> tuple[Page, pa.Array]:
     """The page of a list's offsets, and its items; null lists keep theirs."""
     large = pa.types.is_large_list(array.type)
     if not (large or pa.types.is_list(array.type)):
-        raise InvalidInputError(f"field {one.name!r}: {array.type} where a list is expected")
+        raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
     valid = validity_of(array)
-    if valid is not None and not one.nullable:
-        raise InvalidInputError(f"field {one.name!r}: nulls, and the field is not nullable")
+    if valid is not None and not field.nullable:
+        raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
     dtype = np.dtype(np.int64 if large else np.int32)
     buffer = array.buffers()[1]
     offsets = np.zeros(len(array) + 1, np.int64)

@@ -129,10 +129,10 @@ class LeafNode:
         yield self.column
 
     def plan(self, spans: Spans) -> Plan[Rows]:
-        parts = [(self.column.array_page(n), mine) for n, mine in overlaps(self.column, spans)]
+        parts = [(self.column.array_page(n), inside) for n, inside in overlaps(self.column, spans)]
         as_places = self.field.is_blob_v1
         pieces = yield from together(
-            [page.values(mine, as_places=as_places) for page, mine in parts]
+            [page.values(inside, as_places=as_places) for page, inside in parts]
         )
         pages = [page for page, _ in parts]
         return LeafRows(self.field, list(zip(pages, pieces, strict=True)))
@@ -201,12 +201,12 @@ class ListRows:
         if not is_text:
             return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
         content = items.buffers()[1] if len(items) else pa.py_buffer(b"")
-        found = pa.Array.from_buffers(arrow, len(offsets) - 1, [*buffers, content])
+        lists = pa.Array.from_buffers(arrow, len(offsets) - 1, [*buffers, content])
         try:
-            found.validate(full=True)
+            lists.validate(full=True)
         except pa.ArrowException as error:
             raise CorruptFileError(str(error)) from error
-        return found
+        return lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +229,16 @@ class ListNode:
         for number in range(last + 1):
             bases.append(base)
             base += self._offsets(number).num_items
-        ends = yield from together([self._fetch(number, mine) for number, mine in hit])
+        ends = yield from together([self._fetch(number, inside) for number, inside in hit])
         starts = [
-            one.spans.starts + bases[number] for (number, _), one in zip(hit, ends, strict=True)
+            page.spans.starts + bases[number] for (number, _), page in zip(hit, ends, strict=True)
         ]
         stops = [
-            one.spans.stops + bases[number] for (number, _), one in zip(hit, ends, strict=True)
+            page.spans.stops + bases[number] for (number, _), page in zip(hit, ends, strict=True)
         ]
         none = np.empty(0, np.int64)
-        wanted = Spans.of(np.concatenate([none, *starts]), np.concatenate([none, *stops]))
-        return ListRows(ends, (yield from self.items.plan(wanted)))
+        items = Spans.of(np.concatenate([none, *starts]), np.concatenate([none, *stops]))
+        return ListRows(ends, (yield from self.items.plan(items)))
 
     def _offsets(self, number: int) -> Offsets:
         page = self.column.array_page(number)
@@ -307,6 +307,6 @@ def overlaps(column: PagedColumn, spans: Spans) -> Iterator[tuple[int, Spans]]:
     end = int(np.searchsorted(first_rows, spans.stops[-1], "left"))
     for number in range(begin, end):
         start, stop = int(first_rows[number]), int(first_rows[number + 1])
-        mine = spans.within(start, stop) if stop > start else None
-        if mine is not None and len(mine.starts):
-            yield number, mine
+        inside = spans.within(start, stop) if stop > start else None
+        if inside is not None and len(inside.starts):
+            yield number, inside

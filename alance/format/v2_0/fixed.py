@@ -101,11 +101,11 @@ class NullablePiece:
         return len(self.validity.content) + self.values.num_bytes
 
     def decode(self) -> Values:
-        found = self.values.decode()
+        values = self.values.decode()
         valid = self.validity.mask()
-        if found.valid is not None:
-            valid = valid & found.valid
-        return Values(found.block, valid)
+        if values.valid is not None:
+            valid = valid & values.valid
+        return Values(values.block, valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class SomeNulls:
     values: ArrayEncoding
 
     def plan(self, place: PagePlace, spans: Spans) -> Plan[Piece]:
-        plans = [one.plan(place, spans) for one in (self.validity, self.values)]
+        plans = [part.plan(place, spans) for part in (self.validity, self.values)]
         validity, values = yield from together(plans)
         assert isinstance(validity, BooleanPiece)
         return NullablePiece(validity.piece, values)
@@ -254,8 +254,8 @@ class PackedBitsPiece:
         data = np.frombuffer(self.content, np.uint8)
         page = self.page
         if page.lanes:
-            found = FixedWidth(page.bits_per_value, page.num_values, _from_lanes(page, data))
-            return Values(gather(found, self.spans.positions()), None)
+            block = FixedWidth(page.bits_per_value, page.num_values, _from_lanes(page, data))
+            return Values(gather(block, self.spans.positions()), None)
         width, positions = page.packed_bits, self.spans.positions()
         places = (positions[:, None] * width + np.arange(width)).reshape(-1)
         with kernel_errors:

@@ -114,8 +114,8 @@ class WholePiece:
     def decode(self) -> Values:
         data = unpinned(self.content)
         if self.page.scheme is not None:
-            one = np.zeros(1, np.int64)
-            data = decompress(self.page.scheme, data, one, one + len(data))[1]
+            start = np.zeros(1, np.int64)
+            data = decompress(self.page.scheme, data, start, start + len(data))[1]
         wide = len(data) > WIDE_BYTES
         ends = self.page.indices.decode(self.entries, self.spans, len(data), wide=wide)
         begins, sizes = ends.spans.starts, ends.spans.counts
@@ -150,8 +150,8 @@ class Binary:
         size = place.size(self.buffer)
         with place.checking():
             ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
-        wanted = Spans.of(ends.spans.starts, ends.spans.stops)
-        content = yield from fetch_spans(place, self.buffer, wanted.starts, wanted.stops)
+        read = Spans.of(ends.spans.starts, ends.spans.stops)
+        content = yield from fetch_spans(place, self.buffer, read.starts, read.stops)
         return StringPiece(ends, content)
 
 
@@ -185,7 +185,8 @@ class PlacesPiece:
         if valid is not None:
             positions, sizes = np.where(valid, positions, 1), np.where(valid, sizes, 0)
         children = [
-            FixedWidth(64, len(one), one.astype("<u8").view(np.uint8)) for one in (positions, sizes)
+            FixedWidth(64, len(column), column.astype("<u8").view(np.uint8))
+            for column in (positions, sizes)
         ]
         return Values(StructBlock(len(sizes), tuple(children)), None)
 
@@ -214,14 +215,14 @@ class FsstPiece:
         return self.inner.num_bytes
 
     def decode(self) -> Values:
-        found = self.inner.decode()
-        block = found.block
+        codes = self.inner.decode()
+        block = codes.block
         assert isinstance(block, VariableWidth)
         with kernel_errors:
             expanded = _kernels.decode_fsst(
                 block.offsets, block.data, self.table.symbols, self.table.lengths
             )
-        return Values(VariableWidth(*expanded), found.valid)
+        return Values(VariableWidth(*expanded), codes.valid)
 
 
 @dataclass(frozen=True, slots=True)
