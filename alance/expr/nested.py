@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Items:
+class ListLiteral:
     """A list that is written down, `[1, 2]`.
 
     Attributes:
@@ -48,7 +48,7 @@ def made_list(name: str, args: list[Node]) -> Node:
     """make_array(1, 2) of literals, and `[1, 2]`."""
     if not all(isinstance(arg, Literal) for arg in args):
         raise Problem(f"{name}: items that are no literals", unsupported=True)
-    return Items(tuple(args))
+    return ListLiteral(tuple(args))
 
 
 def length(name: str, args: list[Node]) -> Node:
@@ -158,7 +158,7 @@ def _known(answers: pa.Array, *needed: Value) -> pa.Array:
 
 def _against_written(name: str, args: list[Node]) -> tuple[Node, tuple[Node, ...]]:
     node = _list(name, args[0])
-    if not isinstance(args[1], Items):
+    if not isinstance(args[1], ListLiteral):
         raise Problem(f"{name}: a second list that is not written down", unsupported=True)
     return node, args[1].args
 
@@ -166,7 +166,7 @@ def _against_written(name: str, args: list[Node]) -> tuple[Node, tuple[Node, ...
 def _list(name: str, node: Node) -> Node:
     kind = node.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if isinstance(node, Items) or not (is_list or pa.types.is_fixed_size_list(kind)):
+    if isinstance(node, ListLiteral) or not (is_list or pa.types.is_fixed_size_list(kind)):
         raise Problem(f"{name}: expected a column of lists, found {kind}")
     return node
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.file.leaves import OpenLeaf
     from alance.file.states import ScanStates
     from alance.format.field import Field
-    from alance.format.plans import Plan, Wanted
+    from alance.format.plans import Extent, Plan
 
 
 class _Learned:
@@ -103,7 +103,7 @@ class LocalRows:
         except NotAtHand:
             return None
 
-    def _read(self, wanted: Sequence[Wanted]) -> list[memoryview]:
+    def _read(self, wanted: Sequence[Extent]) -> list[memoryview]:
         contents: list[memoryview] = []
         for one in wanted:
             file = self.files.get(one.path)

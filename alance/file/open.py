@@ -15,7 +15,7 @@ from alance.format.v0_1.metadata import BatchContainer, is_batch_file, open_batc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.format.plans import Plan, T, Wanted
+    from alance.format.plans import Extent, Plan, T
 
 
 def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
@@ -91,7 +91,7 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
         tail: its bytes from `start` to its end.
     """
 
-    def answer(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+    def answer(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         here = [one.start >= start and one.path == path for one in ranges]
         missing = [one for one, is_here in zip(ranges, here, strict=True) if not is_here]
         fetched = iter((yield missing) if missing else ())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from alance.format.container import Container
-    from alance.format.plans import Plan, Wanted
+    from alance.format.plans import Extent, Plan
 
 
 class Kept(Protocol):
@@ -67,10 +67,10 @@ def held(plan: Plan[T], container: Container) -> T | None:
 
 def _looked_up(
     look_up: Callable[[ByteRange], memoryview | None],
-) -> Callable[[Sequence[Wanted]], Sequence[memoryview]]:
+) -> Callable[[Sequence[Extent]], Sequence[memoryview]]:
     """The answer to a round whose ranges are looked up one by one; all have to be there."""
 
-    def answer(ranges: Sequence[Wanted]) -> Sequence[memoryview]:
+    def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         buffers = []
         for wanted in ranges:
             content = look_up(wanted) if isinstance(wanted, ByteRange) else None
@@ -91,7 +91,7 @@ def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None =
     if kept is None:
         return (yield from plan)
 
-    def read_and_keep(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+    def read_and_keep(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         buffers = (yield ranges) if ranges else ()
         for wanted, content in zip(ranges, buffers, strict=True):
             if isinstance(wanted, ByteRange) and (only is None or wanted in only):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.format.field import Field
     from alance.format.plans import Plan
-    from alance.format.v0_1.leaves import Items
+    from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import BatchContainer, PageRun
 
 
@@ -133,9 +133,9 @@ def _open_runs(
 
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
-) -> Plan[dict[int, Items]]:
+) -> Plan[dict[int, DictionaryItems]]:
     """The values of dictionaries: those of the table, else those of the file."""
-    found: dict[int, Items] = {}
+    found: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:
         if not field.logical_type.startswith("dict:"):
@@ -161,7 +161,7 @@ def _open_items(
     return found
 
 
-def _items_of(field: Field, container: BatchContainer) -> Plan[Items]:
+def _items_of(field: Field, container: BatchContainer) -> Plan[DictionaryItems]:
     items = held(read_items(field, container.path, container.file_bytes), container)
     if items is None:
         items = yield from read_items(field, container.path, container.file_bytes)

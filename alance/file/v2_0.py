@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageState, PageValues
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
-    from alance.format.v2_0.fields import Rows
+    from alance.format.v2_0.fields import FieldPiece
 
 
 BYTES: str = "uint8"
@@ -73,7 +73,7 @@ class FieldRows:
     """Rows of a field of the schema that were read."""
 
     field: Field
-    rows: Rows
+    rows: FieldPiece
 
     is_array = True  # `decode` gives one array of the field
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.v2_0.encode import Page
+    from alance.format.v2_0.encode import EncodedArrayPage
     from alance.format.v2_0.encode_file import Output, Unit
 
 
@@ -123,7 +123,7 @@ class ArrayWriter(DataFileWriter):
             for number, output in (output for group in groups for output in group):
                 await self._put_output(number, output)
 
-    async def _put_output(self, number: int, output: Page | Blobs | HeaderRows) -> None:
+    async def _put_output(self, number: int, output: EncodedArrayPage | Blobs | HeaderRows) -> None:
         if isinstance(output, HeaderRows):
             self._arrays.add_header_rows(number, output.num_rows)
             return

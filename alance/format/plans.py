@@ -95,8 +95,8 @@ class Pieces(NamedTuple):
         return list(map(ByteRange, paths, starts, stops))
 
 
-Wanted: TypeAlias = ByteRange | Pieces
-Plan: TypeAlias = Generator[Sequence[Wanted], Sequence[memoryview], T]
+Extent: TypeAlias = ByteRange | Pieces
+Plan: TypeAlias = Generator[Sequence[Extent], Sequence[memoryview], T]
 # Gives what brings bytes of objects to the kernel that decodes them, in the thread that does: for
 # paths of objects, and for traces the pieces that will be read.
 Reader: TypeAlias = (
@@ -104,14 +104,14 @@ Reader: TypeAlias = (
 )
 
 
-def cut(extent: Wanted, content: memoryview, first: int = 0) -> memoryview:
+def cut(extent: Extent, content: memoryview, first: int = 0) -> memoryview:
     """The answer to a range or pieces, from an object's bytes that begin at byte `first`."""
     if isinstance(extent, ByteRange):
         return content[extent.start - first : extent.stop - first]
     return memoryview(b"".join([cut(part, content, first) for part in extent.ranges()]))
 
 
-class Turn(tuple[Wanted, ...]):
+class Turn(tuple[Extent, ...]):
     """What a plan asks for that has worked for long: nothing, but that others may run first."""
 
     __slots__ = ()
@@ -128,7 +128,7 @@ class Done(Generic[T]):
     result: T
 
 
-def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Wanted] | Done[T]:
+def step(plan: Plan[T], buffers: Sequence[memoryview] | None = None) -> Sequence[Extent] | Done[T]:
     """Go on with a plan: what it asks for next, or its end.
 
     Args:
@@ -144,7 +144,7 @@ class NotAtHand(Exception):
     """Bytes that a plan asks for are not at hand."""
 
 
-def answered(plan: Plan[T], answer: Callable[[Sequence[Wanted]], Sequence[memoryview]]) -> T:
+def answered(plan: Plan[T], answer: Callable[[Sequence[Extent]], Sequence[memoryview]]) -> T:
     """The result of a plan whose bytes are at hand; the plan is closed however this ends.
 
     Args:
@@ -160,7 +160,7 @@ def answered(plan: Plan[T], answer: Callable[[Sequence[Wanted]], Sequence[memory
 
 
 def through(
-    plan: Plan[T], answer: Callable[[Sequence[Wanted]], Plan[Sequence[memoryview]]]
+    plan: Plan[T], answer: Callable[[Sequence[Extent]], Plan[Sequence[memoryview]]]
 ) -> Plan[T]:
     """The same plan, each round of which is answered by a plan; its turns stay turns."""
     try:
@@ -185,7 +185,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
     """
     if len(plans) == 1:
         return [(yield from plans[0])]
-    asked: list[Sequence[Wanted] | Done[T]] = []
+    asked: list[Sequence[Extent] | Done[T]] = []
     for number, plan in enumerate(plans, 1):
         asked.append((yield from _to_next_round(plan)))
         if number % PLANS_A_TURN == 0:
@@ -206,7 +206,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
 
 def _to_next_round(
     plan: Plan[T], buffers: Sequence[memoryview] | None = None
-) -> Plan[Sequence[Wanted] | Done[T]]:
+) -> Plan[Sequence[Extent] | Done[T]]:
     """As of `step`, but that turns are passed on: gives what the plan asks the store for."""
     asked = step(plan, buffers)
     while asked is TURN:
@@ -215,12 +215,12 @@ def _to_next_round(
     return asked
 
 
-def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Wanted]]]:
+def run(plan: Plan[T], content: bytes) -> tuple[T, list[Sequence[Extent]]]:
     """Drive a plan over bytes in memory; returns its result and the ranges of each round."""
-    rounds: list[Sequence[Wanted]] = []
+    rounds: list[Sequence[Extent]] = []
     view = memoryview(content)
 
-    def answer(ranges: Sequence[Wanted]) -> Sequence[memoryview]:
+    def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         rounds.append(ranges)
         return [cut(extent, view) for extent in ranges]
 

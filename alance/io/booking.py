@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from alance.io.flights import Lane
     from alance.io.reads import Part
 
-Wanted: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
-Wanteds: TypeAlias = list[Wanted]
+ReadRange: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
 
 
-def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = False) -> None:
+def book(
+    lane: Lane, path: str, wanted: list[ReadRange], *, bulk: bool, crowded: bool = False
+) -> None:
     """Flights for ranges of one object: joined where one is under way, else new ones, merged.
 
     What the block cache has is answered at once.
@@ -31,7 +32,7 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = 
     location = lane.store.root + path
     if not bulk and lane.blocks.is_on:
         wanted = _not_kept(lane.blocks, location, wanted)
-    new: Wanteds = []
+    new: list[ReadRange] = []
     flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
     for one, flight in zip(wanted, flown, strict=True):
         read, number, start, stop = one
@@ -65,9 +66,9 @@ def book(lane: Lane, path: str, wanted: Wanteds, *, bulk: bool, crowded: bool = 
         read.expect(number, parts)
 
 
-def _not_kept(blocks: BlockCache, location: str, wanted: Wanteds) -> Wanteds:
+def _not_kept(blocks: BlockCache, location: str, wanted: list[ReadRange]) -> list[ReadRange]:
     """The ranges that the block cache cannot answer; it answers those that came in meanwhile."""
-    left: Wanteds = []
+    left: list[ReadRange] = []
     answered = set()
     for one in wanted:
         read, number, start, stop = one

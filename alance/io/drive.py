@@ -11,13 +11,13 @@ from alance.format.plans import TURN, Done, step
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from alance.format.plans import Plan, T, Wanted
+    from alance.format.plans import Extent, Plan, T
 
 TURN_S: Final = 0.004  # of work that the loop does for one caller at a time
 
 
 async def drive(
-    plan: Plan[T], read: Callable[[Sequence[Wanted]], Awaitable[Sequence[memoryview]]]
+    plan: Plan[T], read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]]
 ) -> T:
     """Run a plan to its end; one `read` a round, none for a round that asks for nothing.
 
@@ -41,13 +41,13 @@ async def drive(
 
 
 async def drive_all(
-    plans: Sequence[Plan[T]], read: Callable[[Sequence[Wanted]], Awaitable[Sequence[memoryview]]]
+    plans: Sequence[Plan[T]], read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]]
 ) -> list[T]:
     """Run plans to their ends in lockstep, as `together` does; results in the order of the plans.
 
     What many plans do with their bytes does not hold the loop up: others run in between.
     """
-    asked: list[Sequence[Wanted] | Done[T]] = []
+    asked: list[Sequence[Extent] | Done[T]] = []
     begun = monotonic()
     try:
         for plan in plans:

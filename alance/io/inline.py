@@ -15,7 +15,7 @@ from alance.io.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.format.plans import ByteRange, Wanted
+    from alance.format.plans import ByteRange, Extent
     from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.registry import StoreRegistry
@@ -25,7 +25,7 @@ Asked: TypeAlias = tuple[int, int, int]  # the number of a range in its read, it
 
 
 def sort_out(
-    ranges: Iterable[Wanted], read: Read, registry: StoreRegistry, *, bulk: bool
+    ranges: Iterable[Extent], read: Read, registry: StoreRegistry, *, bulk: bool
 ) -> dict[str, list[Asked]]:
     """What a read asks for, by object; pieces of local files are read, each in one call.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from alance.errors import InvalidInputError
 from alance.io import trace
 from alance.io.blocks import BlockCache
-from alance.io.booking import Wanted, book
+from alance.io.booking import ReadRange, book
 from alance.io.flights import Lane
 from alance.io.inline import answer_now, from_blocks, note_pieces, sort_out, total
 from alance.io.local import FILES_AT_ONCE, LocalSource, LocalStore
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     )
 
     from alance import _kernels
-    from alance.format.plans import Pieces, Reader
-    from alance.format.plans import Wanted as WantedRange
+    from alance.format.plans import Extent, Pieces, Reader
     from alance.io.inline import Asked
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
@@ -76,14 +75,14 @@ class Scheduler:
         self._blocks = BlockCache(block_cache_bytes)
         self._num_callers = 0
         self._lanes: dict[str, Lane] = {}
-        self._pending: dict[tuple[str, bool], list[Wanted]] = {}
+        self._pending: dict[tuple[str, bool], list[ReadRange]] = {}
         self._reads: set[Read] = set()
         self._calls: set[asyncio.Future[Any]] = set()
         self._planned: asyncio.Handle | None = None
         self._closed = False
 
     def read(
-        self, ranges: Sequence[WantedRange], *, reason: str = "", bulk: bool = False
+        self, ranges: Sequence[Extent], *, reason: str = "", bulk: bool = False
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Bytes of objects, in the order of `ranges`, read-only. Begins at once.
 
@@ -141,7 +140,7 @@ class Scheduler:
     def _caller_left(self, _: asyncio.Future[Sequence[memoryview]]) -> None:
         self._num_callers -= 1
 
-    def _begin(self, ranges: Sequence[WantedRange], reason: str, *, bulk: bool) -> Read:
+    def _begin(self, ranges: Sequence[Extent], reason: str, *, bulk: bool) -> Read:
         """Answer what can be answered at once, and put the rest on the list of this turn."""
         read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
         later: list[tuple[str, Sequence[Asked]]] = []

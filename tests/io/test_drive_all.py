@@ -14,7 +14,7 @@ from alance.io import drive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from alance.format.plans import Plan, Wanted
+    from alance.format.plans import Extent, Plan
 
 CONTENT = bytes(range(200))
 
@@ -25,7 +25,7 @@ class Reads:
     def __init__(self) -> None:
         self.rounds: list[int] = []
 
-    async def __call__(self, wanted: Sequence[Wanted]) -> Sequence[memoryview]:
+    async def __call__(self, wanted: Sequence[Extent]) -> Sequence[memoryview]:
         self.rounds.append(len(wanted))
         await asyncio.sleep(0)
         return [memoryview(CONTENT)[one.start : one.stop] for one in wanted]

@@ -17,7 +17,7 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
 from alance.format.encode.blobs import blob_rows
 from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
-from alance.format.encode.levels import Items, Lists, levels_of
+from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
@@ -87,19 +87,19 @@ def _descend(
     nulls, valid = _nulls(field, array, outer)
     if pa.types.is_struct(array.type):
         _need(field, array, field.logical_type == "struct")
-        layer = Items(nulls, is_nullable=field.nullable)
+        layer = ItemLayer(nulls, is_nullable=field.nullable)
         for child, part in zip(field.children, _children(field, array), strict=True):
             _descend(child, part, (*path, layer), valid, num_rows, leaves)
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
         items = array.values.slice(array.offset * dimension, len(array) * dimension)
-        if any(isinstance(layer, Lists) for layer in path) or _has_lists(field):
+        if any(isinstance(layer, ListLayer) for layer in path) or _has_lists(field):
             lists, items = _equal_lists(items, dimension, nulls, valid, len(array))
             _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
             return
         repeated = None if valid is None else np.repeat(valid, dimension)
-        layer = Items(nulls, dimension)
+        layer = ItemLayer(nulls, dimension)
         _descend(field.children[0], items, (*path, layer), repeated, num_rows, leaves)
     else:
         is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
@@ -136,10 +136,10 @@ def _leaf(
         values = jsonb(array, valid, field.name)
     else:
         values = block_of(array, valid, field.name)
-    layers, rep, definition = levels_of((*path, Items(nulls)), num_rows)
+    layers, rep, definition = levels_of((*path, ItemLayer(nulls)), num_rows)
     rows = num_rows
     for layer in path:
-        rows *= layer.repeats if isinstance(layer, Items) else 1
+        rows *= layer.repeats if isinstance(layer, ItemLayer) else 1
     return PageValues(layers, rep, definition, values, rows)
 
 
@@ -159,38 +159,40 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
     return (~valid, valid) if not valid.all() else (None, None)
 
 
-def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lists, pa.Array]:
+def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[ListLayer, pa.Array]:
     """The lists, and the children of those that are not null."""
     count = len(array)
     dtype = np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32)
     buffer = array.buffers()[1]
     if count == 0 or buffer is None:
-        return Lists(np.zeros(count + 1, np.int64), nulls, has_empty=count > 0), array.values[:0]
+        return ListLayer(np.zeros(count + 1, np.int64), nulls, has_empty=count > 0), array.values[
+            :0
+        ]
     raw = np.frombuffer(buffer, dtype, count + 1, array.offset * dtype.itemsize)
     starts = raw.astype(np.int64)
     sizes = np.diff(starts)
     if valid is None or not sizes[~valid].any():
         has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
         items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
-        return Lists(starts - starts[0], nulls, has_empty), items
+        return ListLayer(starts - starts[0], nulls, has_empty), items
     sizes = np.where(valid, sizes, 0)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     has_empty = bool(sizes[valid].min(initial=1) == 0)
-    return Lists(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
+    return ListLayer(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
 
 
 def _equal_lists(
     items: pa.Array, dimension: int, nulls: Mask | None, valid: Mask | None, count: int
-) -> tuple[Lists, pa.Array]:
+) -> tuple[ListLayer, pa.Array]:
     """Fixed-size lists as lists, and the children of those that are not null."""
     starts = np.arange(count + 1, dtype=np.int64) * dimension
     if valid is None:
-        return Lists(starts, None, has_empty=False), items
+        return ListLayer(starts, None, has_empty=False), items
     sizes = np.where(valid, dimension, 0)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    return Lists(offsets, nulls, has_empty=False), _kept(items, starts[:-1], sizes)
+    return ListLayer(offsets, nulls, has_empty=False), _kept(items, starts[:-1], sizes)
 
 
 def _has_lists(field: Field) -> bool:

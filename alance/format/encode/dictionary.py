@@ -22,7 +22,7 @@ from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.encode import encodings
 from alance.format.encode.chunks import compress
-from alance.format.encode.fixed import Lists, packed_bytes
+from alance.format.encode.fixed import FixedLists, packed_bytes
 from alance.format.encode.options import SCHEMES, Options
 from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes, string_block
 
@@ -156,7 +156,7 @@ def encode_items(values: Block, hints: Hints) -> tuple[pb.CompressiveEncoding, B
         case VariableWidth():
             encoding, data = string_block(values)
         case FixedSizeListBlock():
-            lists = Lists.of(values)
+            lists = FixedLists.of(values)
             encoding, data = lists.encoding, lists.rows().data
         case _:
             raise UnsupportedError(f"a dictionary of {type(values).__name__}")

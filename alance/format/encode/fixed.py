@@ -148,7 +148,7 @@ class _Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class FixedLists:
     """Nested lists laid open: the levels from the outside in, and the items."""
 
     num_rows: int
@@ -156,7 +156,7 @@ class Lists:
     items: FixedWidth | None  # None: all items are null
 
     @classmethod
-    def of(cls, values: FixedSizeListBlock) -> Lists:
+    def of(cls, values: FixedSizeListBlock) -> FixedLists:
         """The levels and items of a block.
 
         Raises:

@@ -40,7 +40,7 @@ NO_NULLS = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ItemLayer:
     """The slots of a leaf, struct or structural fixed-size list."""
 
     nulls: Mask | None  # shape (slots,): null here, or in a struct around it; None: nowhere
@@ -53,7 +53,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class ListLayer:
     """The slots of a list or map; what is absent has no children."""
 
     offsets: Int64s  # shape (slots + 1,), from 0
@@ -67,7 +67,7 @@ class Lists:
         return Layer.NULL_AND_EMPTY_LIST if self.has_empty else Layer.NULLABLE_LIST
 
 
-Path: TypeAlias = "tuple[Items | Lists, ...]"  # outermost first, the leaf last
+Path: TypeAlias = "tuple[ItemLayer | ListLayer, ...]"  # outermost first, the leaf last
 
 
 def levels_of(
@@ -86,7 +86,7 @@ def levels_of(
     max_rep, max_def = max_repetition(layers), max_definition(layers)
     if max_rep == 0:
         return layers, None, _flat_levels(path, num_rows, max_def) if max_def else None
-    if any(isinstance(layer, Items) and layer.repeats > 1 for layer in path):
+    if any(isinstance(layer, ItemLayer) and layer.repeats > 1 for layer in path):
         raise UnsupportedError("fixed-size lists of structs together with lists")
     rep = np.zeros(num_rows, np.uint16)
     definition = np.zeros(num_rows, np.uint16)
@@ -94,7 +94,7 @@ def levels_of(
     closed_above = max_def
     for layer, kind in zip(path, reversed(layers), strict=True):
         level -= kind.num_levels
-        if isinstance(layer, Items):
+        if isinstance(layer, ItemLayer):
             if layer.nulls is not None:
                 _kernels.mark_nulls(definition, closed_above, layer.nulls.view(np.uint8), level + 1)
             continue
@@ -125,7 +125,7 @@ def _kinds(path: Path) -> list[Layer]:
     last_list = max((n for n, kind in enumerate(kinds) if kind.is_list), default=-1)
     outer = False
     for number, layer in enumerate(path[: last_list + 1]):
-        if isinstance(layer, Items):
+        if isinstance(layer, ItemLayer):
             outer |= layer.is_nullable
         if outer:
             kinds[number] = with_nulls(kinds[number])
@@ -146,12 +146,12 @@ def layer_names(layers: Sequence[Layer]) -> list[str]:
     return [f"REPDEF_{layer.name}" for layer in layers]
 
 
-def _flat_levels(path: Sequence[Items | Lists], num_rows: int, max_def: int) -> UInt16s:
+def _flat_levels(path: Sequence[ItemLayer | ListLayer], num_rows: int, max_def: int) -> UInt16s:
     """Definition levels without lists: every slot of the leaf is an entry."""
     definition = np.zeros(num_rows, np.uint16)
     level = max_def
     for layer in path:
-        assert isinstance(layer, Items)
+        assert isinstance(layer, ItemLayer)
         if layer.nulls is not None:
             definition[layer.nulls & (definition == 0)] = level
             level -= 1

@@ -16,7 +16,7 @@ import numpy as np
 from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
-from alance.format.encode.fixed import Lists, fixed_chunks
+from alance.format.encode.fixed import FixedLists, fixed_chunks
 from alance.format.encode.options import Options
 from alance.format.encode.strings import aligned, encode_strings, string_chunks
 from alance.format.encode.structs import (
@@ -54,7 +54,7 @@ def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
         case VariableWidth():
             return string_chunks(aligned(values), options, hints.version)
         case FixedSizeListBlock():
-            return Lists.of(values).chunks()
+            return FixedLists.of(values).chunks()
         case StructBlock():
             return struct_chunks(values)
         case _:
@@ -85,7 +85,7 @@ def per_value(
         case VariableWidth():
             return encode_strings(aligned(values), Options.of(hints))
         case FixedSizeListBlock():
-            lists = Lists.of(values)
+            lists = FixedLists.of(values)
             return lists.encoding, lists.rows()
         case StructBlock() if has_fixed_rows(values):
             return struct_rows(values)

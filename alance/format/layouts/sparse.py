@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.fullzip import FullZipPage
     from alance.format.layouts.sparse_layers import LayerForm, LayerState
     from alance.format.layouts.sparse_values import SlotTask, SlotValues
-    from alance.format.plans import ByteRange, Plan, T, Wanted
+    from alance.format.plans import ByteRange, Extent, Plan, T
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 
@@ -252,7 +252,7 @@ def _zipped(message: pb3.ZippedValues, place: PagePlace) -> FullZipPage:
 
 
 def _cut(
-    extent: Wanted, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
+    extent: Extent, buffers: Sequence[ByteRange], contents: Sequence[memoryview]
 ) -> memoryview:
     """The answer to a range or pieces inside one of some ranges."""
     for buffer, content in zip(buffers, contents, strict=True):

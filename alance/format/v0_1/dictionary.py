@@ -22,7 +22,7 @@ from alance.errors import CorruptFileError, InvalidInputError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.layouts.arrays import is_variable
 from alance.format.plans import ByteRange, run
-from alance.format.v0_1.leaves import Items, row_bits
+from alance.format.v0_1.leaves import DictionaryItems, row_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,9 @@ def value_dtype(field: Field) -> np.dtype[Any]:
     return np.dtype(f"<{kind}{arrow.bit_width // 8}")
 
 
-def read_items(field: Field, path: str, file_bytes: int, start: int | None = None) -> Plan[Items]:
+def read_items(
+    field: Field, path: str, file_bytes: int, start: int | None = None
+) -> Plan[DictionaryItems]:
     """Plan the values of a dictionary: one round, two for strings.
 
     Args:
@@ -72,7 +74,7 @@ def read_items(field: Field, path: str, file_bytes: int, start: int | None = Non
     (content,) = yield [ByteRange(path, start, stop)]
     data = np.frombuffer(content, np.uint8)
     if not text:
-        return Items(FixedWidth(bits, count, data.copy()), None)
+        return DictionaryItems(FixedWidth(bits, count, data.copy()), None)
     with kernel_errors:
         starts, stops, offsets, _ = _kernels.page_offsets_64(
             data, np.array([count], np.int64), False, 0, file_bytes
@@ -82,10 +84,10 @@ def read_items(field: Field, path: str, file_bytes: int, start: int | None = Non
         (content,) = yield [ByteRange(path, int(starts[0]), int(stops[0]))]
         data = np.frombuffer(content, np.uint8).copy()
     valid = offsets[1:] > offsets[:-1]
-    return Items(VariableWidth(offsets, data), None if valid.all() else valid)
+    return DictionaryItems(VariableWidth(offsets, data), None if valid.all() else valid)
 
 
-def stored(field: Field, items: Items) -> bytes:
+def stored(field: Field, items: DictionaryItems) -> bytes:
     """Values as a file has them: the page, and before it the bytes of strings.
 
     Offsets of strings are counted from the first byte.
@@ -103,13 +105,13 @@ def page_start(field: Field) -> int:
     return len(message.values) - 8 * (message.length + 1) if is_text(field) else 0
 
 
-def items_of(field: Field) -> Items | None:
+def items_of(field: Field) -> DictionaryItems | None:
     """The values that came with a field of a manifest; None where there were none.
 
     Raises:
         CorruptFileError: bytes that are no values.
     """
-    items: Items | None = field.derived.get(ITEMS)
+    items: DictionaryItems | None = field.derived.get(ITEMS)
     if items is None and field.message.dictionary.values:
         content = bytes(field.message.dictionary.values)
         plan = read_items(field, "memory", len(content), page_start(field))
@@ -190,14 +192,18 @@ class KeptValues:
         message.length = len(self._values)
         message.values = stored(self._field, self._items())
 
-    def _items(self) -> Items:
+    def _items(self) -> DictionaryItems:
         if not is_text(self._field):
             data = np.array(self._values, value_dtype(self._field)).view(np.uint8)
-            return Items(FixedWidth(8 * value_dtype(self._field).itemsize, len(data), data), None)
+            return DictionaryItems(
+                FixedWidth(8 * value_dtype(self._field).itemsize, len(data), data), None
+            )
         texts = [_bytes(value) for value in self._values]
         offsets = np.zeros(len(texts) + 1, np.int64)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
-        return Items(VariableWidth(offsets, np.frombuffer(b"".join(texts), np.uint8)), None)
+        return DictionaryItems(
+            VariableWidth(offsets, np.frombuffer(b"".join(texts), np.uint8)), None
+        )
 
 
 def _bytes(value: object) -> bytes:
@@ -207,7 +213,7 @@ def _bytes(value: object) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _listed(field: Field, items: Items) -> list[object]:
+def _listed(field: Field, items: DictionaryItems) -> list[object]:
     """KeptValues as Python has them."""
     block = items.block
     if isinstance(block, FixedWidth):

@@ -47,7 +47,7 @@ KEYED: Final = ("string", "large_string", "binary", "large_binary")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EncodedBatchPage:
     """A page of a batch, before it has its place.
 
     Attributes:
@@ -94,7 +94,7 @@ def check_types(field: Field) -> None:
 
 def pages_of(
     field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues], *, in_list: bool = False
-) -> Iterator[Page]:
+) -> Iterator[EncodedBatchPage]:
     """The pages of a batch of a field, depth first.
 
     Raises:
@@ -116,7 +116,7 @@ def pages_of(
         yield from _list(field, array, dictionaries)
         return
     if field.logical_type == "null":
-        yield Page(field, len(array), NOTHING, NOTHING)
+        yield EncodedBatchPage(field, len(array), NOTHING, NOTHING)
         return
     arrow = storage(leaf_type(field.logical_type))
     array = as_type(array, arrow, field.name)
@@ -128,22 +128,24 @@ def pages_of(
         block = block_of(array, valid, field.name)
         assert isinstance(block, VariableWidth)
         offsets = block.offsets.astype(np.int64, copy=False)
-        yield Page(field, len(array), block.data, None, offsets, leaf)
+        yield EncodedBatchPage(field, len(array), block.data, None, offsets, leaf)
     elif pa.types.is_dictionary(arrow):
         keys = dictionaries[field.id].keys(array, valid)
         body = keys.view(np.uint8)
-        yield Page(field, len(array), NOTHING, body, is_lossy=valid is not None)
+        yield EncodedBatchPage(field, len(array), NOTHING, body, is_lossy=valid is not None)
     else:
         body = _plain(block_of(array, valid, field.name), valid)
         lossy = valid is not None
-        yield Page(field, len(array), NOTHING, body, leaf=leaf, is_lossy=lossy)
+        yield EncodedBatchPage(field, len(array), NOTHING, body, leaf=leaf, is_lossy=lossy)
 
 
-def _lossy(page: Page) -> Page:
+def _lossy(page: EncodedBatchPage) -> EncodedBatchPage:
     return replace(page, is_lossy=True)
 
 
-def _list(field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues]) -> Iterator[Page]:
+def _list(
+    field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues]
+) -> Iterator[EncodedBatchPage]:
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         raise _misfit(field, array)
     valid = validity_of(array)
@@ -162,7 +164,7 @@ def _list(field: Field, array: pa.Array, dictionaries: Mapping[int, KeptValues])
     if not large and int(offsets[-1]) >= 1 << 31:
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
     body = offsets.astype("<i8" if large else "<i4").view(np.uint8)
-    yield Page(field, len(offsets), NOTHING, body, is_lossy=valid is not None)
+    yield EncodedBatchPage(field, len(offsets), NOTHING, body, is_lossy=valid is not None)
     yield from pages_of(field.children[0], items, dictionaries, in_list=True)
 
 
@@ -280,7 +282,7 @@ class BatchFileBuilder:
         self._put(chunks, _message(metadata) + FOOTER.pack(start, 0, 2, MAGIC))
         return chunks
 
-    def _place(self, page: Page, chunks: list[Bytes]) -> None:
+    def _place(self, page: EncodedBatchPage, chunks: list[Bytes]) -> None:
         start, field = self.num_bytes, page.field
         body = page.body
         self._put(chunks, page.data)

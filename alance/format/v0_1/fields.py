@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema
-    from alance.format.v0_1.leaves import Items
+    from alance.format.v0_1.leaves import DictionaryItems
     from alance.format.v0_1.metadata import PageRun
     from alance.format.v0_1.pages import Parts
     from alance.format.v2_0.arrays import ArrayPage
-    from alance.format.v2_0.fields import Node, PagedColumn, Rows
+    from alance.format.v2_0.fields import FieldPiece, Node, PagedColumn
 
 
 class NoPages:
@@ -114,7 +114,7 @@ class ListNode:
     def columns(self) -> Iterator[PagedColumn]:
         return self.items.columns()
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """One round for the offsets, and those of the items.
 
         Both at once where all items of the batches are few, or most likely wanted.
@@ -123,7 +123,7 @@ class ListNode:
         hit, first_rows = parts.batches, self.pages.first_rows
         if len(hit) and (parts.counts == first_rows[hit + 1] - first_rows[hit]).all():
             all_items = Spans.of(self.first_items[hit], self.first_items[hit + 1])
-            plans: list[Plan[Ends | Rows]] = [self._ends(parts), self.items.plan(all_items)]
+            plans: list[Plan[Ends | FieldPiece]] = [self._ends(parts), self.items.plan(all_items)]
             ends, items = yield from together(plans)
             assert isinstance(ends, Ends)
             assert not isinstance(items, Ends)
@@ -167,7 +167,7 @@ class Tree:
     runs: Mapping[int, PageRun]
     others: Mapping[int, PageRun]
     before: Mapping[int, Field]
-    items: Mapping[int, Items]
+    items: Mapping[int, DictionaryItems]
 
     def node(self, field: Field, num_rows: Int64s) -> Node:
         """The tree of a field.

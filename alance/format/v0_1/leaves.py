@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import Pages, Parts
-    from alance.format.v2_0.fields import PagedColumn, Rows
+    from alance.format.v2_0.fields import FieldPiece, PagedColumn
     from alance.format.v2_0.spans import BitPiece
 
 
@@ -95,7 +95,7 @@ def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class DictionaryItems:
     """The values of a dictionary."""
 
     block: Block
@@ -109,7 +109,7 @@ class PlainRows:
     field: Field
     num_rows: int
     content: memoryview
-    items: Items | None
+    items: DictionaryItems | None
 
     @property
     def num_bytes(self) -> int:
@@ -161,12 +161,12 @@ class PlainNode:
     pages: Pages
     bits: int  # of a row
     of_bits: bool
-    items: Items | None  # of a dictionary
+    items: DictionaryItems | None  # of a dictionary
 
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """One round."""
         parts = self.pages.parts(spans)
         if self.of_bits:
@@ -260,7 +260,7 @@ class TextNode:
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """One round where all bytes of the batches are few or wanted, else two."""
         parts = self.pages.parts(spans)
         if self.begins is not None and len(parts.batches) == 1:
@@ -360,7 +360,7 @@ class BlobNode:
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """One round."""
         parts = self.pages.parts(spans)
         entries = yield from self.pages.fetch(parts, 8, extra=1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class NullableBlock:
     """Decoded rows: what is at nulls is arbitrary. Arrays may be views of what was read."""
 
     block: Block
@@ -39,7 +39,7 @@ class Piece(Protocol):
         """Bytes of the input."""
         ...
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         """Exactly the rows that were asked for.
 
         Raises:
@@ -67,8 +67,8 @@ class NullPiece:
     def num_bytes(self) -> int:
         return 0
 
-    def decode(self) -> Values:
-        return Values(ConstantBlock(self.num_rows, None), np.zeros(self.num_rows, np.bool_))
+    def decode(self) -> NullableBlock:
+        return NullableBlock(ConstantBlock(self.num_rows, None), np.zeros(self.num_rows, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class AllNulls:
         yield
 
 
-def fixed(values: Values, what: str) -> FixedWidth:
+def fixed(values: NullableBlock, what: str) -> FixedWidth:
     """The block of values of equal width.
 
     Raises:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
-from alance.format.v2_0.base import Piece, Values
+from alance.format.v2_0.base import NullableBlock, Piece
 from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
@@ -44,28 +44,28 @@ class DictionaryPiece:
     def num_bytes(self) -> int:
         return self.indices.num_bytes + self.items.num_bytes
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         indices, items = self.indices.decode(), self.items.decode()
         if isinstance(indices.block, ConstantBlock):
-            return Values(indices.block, indices.valid)
+            return NullableBlock(indices.block, indices.valid)
         raw = _unsigned(indices.block)
         if self.of_strings:
             valid = raw > 0
             raw = raw - raw.dtype.type(1)
-            return Values(_block(raw, items.block), _both(valid, indices.valid))
+            return NullableBlock(_block(raw, items.block), _both(valid, indices.valid))
         valid_items = items.valid
         if valid_items is None or valid_items.all():
-            return Values(_block(raw, items.block), indices.valid)
+            return NullableBlock(_block(raw, items.block), indices.valid)
         places = np.minimum(raw, len(valid_items) - 1)
         valid = valid_items[places] | (raw >= len(valid_items))
         kept = np.flatnonzero(valid_items)
         if not len(kept):
-            return Values(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
+            return NullableBlock(ConstantBlock(len(raw), None), np.zeros(len(raw), np.bool_))
         block = items.block
         if int(kept[-1]) < items.num_values - 1:
             # The null item is the last one, as writers append it.
             block = gather(block, np.arange(int(kept[-1]) + 1))
-        return Values(_block(raw, block), _both(valid, indices.valid))
+        return NullableBlock(_block(raw, block), _both(valid, indices.valid))
 
 
 def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
@@ -100,7 +100,7 @@ class Dictionary:
         return DictionaryPiece(indices, items, self.of_strings)
 
 
-def narrowed(values: Values, arrow: pa.DataType) -> Values:
+def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
     """Values of a dictionary with no more items than the type's indices can say.
 
     Releases up to 0.33 wrote wider indices where the items outgrew the declared type.
@@ -122,6 +122,6 @@ def narrowed(values: Values, arrow: pa.DataType) -> Values:
     indices[slice(None) if values.valid is None else values.valid] = places.reshape(-1)
     items = gather(block.items, used.astype(np.int64))
 
-    return Values(
+    return NullableBlock(
         DictionaryBlock(FixedWidth(64, len(raw), indices.view(np.uint8)), items), values.valid
     )

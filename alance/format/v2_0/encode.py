@@ -48,7 +48,7 @@ MIN_ROWS: Final = 100  # of a page that may have one
 ITEM_BYTES: Final = 1 << 20
 
 
-def leaf_page(field: Field, array: pa.Array) -> Page:
+def leaf_page(field: Field, array: pa.Array) -> EncodedArrayPage:
     """A page of a leaf, packed struct or dictionary; blobs are their places.
 
     Args:
@@ -63,7 +63,7 @@ def leaf_page(field: Field, array: pa.Array) -> Page:
     return values_page(field, leaf.values, valid, leaf.num_rows)
 
 
-def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> Page:
+def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedArrayPage:
     """A page of values; `valid` None: none is null."""
     buffers = Buffers()
     options = Options.of(Hints(FileVersion.V2_0, field.metadata))
@@ -79,7 +79,7 @@ def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -
         encoding = _packed_struct(field, block, buffers)
     else:
         encoding = _nullable(field, block, valid, buffers)
-    return Page(encoding, tuple(buffers.all), num_rows)
+    return EncodedArrayPage(encoding, tuple(buffers.all), num_rows)
 
 
 def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) -> pb.ArrayEncoding:
@@ -235,7 +235,7 @@ def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.Arr
     return pb.ArrayEncoding(packed_struct=packed)
 
 
-def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> Page:
+def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedArrayPage:
     """A page of the places of blobs; those of nulls are (1, 0), of empty ones (0, 0)."""
     places = np.zeros((len(positions), 2), "<u8")
     places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
@@ -244,11 +244,11 @@ def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> Page:
     number = no_nulls(pb.ArrayEncoding(flat=pb.Flat(bits_per_value=64, buffer=pb.Buffer())))
     packed = pb.PackedStruct(inner=[number, number], buffer=pb.Buffer())
     encoding = pb.ArrayEncoding(packed_struct=packed)
-    return Page(encoding, (places.reshape(-1).view(np.uint8),), len(positions))
+    return EncodedArrayPage(encoding, (places.reshape(-1).view(np.uint8),), len(positions))
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EncodedArrayPage:
     """A page as it goes into a file."""
 
     encoding: pb.ArrayEncoding

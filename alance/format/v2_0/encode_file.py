@@ -23,7 +23,7 @@ from alance.format.layouts.fields import owns_column
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.proto import file2_pb2
 from alance.format.v2_0.arrays import ARRAY_ENCODING
-from alance.format.v2_0.encode import Buffers, Page, ends_of, leaf_page, no_nulls
+from alance.format.v2_0.encode import Buffers, EncodedArrayPage, ends_of, leaf_page, no_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,8 @@ class HeaderRows:
     num_rows: int
 
 
-Output: TypeAlias = "tuple[int, Page | Blobs | HeaderRows]"  # with the number of its column
+# With the number of its column.
+Output: TypeAlias = "tuple[int, EncodedArrayPage | Blobs | HeaderRows]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
         yield from _pages(field.children[0], items, columns)
 
 
-def _lists(field: Field, array: pa.Array) -> tuple[Page, pa.Array]:
+def _lists(field: Field, array: pa.Array) -> tuple[EncodedArrayPage, pa.Array]:
     """The page of a list's offsets, and its items; null lists keep theirs."""
     large = pa.types.is_large_list(array.type)
     if not (large or pa.types.is_list(array.type)):
@@ -212,7 +213,7 @@ def _lists(field: Field, array: pa.Array) -> tuple[Page, pa.Array]:
             num_items=len(items),
         )
     )
-    return Page(encoding, tuple(buffers.all), len(array)), items
+    return EncodedArrayPage(encoding, tuple(buffers.all), len(array)), items
 
 
 class ArrayFileBuilder(FileBuilder):
@@ -231,7 +232,7 @@ class ArrayFileBuilder(FileBuilder):
         """Rows of the longest top column so far."""
         return max((self._lengths[number] for number in self._tops), default=0)
 
-    def add_array_page(self, column: int, page: Page) -> list[Bytes]:
+    def add_array_page(self, column: int, page: EncodedArrayPage) -> list[Bytes]:
         """The bytes of the next page of a column: its buffers and their padding."""
         chunks: list[Bytes] = []
         places = [self._place(buffer, chunks) for buffer in page.buffers]
@@ -263,7 +264,7 @@ class ArrayFileBuilder(FileBuilder):
                 )
         for number in sorted(self._headers):
             length, self._lengths[number] = self._lengths[number], 0
-            self.add_array_page(number, Page(HEADER, (), length))
+            self.add_array_page(number, EncodedArrayPage(HEADER, (), length))
         return self._end(num_rows)
 
 

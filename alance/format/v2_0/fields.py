@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.v2_0.strings import Ends
 
 
-class Rows(Protocol):
+class FieldPiece(Protocol):
     """Rows of a field that were read."""
 
     @property
@@ -56,7 +56,7 @@ class Node(Protocol):
         """All columns at or below."""
         ...
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """Plan rows, all below the number that the columns have."""
         ...
 
@@ -82,7 +82,7 @@ class NullNode:
     def columns(self) -> Iterator[PagedColumn]:
         return iter(())
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         return NullRows(spans.num_rows)
         yield
 
@@ -128,7 +128,7 @@ class LeafNode:
     def columns(self) -> Iterator[PagedColumn]:
         yield self.column
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         parts = [(self.column.array_page(n), inside) for n, inside in overlaps(self.column, spans)]
         as_places = self.field.is_blob_v1
         pieces = yield from together(
@@ -142,7 +142,7 @@ class LeafNode:
 class StructRows:
     """Rows of each child."""
 
-    children: Sequence[Rows]
+    children: Sequence[FieldPiece]
     num_rows: int
 
     @property
@@ -170,7 +170,7 @@ class StructNode:
         for child in self.children:
             yield from child.columns()
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         children = yield from together([child.plan(spans) for child in self.children])
         return StructRows(children, spans.num_rows)
 
@@ -180,7 +180,7 @@ class ListRows:
     """Offsets of lists, page by page, and all their items."""
 
     pages: Sequence[Ends]
-    items: Rows
+    items: FieldPiece
 
     @property
     def num_bytes(self) -> int:
@@ -221,7 +221,7 @@ class ListNode:
         yield self.column
         yield from self.items.columns()
 
-    def plan(self, spans: Spans) -> Plan[Rows]:
+    def plan(self, spans: Spans) -> Plan[FieldPiece]:
         """One round for the offsets, and those of the items."""
         hit = list(overlaps(self.column, spans))
         last = hit[-1][0] if hit else -1

@@ -28,7 +28,7 @@ from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, 
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import Piece, Values, kind_of
+from alance.format.v2_0.base import NullableBlock, Piece, kind_of
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class FlatPiece:
     def num_bytes(self) -> int:
         return len(self.content)
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         data = np.frombuffer(self.content, np.uint8)
-        return Values(FixedWidth(self.bits_per_value, self.num_rows, data), None)
+        return NullableBlock(FixedWidth(self.bits_per_value, self.num_rows, data), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class BooleanPiece:
     def num_bytes(self) -> int:
         return len(self.piece.content)
 
-    def decode(self) -> Values:
-        return Values(FixedWidth(1, self.piece.num_rows, self.piece.bits()), None)
+    def decode(self) -> NullableBlock:
+        return NullableBlock(FixedWidth(1, self.piece.num_rows, self.piece.bits()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class NullablePiece:
     def num_bytes(self) -> int:
         return len(self.validity.content) + self.values.num_bytes
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         values = self.values.decode()
         valid = self.validity.mask()
         if values.valid is not None:
             valid = valid & values.valid
-        return Values(values.block, valid)
+        return NullableBlock(values.block, valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,14 @@ class ListPiece:
     def num_bytes(self) -> int:
         return self.items.num_bytes
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         items = self.items.decode()
         block, bits = items.block, None
         if isinstance(block, ConstantBlock):
             raise CorruptFileError("fixed-size list: its items are null and have no width")
         if items.valid is not None:
             bits = np.packbits(items.valid, bitorder="little")
-        return Values(FixedSizeListBlock(self.dimension, block, bits), None)
+        return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class PackedPiece:
     def num_bytes(self) -> int:
         return len(self.content)
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         rows = unpinned(self.content).reshape(self.num_rows, -1)
         blocks, start = [], 0
         for child in self.children:
@@ -219,7 +219,7 @@ class PackedPiece:
             data = np.ascontiguousarray(rows[:, start:stop]).reshape(-1)
             blocks.append(child(FixedWidth(8, len(data), data)))
             start = stop
-        return Values(StructBlock(self.num_rows, tuple(blocks)), None)
+        return NullableBlock(StructBlock(self.num_rows, tuple(blocks)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +250,12 @@ class PackedBitsPiece:
     def num_bytes(self) -> int:
         return len(self.content)
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         data = np.frombuffer(self.content, np.uint8)
         page = self.page
         if page.lanes:
             block = FixedWidth(page.bits_per_value, page.num_values, _from_lanes(page, data))
-            return Values(gather(block, self.spans.positions()), None)
+            return NullableBlock(gather(block, self.spans.positions()), None)
         width, positions = page.packed_bits, self.spans.positions()
         places = (positions[:, None] * width + np.arange(width)).reshape(-1)
         with kernel_errors:
@@ -266,7 +266,7 @@ class PackedBitsPiece:
         if page.is_signed and width:
             wide[:, width:] = rows[:, -1:]
         values = np.packbits(wide, axis=1, bitorder="little").reshape(-1)
-        return Values(FixedWidth(page.bits_per_value, len(rows), values), None)
+        return NullableBlock(FixedWidth(page.bits_per_value, len(rows), values), None)
 
 
 def _from_lanes(page: PackedBits, data: Bytes) -> Bytes:

@@ -19,7 +19,7 @@ from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, Piece, Values, fixed
+from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, fixed
 from alance.format.v2_0.spans import Spans, fetch_spans
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ class StringPiece:
     def num_bytes(self) -> int:
         return len(self.content) + 8 * len(self.ends.offsets)
 
-    def decode(self) -> Values:
-        return Values(VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.mask())
+    def decode(self) -> NullableBlock:
+        return NullableBlock(
+            VariableWidth(self.ends.offsets, unpinned(self.content)), self.ends.mask()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class WholePiece:
     def num_bytes(self) -> int:
         return len(self.entries) + len(self.content)
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         data = unpinned(self.content)
         if self.page.scheme is not None:
             start = np.zeros(1, np.int64)
@@ -124,7 +126,7 @@ class WholePiece:
         elif len(begins):
             with kernel_errors:
                 data = _kernels.concat_spans_64(data, begins, sizes)[1]
-        return Values(VariableWidth(ends.offsets, data), ends.mask())
+        return NullableBlock(VariableWidth(ends.offsets, data), ends.mask())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class PlacesPiece:
     def num_bytes(self) -> int:
         return len(self.entries)
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         ends = self.page.indices.decode(self.entries, self.spans, self.size, wide=True)
         counts, offsets = self.spans.counts, ends.offsets.astype(np.int64)
         before = np.cumsum(counts) - counts
@@ -188,7 +190,7 @@ class PlacesPiece:
             FixedWidth(64, len(column), column.astype("<u8").view(np.uint8))
             for column in (positions, sizes)
         ]
-        return Values(StructBlock(len(sizes), tuple(children)), None)
+        return NullableBlock(StructBlock(len(sizes), tuple(children)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class FsstPiece:
     def num_bytes(self) -> int:
         return self.inner.num_bytes
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         codes = self.inner.decode()
         block = codes.block
         assert isinstance(block, VariableWidth)
@@ -222,7 +224,7 @@ class FsstPiece:
             expanded = _kernels.decode_fsst(
                 block.offsets, block.data, self.table.symbols, self.table.lengths
             )
-        return Values(VariableWidth(*expanded), codes.valid)
+        return NullableBlock(VariableWidth(*expanded), codes.valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ class SameLengthPiece:
     def num_bytes(self) -> int:
         return self.inner.num_bytes
 
-    def decode(self) -> Values:
+    def decode(self) -> NullableBlock:
         block = fixed(self.inner.decode(), "fixed-size binary")
         total = self.num_rows * self.width
         if len(block.data) != total:
@@ -258,7 +260,7 @@ class SameLengthPiece:
                 f"{self.num_rows} values of {self.width}"
             )
         offsets = np.arange(self.num_rows + 1, dtype=np.int64) * self.width
-        return Values(VariableWidth(offsets, block.data), None)
+        return NullableBlock(VariableWidth(offsets, block.data), None)
 
 
 @dataclass(frozen=True, slots=True)

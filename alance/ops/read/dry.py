@@ -27,7 +27,7 @@ from alance.session import Session
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
-    from alance.format.plans import Reader, T, Wanted
+    from alance.format.plans import Extent, Reader, T
     from alance.io.engine import Unread
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
@@ -139,7 +139,7 @@ class _Scheduler(Scheduler):
     dry: DrySession
 
     def read(
-        self, ranges: Sequence[Wanted], *, reason: str = "", bulk: bool = False
+        self, ranges: Sequence[Extent], *, reason: str = "", bulk: bool = False
     ) -> asyncio.Future[Sequence[memoryview]]:
         for one in ranges:
             for location, start, stop in one.ranges() if isinstance(one, Pieces) else [one]:

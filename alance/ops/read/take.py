@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alance.io.cache import SearchCache
     from alance.ops.read.placed import Placed
     from alance.ops.version.projection import Columns, Projection
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot, Wanted
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
 
 INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
 SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
@@ -171,7 +171,10 @@ async def prepare_take(
 
 
 def _take_fragments(
-    snapshot: Snapshot, handles: Sequence[FragmentHandle], rows_of: Sequence[Int64s], wanted: Wanted
+    snapshot: Snapshot,
+    handles: Sequence[FragmentHandle],
+    rows_of: Sequence[Int64s],
+    wanted: TakenColumns,
 ) -> Plan[list[FragmentTask]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
@@ -214,7 +217,7 @@ def keep_grown(
             cache.put(key, fragment, fragment.num_bytes)
 
 
-def _open(handle: FragmentHandle, wanted: Wanted, cache: SearchCache) -> Plan[OpenFragment]:
+def _open(handle: FragmentHandle, wanted: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
     """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
     sources = [one for one in handle.sources if not wanted.ids.isdisjoint(one.columns)]
     yield from together([open_file(one.location, one.file_bytes, cache) for one in sources])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.session import Session
     from alance.versioning.table import Table
 
-__all__ = ["FragmentHandle", "Snapshot", "Wanted"]
+__all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
 
 MAX_WANTED: Final = 64  # choices of columns that are remembered
 MAX_REMEMBERED: Final = 256
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TakenColumns:
     """The columns of a take: what it gives, what it reads, and a key for caches."""
 
     projection: Projection
@@ -45,7 +45,7 @@ class Wanted:
     ids: frozenset[int]  # the same
 
     @classmethod
-    def of(cls, schema: Schema, columns: Columns) -> Wanted:
+    def of(cls, schema: Schema, columns: Columns) -> TakenColumns:
         """The columns that `columns` asks for.
 
         Raises:
@@ -95,7 +95,7 @@ class Snapshot:
         self._counts: Int64s | None = None
         self._firsts: Int64s | None = None
         self._row_index: RowIdIndex | None = None
-        self._wanted: dict[tuple[str, ...] | None, Wanted] = {}
+        self._wanted: dict[tuple[str, ...] | None, TakenColumns] = {}
         self._remembered: dict[Hashable, object] = {}
 
     @property
@@ -128,7 +128,7 @@ class Snapshot:
         """Whether rows have ids of their own; else their address is their id."""
         return self.manifest.has_stable_row_ids
 
-    def wanted(self, columns: Columns) -> Wanted:
+    def wanted(self, columns: Columns) -> TakenColumns:
         """The columns of a take.
 
         Raises:
@@ -136,11 +136,11 @@ class Snapshot:
             UnsupportedError: valid SQL that is not evaluated here.
         """
         if columns is not None and not isinstance(columns, list | tuple):
-            return Wanted.of(self.schema, columns)
+            return TakenColumns.of(self.schema, columns)
         names = None if columns is None else tuple(columns)
         known = self._wanted.get(names)
         if known is None:
-            known = Wanted.of(self.schema, columns)
+            known = TakenColumns.of(self.schema, columns)
             if len(self._wanted) >= MAX_WANTED:
                 self._wanted.clear()
             self._wanted[names] = known
