@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.layouts.joined import joined_values
+from alance.format.blocks import FixedWidth, VariableWidth, joined_values
 from tests.reference import fsst
 from tests.reference.chunks import strings, variable
 

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.format.blocks import ConstantBlock, VariableWidth
+from alance.format.blocks import ConstantBlock, VariableWidth, joined_values
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
-from alance.format.layouts.joined import joined_values
 from alance.format.layouts.repdef import Items, Lists, joined, unravel
 
 if TYPE_CHECKING:

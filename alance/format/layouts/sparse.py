@@ -1,6 +1,6 @@
 """Sparse pages (2.3): structure as sets of slots, values apart from it.
 
-    buffers of the values, see `sparse_values.py`
+    buffers of the values, see `planar_values.py`
     buffers of the sets, layer by layer from the outside; of a list slots, counts, validity
 
 Sets, chunk words, indices and dictionary are the page's state; with them, rows cost one round.
@@ -19,15 +19,16 @@ from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.guess import MAX_WHOLE_BYTES
 from alance.format.layouts.place import PagePlace, fetch
-from alance.format.layouts.planar_values import chunked_page, zipped_page
-from alance.format.layouts.sparse_indexed import IndexedSlots
-from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
-from alance.format.layouts.sparse_values import (
+from alance.format.layouts.planar_values import (
     NO_VALUE,
     ChunkedSlots,
+    IndexedSlots,
     ZippedSlots,
+    chunked_page,
     one_value,
+    zipped_page,
 )
+from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
 from alance.format.plans import answered, cut, together
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.layouts.base import PageState
     from alance.format.layouts.fullzip import FullZipPage
+    from alance.format.layouts.planar_values import SlotTask, SlotValues
     from alance.format.layouts.sparse_layers import LayerForm, LayerState
-    from alance.format.layouts.sparse_values import SlotTask, SlotValues
     from alance.format.plans import ByteRange, Extent, Plan, T
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
