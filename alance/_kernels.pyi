@@ -124,12 +124,7 @@ def concat_strings_64(
     sizes: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
-def concat_spans_32(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]: ...
-def concat_spans_64(
+def concat_spans(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],

@@ -27,6 +27,7 @@ void parse(const uint8_t* words, int64_t count, uint64_t num_items, int64_t chun
     to.first_values[i] = static_cast<int64_t>(values);
     bytes += ((int64_t{word} >> 4) + 1) * 8;
     if (i + 1 < count) {
+      // Only the last chunk may leave out how many values it has: no other has a single one.
       if (low == 0 && unsaid < 0) unsaid = i;
       values += uint64_t{1} << low;
     }

@@ -2,6 +2,7 @@
 // values belong to a row.
 #include <algorithm>
 
+#include "levels.hpp"
 #include "unlocked.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -64,6 +65,7 @@ void split_chunks(const Bytes& data, const In<int64_t>& chunk_starts,
         bytes = wide;
         at += 4;
       }
+      // The filler before it may end behind the chunk: then no size is small enough.
       if (bytes > size - position)
         corrupt(chunk_name(chunk) + ": buffer " + std::to_string(buffer) + " of " +
                 std::to_string(bytes) + " bytes at " + std::to_string(position) +
@@ -81,29 +83,12 @@ ALANCE_WIDE uint16_t largest(const uint16_t* levels, int64_t count) {
   return result;
 }
 
-// `count` is that of one chunk or page; sums of blocks keep the lanes 16 bits wide.
 ALANCE_WIDE int64_t count_at_most(const uint16_t* levels, int64_t count, uint16_t limit) {
-  int64_t result = 0;
-  for (int64_t begin = 0; begin < count; begin += 32768) {
-    const int64_t end = std::min(count, begin + 32768);
-    uint16_t block = 0;
-    for (int64_t i = begin; i < end; ++i)
-      block = static_cast<uint16_t>(block + (levels[i] <= limit ? 1 : 0));
-    result += block;
-  }
-  return result;
+  return count_if(count, [=](int64_t i) { return levels[i] <= limit; });
 }
 
-ALANCE_WIDE int64_t count_equal(const uint16_t* levels, int64_t count, uint16_t wanted) {
-  int64_t result = 0;
-  for (int64_t begin = 0; begin < count; begin += 32768) {
-    const int64_t end = std::min(count, begin + 32768);
-    uint16_t block = 0;
-    for (int64_t i = begin; i < end; ++i)
-      block = static_cast<uint16_t>(block + (levels[i] == wanted ? 1 : 0));
-    result += block;
-  }
-  return result;
+ALANCE_WIDE int64_t count_equal(const uint16_t* levels, int64_t count, uint16_t level) {
+  return count_if(count, [=](int64_t i) { return levels[i] == level; });
 }
 
 void expect(int64_t found, int64_t expected, int64_t chunk, const char* what) {
@@ -156,6 +141,7 @@ void check_levels(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int
         corrupt(chunk_name(chunk) + ": repetition level " + std::to_string(top) +
                 ", the layers have " + std::to_string(max_rep) + " lists");
       starts = count_equal(levels, count, static_cast<uint16_t>(max_rep));
+      // The repetition index says which chunks go on with a row; their first level has to agree.
       if (carries.size() != 0 && count != 0 &&
           (levels[0] == max_rep) == (carries.data()[chunk] != 0))
         corrupt(chunk_name(chunk) + ": its first repetition level is " +
@@ -190,6 +176,7 @@ void row_spans(const In<uint16_t>& rep, const In<uint16_t>& def, const In<int64_
   int64_t* value_stop = value_start + num_wanted;
   int64_t row = -1, value = 0, found = 0, position = 0;
   bool open = false;
+  // Counts compare in 16 bits, so that larger limits, which no level has, cannot be counted by.
   const bool skips = max_rep >= 0 && max_rep <= UINT16_MAX && max_visible >= 0 &&
                      max_visible <= UINT16_MAX;
   const auto close = [&](int64_t at) {

@@ -25,6 +25,7 @@ void mark_nulls(const Out<uint16_t>& definition, int64_t closed_above, const Byt
   int64_t slot = 0;
   for (int64_t i = 0; i < num_entries; ++i)
     if (defs[i] <= closed_above) {
+      // An entry that is absent further out keeps that reason: readers want the outermost one.
       if (null[slot] && defs[i] == 0) defs[i] = static_cast<uint16_t>(level);
       ++slot;
     }
@@ -53,6 +54,7 @@ nb::tuple expand_lists(const In<uint16_t>& rep, const In<uint16_t>& definition,
   Owned<uint16_t> out_rep(0), out_def(0);
   {
     nb::gil_scoped_release release;
+    // Once through to check and to count, so that the second loop writes into what fits.
     int64_t total = 0, slot = 0;
     for (int64_t i = 0; i < num_entries; ++i) {
       if (defs[i] > closed_above) {

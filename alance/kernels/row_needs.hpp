@@ -29,6 +29,8 @@ inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int6
     int64_t next = i;
     while (next < last && rows[next] < behind) ++next;
     needs.push_back({chunk, i, next, open});
+    // A row may end in a later chunk only if no other begins behind it in this one: so may the last
+    // wanted row that begins here, or the open one, where none begins here at all.
     const bool goes_on = next > i ? rows[next - 1] + 1 == behind
                                   : open && behind == page.rows_from(chunk);
     open = goes_on && chunk + 1 < page.num_chunks() && page.carries(chunk + 1);

@@ -70,7 +70,7 @@ class Planner {
       for (; next < last && rows_[next] < *above; ++next) in_page[next] = rows_[next] - bounds[page];
       if (entry.kernel == nullptr) {
         plan.unknown.push_back({number, page});
-      } else if (plan.unknown.empty()) {
+      } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
         entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
         plan.hits.push_back({number, page, entry.kernel});
         add_pieces(number, entry.kernel, entry.kind, base + i, base + next);

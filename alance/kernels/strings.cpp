@@ -78,21 +78,19 @@ nb::tuple concat_strings(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<i
 }
 
 // Values by their places in `data`, in any order.
-template <typename Offset>
 nb::tuple concat_spans(Bytes data, In<int64_t> starts, In<int64_t> sizes) {
   auto decode = [&] {
     nb::gil_scoped_release release;
     Spans values(data, starts, sizes, "values");
-    check_total<Offset>(values.total);
-    Strings<Offset> strings{Owned<Offset>(values.num + 1), Owned<uint8_t>(values.total, BURST)};
+    Strings<int64_t> strings{Owned<int64_t>(values.num + 1), Owned<uint8_t>(values.total, BURST)};
     int64_t at = 0;
     for (int64_t i = 0; i < values.num; ++i) {
-      strings.offsets[i] = static_cast<Offset>(at);
+      strings.offsets[i] = at;
       copy_string(strings.bytes.data() + at, values.at(i), values.sizes[i],
                   data.data() + data.size());
       at += values.sizes[i];
     }
-    strings.offsets[values.num] = static_cast<Offset>(at);
+    strings.offsets[values.num] = at;
     return strings;
   };
   return decode().numpy();
@@ -239,10 +237,7 @@ void register_strings(nanobind::module_& m) {
         nb::arg("sizes"), nb::arg("counts"));
   m.def("concat_strings_64", &concat_strings<int64_t>, nb::arg("data"), nb::arg("starts"),
         nb::arg("sizes"), nb::arg("counts"));
-  m.def("concat_spans_32", &concat_spans<int32_t>, nb::arg("data"), nb::arg("starts"),
-        nb::arg("sizes"));
-  m.def("concat_spans_64", &concat_spans<int64_t>, nb::arg("data"), nb::arg("starts"),
-        nb::arg("sizes"));
+  m.def("concat_spans", &concat_spans, nb::arg("data"), nb::arg("starts"), nb::arg("sizes"));
   m.def("split_rows", &split_rows<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
         nb::arg("parts"));
   m.def("split_rows", &split_rows<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),

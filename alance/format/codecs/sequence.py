@@ -421,7 +421,7 @@ class SequenceVariable:
         )
         with kernel_errors:
             joined = _kernels.join_offsets(offsets, counts, sizes)
-            _, data = _kernels.concat_spans_64(chunks.data, starts, sizes)
+            _, data = _kernels.concat_spans(chunks.data, starts, sizes)
         codec = Variable(self.offsets.bits)
         return VariableWidth(codec.offsets_of(VariableWidth(joined, data)), data)
 

@@ -122,7 +122,7 @@ class Child:
     def decode(self, rows: VariableWidth, starts: Int64s, sizes: Int64s) -> Block:
         """The child's values from their places in the rows."""
         with kernel_errors:
-            offsets, data = _kernels.concat_spans_64(rows.data, starts, sizes)
+            offsets, data = _kernels.concat_spans(rows.data, starts, sizes)
         if self.bits_per_length is not None:
             return self.codec.decode_values(VariableWidth(offsets, data))
         assert self.codec.bits_per_value is not None

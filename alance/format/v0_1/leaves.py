@@ -234,7 +234,7 @@ class WholeRows:
             data = data[begin : begin + int(sizes[0])]
         elif int(sizes.sum()) < len(data):
             with kernel_errors:
-                data = _kernels.concat_spans_64(data, starts + self.shifts, sizes)[1]
+                data = _kernels.concat_spans(data, starts + self.shifts, sizes)[1]
         return _text(self.field, arrow, rows_ends.offsets, data)
 
 

@@ -125,7 +125,7 @@ class WholePiece:
             data = data[int(begins[0]) : int(begins[0] + sizes[0])]
         elif len(begins):
             with kernel_errors:
-                data = _kernels.concat_spans_64(data, begins, sizes)[1]
+                data = _kernels.concat_spans(data, begins, sizes)[1]
         return NullableBlock(VariableWidth(ends.offsets, data), ends.mask())
 
 
