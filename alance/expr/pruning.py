@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from alance.arrays import Mask
     from alance.expr.tree import Node
 
-
 # Of columns, 20 us each for all zones asked together. A scan evaluates the terms for rows, too, at
 # 20 us each and batch: up to here the checks cost less than what they may save.
 MAX_CHECKS: Final = 256

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
-
 SMALL_BYTES: Final = 256 << 10  # of a page; a scan reads smaller ones whole, in one round
 
 

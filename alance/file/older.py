@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
 
-
 FOOTER: Final = struct.Struct("<HH4s")  # the end of that of any version
 
 

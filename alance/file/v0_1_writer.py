@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
 
-
 BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.v2_0.fields import FieldPiece
 
-
 BYTES: str = "uint8"
 
 

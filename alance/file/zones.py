@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from alance.format.statistics import Statistics
     from alance.format.v0_1.statistics import BatchStatistics
 
-
 WHOLE_BYTES: Final = 256 << 10  # buffers up to here are read at once
 HEAD_BYTES: Final = 64 << 10  # of larger ones: the head, then the columns asked for
 

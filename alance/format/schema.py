@@ -29,7 +29,6 @@ from alance.format.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-
 # What reads give beside the columns of a table: no column of a table has such a name.
 RESERVED: Final = (
     "_rowid",

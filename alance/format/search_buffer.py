@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-
 TRAILER: Final = struct.Struct("<IHH8s")
 VERSION: Final = 1
 MAGIC: Final = b"alancesc"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s, Mask
 
-
 HEADER: Final = struct.Struct("<8sHHIQII")
 MAGIC: Final = b"alancest"
 VERSION: Final = 1

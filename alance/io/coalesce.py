@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-
 MAX_STOP: Final = 1 << 62  # with a gap added, still an int64
 FEW: Final = 96  # ranges; with more, the calls for arrays are worth it
 MAX_RANGE_BYTES: Final = 1 << 40  # more than any memory holds, and not too many requests yet

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
-
 HALF: Final = np.uint64(32)
 
 

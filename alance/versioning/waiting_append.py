@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
 
-
 LAG_S: Final = 0.5  # or as long as it took so far: those whose data is there wait for the others
 
 

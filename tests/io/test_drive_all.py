@@ -123,7 +123,7 @@ async def test_a_plan_of_few_parts_is_not_left() -> None:
 
 
 def test_turns_within_plans_that_are_answered_stay_turns() -> None:
-    def answer(ranges: Sequence[Wanted]) -> Plan[Sequence[memoryview]]:
+    def answer(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         assert ranges is not TURN
         return (yield ranges)
 
@@ -134,7 +134,7 @@ def test_turns_within_plans_that_are_answered_stay_turns() -> None:
     assert len(asked) == 3
     inner.close()
 
-    def buffers(ranges: Sequence[Wanted]) -> list[memoryview]:
+    def buffers(ranges: Sequence[Extent]) -> list[memoryview]:
         assert ranges is not TURN
         return [memoryview(CONTENT)[one.start : one.stop] for one in ranges]
 

@@ -19,8 +19,14 @@ from alance.format.codecs.base import (
     expect,
     variant,
 )
-from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.fixed import ByteStreamSplit, Constant, FixedSizeList, Flat
+from alance.format.codecs.fixed import (
+    ByteStreamSplit,
+    Constant,
+    FixedSizeList,
+    Flat,
+    InlineBitpacking,
+    OutOfLineBitpacking,
+)
 from alance.format.codecs.general import GeneralBlock, GeneralMiniBlock, GeneralPerValue
 from alance.format.codecs.rle import rle_codec
 from alance.format.codecs.sequence import variable_codec

@@ -1,7 +1,11 @@
-"""Fixed-width values that are not packed: as they are, one for all, split into bytes, or in lists.
+"""Fixed-width values: as they are, bit-packed, one for all, split into bytes, or in lists.
 
-Source: encodings_v2_1.proto, messages Flat, Constant, ByteStreamSplit and FixedSizeList;
-docs/format/encodings.md, "Flat", "Constant, Range", "ByteStreamSplit" and "FixedSizeList".
+A packed block of 1024 values of T bits at W bits each has `128 * W` bytes, in the FastLanes unified
+transposed order (see kernels/bitpacking.cpp).
+
+Source: encodings_v2_1.proto, messages Flat, InlineBitpacking, OutOfLineBitpacking, Constant,
+ByteStreamSplit and FixedSizeList; docs/format/encodings.md, "Flat", "Bit-packing", "Constant,
+Range", "ByteStreamSplit" and "FixedSizeList".
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from alance.format.codecs.base import (
     expect,
     flat_bits,
     nested_flat_bits,
+    packable_bits,
+    refuse_compression,
 )
 
 if TYPE_CHECKING:
@@ -298,3 +304,68 @@ class FixedSizeList:
     def max_bytes(self, counts: Int64s) -> Int64s:
         """Of the first buffer of a chunk, or of a block: no more than the rows zipped."""
         return counts * (self.bits_per_value // 8 + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineBitpacking:
+    """At most 1024 values, packed. One buffer:
+
+    T / 8 bytes   W
+    128 * W       one packed block, always whole
+    """
+
+    num_buffers: ClassVar[int] = 1
+
+    bits_per_value: int
+
+    @classmethod
+    def from_proto(cls, message: pb.InlineBitpacking) -> InlineBitpacking:
+        refuse_compression(message, "values")
+        return cls(packable_bits(message, "inline bit-packing"))
+
+    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
+        bits = self.bits_per_value
+        with kernel_errors:
+            data = _kernels.unpack_inline(
+                chunks.data, chunks.starts[0], chunks.sizes[0], chunks.counts, bits
+            )
+        return FixedWidth(bits, len(data) * 8 // bits, data)
+
+    decode_blocks = decode_chunks
+
+    def max_bytes(self, counts: Int64s) -> Int64s:
+        bits = self.bits_per_value
+        return np.full(len(counts), bits // 8 + 128 * bits, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfLineBitpacking:
+    """Any number of values, all packed to the width W that the description says. One buffer:
+
+    128 * W * (n div 1024)   packed blocks
+    the rest of n            raw values of T bits, or one more packed block: told by the size
+    """
+
+    bits_per_value: int
+    packed_bits: int  # 1 to bits_per_value - 1
+
+    @classmethod
+    def from_proto(cls, message: pb.OutOfLineBitpacking) -> OutOfLineBitpacking:
+        bits = packable_bits(message, "bit-packing")
+        return cls(bits, nested_flat_bits(message.values, range(1, bits), "bit-packing"))
+
+    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
+        bits = self.bits_per_value
+        with kernel_errors:
+            data = _kernels.unpack_blocks(
+                blocks.data,
+                blocks.starts[0],
+                blocks.sizes[0],
+                blocks.counts,
+                bits,
+                self.packed_bits,
+            )
+        return FixedWidth(bits, len(data) * 8 // bits, data)
+
+    def max_bytes(self, counts: Int64s) -> Int64s:
+        return counts * (self.bits_per_value // 8) + 128 * self.packed_bits

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-
 MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
 ZSTD_MAX_RATIO: Final = 1 << 15  # a block of 4 bytes repeats one byte 128 Ki times
 ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")

@@ -29,8 +29,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import FixedWidth
 from alance.format.codecs.base import ChunkBuffers, expect, flat_bits, nested_flat_bits, variant
-from alance.format.codecs.bitpacking import OutOfLineBitpacking
-from alance.format.codecs.fixed import Flat
+from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
 from alance.format.codecs.general import Scheme, decompress
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
 
 MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of values
 

@@ -38,8 +38,7 @@ from alance.format.codecs.base import (
     refuse_compression,
     variant,
 )
-from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.fixed import Flat
+from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.general import GeneralBlock
 from alance.format.codecs.strings import Variable
 

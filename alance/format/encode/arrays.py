@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.format.encode.levels import Path
     from alance.format.field import Field
 
-
 LISTS: Final = ("list", "large_list", "map")  # how the names of such types begin
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
-
 NOTHING: Final = np.empty(0, np.uint8)
 SAMPLE: Final = 64  # values compared before all are
 MAX_RAW_LEVELS: Final = 8192  # bytes: levels beside a value are not compressed

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from alance.format.encode.options import Options
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-
 PACKED_VALUES: Final = 1024  # values that are bit-packed together
 SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
 ENTROPY_VALUES: Final = 64  # the first so many tell whether splitting bytes helps

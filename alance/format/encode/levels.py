@@ -15,7 +15,7 @@ Source: docs/format/file.md, "Arrow to levels"; encodings_v2_1.proto, message Mi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,11 +26,10 @@ from alance.format.encode import encodings
 from alance.format.layouts.base import Layer, max_definition, max_repetition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from alance.arrays import Bytes, Int64s, Mask, UInt16s
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
 
 BITS: Final = 16
 PACKED_LEVELS: Final = 1024  # that are bit-packed together
@@ -182,15 +181,7 @@ def level_blocks(
     width = int(_kernels.widths_and_runs(data, BITS)[0].max(initial=0))
     if width > max_level.bit_length():
         raise InvalidInputError(f"levels of {width} bits, at most {max_level} is expected")
-    # In the order of what is taken among equals.
-    candidates: list[_Candidate] = []
-    if version is not None and version >= FileVersion.V2_2:
-        candidates.append(_Runs(data, counts))
-    if len(levels) > PACKED_LEVELS and width < BITS:
-        candidates.append(_Packed(data, counts, max(width, 1)))
-    if counts.max(initial=0) <= PACKED_LEVELS:
-        candidates.append(_Inline(data, counts))
-    candidates.append(_Flat(data, counts))
+    candidates = _candidates(data, counts, width, version)
     legal = [x for x in candidates if x.sizes.max(initial=0) <= MAX_CHUNK_BYTES]
     if not legal:
         raise InvalidInputError(f"{int(counts.max())} levels in a chunk of a mini-block")
@@ -201,51 +192,33 @@ def level_blocks(
     return best.encoding, best.content(), best.sizes
 
 
-class _Candidate(Protocol):
+class _Candidate(NamedTuple):
     """A way to store the levels: what it takes, and the bytes on demand."""
 
     encoding: pb.CompressiveEncoding
     sizes: Int64s  # bytes of each chunk
-
-    def content(self) -> Bytes: ...
-
-
-class _Flat:
-    def __init__(self, data: Bytes, counts: Int64s) -> None:
-        self.encoding = encodings.flat(BITS)
-        self.sizes = counts * (BITS // 8)
-        self._data = data
-
-    def content(self) -> Bytes:
-        return self._data
+    content: Callable[[], Bytes]
 
 
-class _Inline:
-    def __init__(self, data: Bytes, counts: Int64s) -> None:
-        self.encoding = encodings.inline_bitpacking(BITS)
-        self._packed, self.sizes = _kernels.pack_inline(data, counts, BITS)
-
-    def content(self) -> Bytes:
-        return self._packed
-
-
-class _Packed:
-    def __init__(self, data: Bytes, counts: Int64s, width: int) -> None:
-        self.encoding = encodings.out_of_line_bitpacking(BITS, width)
-        block = 128 * width
+def _candidates(
+    data: Bytes, counts: Int64s, width: int, version: FileVersion | None
+) -> Iterator[_Candidate]:
+    """The ways to store levels of `width` bits, in the order of what is taken among equals."""
+    if version is not None and version >= FileVersion.V2_2:
+        run_bytes = _kernels.run_block_sizes(data, counts, BITS)
+        yield _Candidate(
+            encodings.rle(BITS), run_bytes, lambda: _kernels.run_blocks(data, counts, BITS)
+        )
+    if int(counts.sum()) > PACKED_LEVELS and width < BITS:
+        packed_width = max(width, 1)
         blocks, rest = np.divmod(counts, PACKED_LEVELS)
-        self.sizes = blocks * block + np.minimum(rest * (BITS // 8), block)
-        self._data, self._counts, self._width = data, counts, width
-
-    def content(self) -> Bytes:
-        return _kernels.pack_blocks(self._data, self._counts, BITS, self._width)[0]
-
-
-class _Runs:
-    def __init__(self, data: Bytes, counts: Int64s) -> None:
-        self.encoding = encodings.rle(BITS)
-        self.sizes = _kernels.run_block_sizes(data, counts, BITS)
-        self._data, self._counts = data, counts
-
-    def content(self) -> Bytes:
-        return _kernels.run_blocks(self._data, self._counts, BITS)
+        block_bytes = 128 * packed_width
+        yield _Candidate(
+            encodings.out_of_line_bitpacking(BITS, packed_width),
+            blocks * block_bytes + np.minimum(rest * (BITS // 8), block_bytes),
+            lambda: _kernels.pack_blocks(data, counts, BITS, packed_width)[0],
+        )
+    if counts.max(initial=0) <= PACKED_LEVELS:
+        packed, sizes = _kernels.pack_inline(data, counts, BITS)
+        yield _Candidate(encodings.inline_bitpacking(BITS), sizes, lambda: packed)
+    yield _Candidate(encodings.flat(BITS), counts * (BITS // 8), lambda: data)

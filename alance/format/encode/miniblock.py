@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
-
 MAX_ENTRIES: Final = 0xFFFF  # a chunk says their number in 16 bits
 MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
 MAX_CHUNK_BYTES: Final = 32768  # of 2.1, whose chunk words have 16 bits

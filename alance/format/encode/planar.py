@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
 
-
 BITS = 64  # of a number of a set
 
 

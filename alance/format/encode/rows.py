@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, UInt16s
     from alance.format.blocks import Block
 
-
 MAX_OFFSET: Final = (1 << 31) - 1
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
 
-
 SET_BYTES: Final = 8 << 20  # of row sets in a batch
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s, Int64s, Mask
     from alance.format.blocks import Block
 
-
 NOTHING: Final = np.empty(0, np.uint8)
 MAX_OFFSET: Final = (1 << 31) - 1
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-
 MAX_INLINE_BYTES: Final = 32  # of an inline value
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.repdef import Structure
 
-
 EMPTY_STRUCT: Final = pa.struct([])
 _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-
 ROWS: Final = 0  # the buffer of zipped rows
 INDEX: Final = 1
 # An index up to this size is loaded and kept: a quarter of a million rows of 1 KB, and more than

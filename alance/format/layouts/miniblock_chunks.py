@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.format.layouts.place import Spans
 
-
 MAX_CHUNK_VALUES: Final = 32768
 
 

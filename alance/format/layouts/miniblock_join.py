@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.miniblock import MiniBlockPage
 
-
 TOO_MANY: Final = 1 << 40  # items of a page: more are not decoded together
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Reader
 
-
 # Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
 # kernel compares.
 _KINDS: Final[dict[tuple[Shape, int, bool], int]] = {}

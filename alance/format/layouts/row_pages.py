@@ -15,8 +15,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.bitpacking import InlineBitpacking, OutOfLineBitpacking
-from alance.format.codecs.fixed import ByteStreamSplit, Flat
+from alance.format.codecs.fixed import ByteStreamSplit, Flat, InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
 

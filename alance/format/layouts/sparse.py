@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange, Extent, Plan, T
     from alance.format.proto import encodings_v2_3_pb2 as pb3
 
-
 MAX_SCALAR_BYTES: Final = 32
 LEAF: Final = [pb.REPDEF_ALL_VALID_ITEM]
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.format.proto import table_pb2
 
-
 FIRST_VERSION: Final = 1  # of rows of fragments without a version sequence
 
 

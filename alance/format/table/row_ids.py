@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, UInt64s
 
-
 MAX_ROWS: Final = 1 << 32  # rows of a fragment
 
 

@@ -16,7 +16,6 @@ from alance.format.table.row_ids import num_row_ids, segment_values
 if TYPE_CHECKING:
     from alance.arrays import UInt64s
 
-
 # What forms are compared by: the format's writers count these bytes for a segment and its parts.
 SEGMENT_BYTES: Final = 24
 HOLE_BYTES: Final = 4

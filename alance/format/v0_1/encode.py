@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.format.v0_1.dictionary import KeptValues
 
-
 MAX_ROWS: Final = (1 << 31) - 1  # of a file
 NOTHING: Final = np.empty(0, np.uint8)
 KEYED: Final = ("string", "large_string", "binary", "large_binary")

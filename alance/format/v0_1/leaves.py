@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from alance.format.v2_0.fields import FieldPiece, PagedColumn
     from alance.format.v2_0.spans import BitPiece
 
-
 # Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
 # 5 ms, another round 30 ms.
 MAX_WHOLE_BYTES: Final = 512 << 10

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.plans import Plan
 
-
 FOOTER: Final = struct.Struct("<QHH4s")
 LENGTH: Final = struct.Struct("<I")
 WITHOUT_PAGES: Final = ("struct",)  # types whose entries in the page table are zeros

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
 
-
 MAX_ITEMS: Final = 99  # of a dictionary that only compresses strings
 COUNTED: Final = 2048  # counting stops here: the sample that it begins with cannot tell fewer
 MIN_ROWS: Final = 100  # of a page that may have one

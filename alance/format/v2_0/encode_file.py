@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
 
-
 HEADER: Final = pb.ArrayEncoding(struct=pb.SimpleStruct())
 LISTS = ("list", "list.struct", "large_list", "large_list.struct")
 

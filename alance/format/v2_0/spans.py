@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-
 # Bits of rows that lie this close are read with all bits between them: one piece, 32 Ki rows.
 NEAR_BYTES: Final = 4 << 10
 

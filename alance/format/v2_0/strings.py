@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
 
-
 # Bytes up to this many are read beside the indices, whichever are wanted: at 100 MB/s they take
 # 2.5 ms, another round 30 ms.
 MAX_WHOLE_BYTES: Final = 256 << 10

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.ops.cleanup.policy import Kind
 
-
 UNVERIFIED_AGE: Final = timedelta(days=7)
 FOLDERS: Final = (DATA, DELETIONS, TRANSACTIONS, INDICES, VERSIONS)
 TEMPORARY: Final = ".tmp"

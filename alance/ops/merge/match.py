@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.spool import Scratch
 
-
 OTHER: Final = "other"  # of a target row: deleted where it has no match
 
 

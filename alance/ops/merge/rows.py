@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from alance.ops.write.files import DataFiles
     from alance.ops.write.spool import Scratch
 
-
 PIECE_ROWS: Final = 64 << 10
 TAKEN_ROWS: Final = 16 << 10  # of the table at once, at most
 TAKEN_BYTES: Final = 32 << 20  # encoded

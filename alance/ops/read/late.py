@@ -34,7 +34,7 @@ from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
 from alance.ops.read.take import INLINE_BYTES, keep_grown
-from alance.ops.version.snapshot import Wanted
+from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -69,7 +69,7 @@ class SplitReader:
         self.plan = plan
         # A scan that needs few rows does not go ahead.
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
-        self.first_columns = Wanted.of_fields(plan.projection, plan.first_schema)
+        self.first_columns = TakenColumns.of_fields(plan.projection, plan.first_schema)
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
         self._seen = self._kept = 0  # rows

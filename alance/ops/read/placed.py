@@ -12,7 +12,6 @@ from alance.format.numbers import distinct
 if TYPE_CHECKING:
     from alance.arrays import Int64s
 
-
 FEW: Final = 1 << 10  # rows; more are sorted faster by numpy
 
 

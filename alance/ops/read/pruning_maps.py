@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.ops.version.snapshot import Snapshot
 
-
 KIND: Final = "ZoneMap"
 VERSION: Final = 0
 FILE: Final = "zonemap.lance"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Projection
     from alance.ops.version.snapshot import FragmentHandle
 
-
 # What a single row of a column costs: the chunk that holds it is read and decoded as a whole.
 CHUNK_BYTES: Final = 4 << 10
 TAKEN_SHARE: Final = 16  # of one row in so many, taking from a file is the cheaper way

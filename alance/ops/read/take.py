@@ -187,7 +187,7 @@ def _take_fragments(
 
 
 def opened_fragments(
-    cache: SearchCache, handles: Sequence[FragmentHandle], wanted: Wanted
+    cache: SearchCache, handles: Sequence[FragmentHandle], wanted: TakenColumns
 ) -> Plan[list[OpenFragment]]:
     """Plan the opening of fragments that the cache does not know: one round."""
     keys = [("fragment", handle.identity, wanted.key) for handle in handles]
@@ -207,7 +207,7 @@ def keep_grown(
     cache: SearchCache,
     handles: Sequence[FragmentHandle],
     opened: Sequence[OpenFragment],
-    wanted: Wanted,
+    wanted: TakenColumns,
 ) -> None:
     """Put open fragments into the cache of whose pages a take has learned more."""
     for handle, fragment in zip(handles, opened, strict=True):

@@ -56,7 +56,7 @@ class TakenColumns:
         return cls.of_fields(projection, schema.project(projection.fields))
 
     @classmethod
-    def of_fields(cls, projection: Projection, fields: Schema) -> Wanted:
+    def of_fields(cls, projection: Projection, fields: Schema) -> TakenColumns:
         """The columns of a projection whose fields are to be read."""
         key = tuple(field.id for top in fields.fields for field in top.walk())
         return cls(projection, fields, key, frozenset(key))

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.ops.version.snapshot import Snapshot
 
-
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
 
 MOVED: Final = pa.struct(
