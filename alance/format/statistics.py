@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.numbers import to_arrow
+from alance.format.numbers import offsets_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -268,8 +268,7 @@ def parse_head(where: str, content: memoryview, num_bytes: int) -> Statistics:
     entries = np.frombuffer(content, ENTRY, columns, HEADER.size).copy()
     bounds = np.frombuffer(content, U8, offset=HEADER.size + entries.nbytes)[:-4].copy()
     kinds = entries["kind"]
-    places = np.zeros(columns + 1, np.int64)
-    np.cumsum(entries["low"].astype(np.int64) + entries["high"], out=places[1:])
+    places = offsets_of(entries["low"].astype(np.int64) + entries["high"])
     widths = WIDTHS[np.minimum(kinds, len(KINDS) - 1)]
     odd = (widths > 0) & ((entries["low"] != widths) | (entries["high"] != widths))
     stops = entries["offset"].astype(np.int64) + entries["num_bytes"]
@@ -320,8 +319,7 @@ def parse_zones(
     else:
         values = np.frombuffer(raw, np.uint8, offset=7 * count)
         for part in sizes.reshape(2, count):
-            offsets = np.zeros(count + 1, np.int64)
-            np.cumsum(part, out=offsets[1:])
+            offsets = offsets_of(part)
             sides.append(VariableWidth(offsets, values[: offsets[-1]]))
             values = values[offsets[-1] :]
     return _bounds(arrow, nulls, flags, *sides)
@@ -332,8 +330,7 @@ def _side(kind: str, bounds: Sequence[bytes]) -> FixedWidth | VariableWidth:
     content = np.frombuffer(b"".join(bounds), np.uint8)
     if kind != "s":
         return FixedWidth(8 * width_of(kind), len(bounds), content)
-    offsets = np.zeros(len(bounds) + 1, np.int64)
-    np.cumsum([len(bound) for bound in bounds], out=offsets[1:])
+    offsets = offsets_of([len(bound) for bound in bounds])
     return VariableWidth(offsets, content)
 
 

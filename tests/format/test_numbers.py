@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy arrays."""
+"""Arrow arrays as numpy arrays, offsets and positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.format.numbers import as_mask, as_numbers, distinct, to_arrow
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    distinct,
+    offsets_of,
+    positions_of,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +78,18 @@ def test_distinct(values: list[int]) -> None:
     expected, back = np.unique(numbers, return_inverse=True)
     assert found.tolist() == expected.tolist()
     assert places.tolist() == back.tolist()
+
+
+@given(st.lists(st.integers(0, 9), max_size=9))
+def test_offsets_are_where_pieces_of_some_sizes_begin_and_end(sizes: list[int]) -> None:
+    offsets = offsets_of(sizes)
+    assert offsets.dtype == np.int64
+    assert offsets.tolist() == [sum(sizes[:number]) for number in range(len(sizes) + 1)]
+    assert offsets_of(np.array(sizes, np.uint8)).tolist() == offsets.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=9))
+def test_positions_are_the_numbers_of_all_ranges(ranges: list[tuple[int, int]]) -> None:
+    starts, counts = np.array(ranges, np.int64).reshape(-1, 2).T
+    expected = [n for start, count in ranges for n in range(start, start + count)]
+    assert positions_of(starts, counts).tolist() == expected

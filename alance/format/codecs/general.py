@@ -29,6 +29,7 @@ from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
 from alance.format.blocks import Block, FixedWidth, VariableWidth
 from alance.format.codecs.base import BlockCodec, ChunkBuffers, MiniBlockCodec
 from alance.format.codecs.strings import Variable, check_variable
+from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
@@ -85,8 +86,7 @@ def decompress(
         _decompress_zstd(decompressor, _unit(data, start, size), limit)
         for start, size, limit in units
     ]
-    offsets = np.zeros(len(contents) + 1, np.int64)
-    np.cumsum([len(content) for content in contents], out=offsets[1:])
+    offsets = offsets_of([len(content) for content in contents])
     return offsets, np.frombuffer(b"".join(contents), np.uint8)
 
 

@@ -41,6 +41,7 @@ from alance.format.codecs.base import (
 from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacking
 from alance.format.codecs.general import GeneralBlock
 from alance.format.codecs.strings import Variable
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -193,9 +194,7 @@ def checked_bits(bits: int) -> int:
 
 def ordinals(counts: Int64s) -> Int64s:
     """0, 1, 2 and so on for each of some groups, end to end."""
-    total = int(counts.sum())
-    before = np.cumsum(counts) - counts
-    return np.arange(total, dtype=np.int64) - np.repeat(before, counts)
+    return positions_of(np.zeros(len(counts), np.int64), counts)
 
 
 NUMBERS: Final = STORED | {"constant", "range"}

@@ -22,7 +22,7 @@ from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
-from alance.format.numbers import to_arrow
+from alance.format.numbers import offsets_of, positions_of, to_arrow
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -175,8 +175,7 @@ def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[Lis
         items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
         return ListLayer(starts - starts[0], nulls, has_empty), items
     sizes = np.where(valid, sizes, 0)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = offsets_of(sizes)
     has_empty = bool(sizes[valid].min(initial=1) == 0)
     return ListLayer(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
 
@@ -189,8 +188,7 @@ def _equal_lists(
     if valid is None:
         return ListLayer(starts, None, has_empty=False), items
     sizes = np.where(valid, dimension, 0)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = offsets_of(sizes)
     return ListLayer(offsets, nulls, has_empty=False), _kept(items, starts[:-1], sizes)
 
 
@@ -205,9 +203,7 @@ def _has_lists(field: Field) -> bool:
 def _kept(items: pa.Array, starts: Int64s, sizes: Int64s) -> pa.Array:
     """The items of some lists, one behind the other."""
     if "fixed_size_list" not in str(items.type):
-        before = np.cumsum(sizes) - sizes
-        places = np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
-        return items.take(to_arrow(places))
+        return items.take(to_arrow(positions_of(starts, sizes)))
     # pyarrow takes wrong items from slices of nested fixed-size lists.
     runs = np.flatnonzero(sizes)
     pieces = [items.slice(int(starts[run]), int(sizes[run])) for run in runs]

@@ -24,6 +24,7 @@ from alance.format.layouts.base import (
     max_visible,
 )
 from alance.format.layouts.selection import block_bytes, select
+from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,8 +107,7 @@ def _row_places(page: PageValues) -> tuple[Int64s, Int64s]:
     if page.definition is None:
         return entries, entries
     visible = page.definition <= max_visible(page.layers)
-    before = np.zeros(len(visible) + 1, np.int64)
-    np.cumsum(visible, out=before[1:])
+    before = offsets_of(visible)
     return entries, before[entries]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
+from alance.format.numbers import offsets_of, positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -139,10 +140,7 @@ class ChunkRuns:
         """The numbers of all chunks of all runs."""
         if len(self.first) == 1:
             return np.arange(int(self.first[0]), int(self.last[0]) + 1)
-        lengths = self.last - self.first + 1
-        before = np.cumsum(lengths) - lengths
-        shifts: Int64s = np.repeat(self.first - before, lengths)
-        return shifts + np.arange(len(shifts))
+        return positions_of(self.first, self.last - self.first + 1)
 
     def places(self) -> tuple[Int64s, Int64s, Int64s]:
         """Values of each chunk, where it begins in the bytes of all runs, and its bytes."""
@@ -214,7 +212,7 @@ def parse_chunks(
     closing = None
     if partial.any():
         closing = np.flatnonzero(ends_here)
-    return Chunks(first_bytes, first_values, _sums(starts), carries, closing)
+    return Chunks(first_bytes, first_values, offsets_of(starts), carries, closing)
 
 
 def _parse_index(index: memoryview, num_chunks: int, num_rows: int) -> tuple[Int64s, Mask, Mask]:
@@ -238,9 +236,3 @@ def _parse_index(index: memoryview, num_chunks: int, num_rows: int) -> tuple[Int
         number = int(np.argmin(starts))
         raise CorruptFileError(f"repetition index: the row open in chunk {number} never ends")
     return starts, carries, partial
-
-
-def _sums(counts: Int64s) -> Int64s:
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums

@@ -18,6 +18,7 @@ from alance.format.codecs.base import ChunkBuffers
 from alance.format.layouts.miniblock import CHUNKS
 from alance.format.layouts.miniblock_chunks import MAX_CHUNK_VALUES, Chunks
 from alance.format.layouts.miniblock_task import MiniBlockTask
+from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +100,7 @@ def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
     words = data.view(f"<u{width}").astype(np.int64)
     ends = np.cumsum(sizes // width)
     begins, lasts = ends - sizes // width, ends - 1
-    first_bytes = _sums(((words >> 4) + 1) * 8)
+    first_bytes = offsets_of(((words >> 4) + 1) * 8)
     logs = words & 15
     last_logs = logs[lasts]
     counts = np.left_shift(1, logs)
@@ -116,7 +117,7 @@ def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
     )
     if not fits:
         return None
-    first_values = _sums(counts)
+    first_values = offsets_of(counts)
     if not page.form.shape.has_lists:
         if not np.array_equal(num_items, num_rows):
             return None
@@ -135,7 +136,7 @@ def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:
     starts = rows + is_open - carries
     if starts.min() < 0:
         return None
-    return Chunks(first_bytes, first_values, _sums(starts), carries, None)
+    return Chunks(first_bytes, first_values, offsets_of(starts), carries, None)
 
 
 def _with_items(pages: AlikePages, stored: Block) -> DictionaryBlock | None:
@@ -157,9 +158,3 @@ def _with_items(pages: AlikePages, stored: Block) -> DictionaryBlock | None:
     indices = np.repeat((np.cumsum(counts) - counts).astype(np.uint32), pages.num_items)
     indices += raw.astype(np.uint32)
     return DictionaryBlock(FixedWidth(32, len(indices), indices.view(np.uint8)), items)
-
-
-def _sums(counts: Int64s) -> Int64s:
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums

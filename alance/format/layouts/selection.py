@@ -15,6 +15,7 @@ from alance.format.blocks import (
     VariableWidth,
     gather,
 )
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, Mask
@@ -34,10 +35,7 @@ def selection_of_spans(starts: Int64s, stops: Int64s) -> slice | Int64s:
         return slice(0, 0)
     if np.array_equal(starts[1:], stops[:-1]):
         return slice(int(starts[0]), int(stops[-1]))
-    lengths = stops - starts
-    before = np.cumsum(lengths) - lengths
-    shifts: Int64s = np.repeat(starts - before, lengths)
-    return shifts + np.arange(len(shifts))
+    return positions_of(starts, stops - starts)
 
 
 def select(block: Block, selection: Selection) -> Block:

@@ -28,6 +28,7 @@ from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.sequence import Arithmetic, sequence_codec
 from alance.format.layouts.repdef import Items, Lists
 from alance.format.layouts.selection import selection_of_spans
+from alance.format.numbers import offsets_of
 from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 if TYPE_CHECKING:
@@ -168,8 +169,7 @@ class SetForm:
             raise UnsupportedError(f"sparse: a set of {self.count} numbers, at most {MAX_NUMBERS}")
         numbers = self._decode(content)
         # The first sum beyond 63 bits is smaller than the one before.
-        sums = np.zeros(len(numbers) + 1, np.int64)
-        np.cumsum(numbers, out=sums[1:])
+        sums = offsets_of(numbers)
         if sums[-1] != total or (sums[1:] <= sums[:-1]).any():
             raise CorruptFileError(f"sparse: lists of {sums[-1]} items, expected {total}")
         return Explicit(sums)
@@ -294,8 +294,7 @@ class LayerState:
             raise CorruptFileError("sparse: a null list has items")
         sizes = np.zeros(num_slots, np.int64)
         sizes[places] = self.ends.at(ordinals + 1) - self.ends.at(ordinals)
-        offsets = np.zeros(num_slots + 1, np.int64)
-        np.cumsum(sizes, out=offsets[1:])
+        offsets = offsets_of(sizes)
         return Lists(offsets, valid)
 
 

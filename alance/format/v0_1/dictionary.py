@@ -21,6 +21,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError, InvalidInputError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.layouts.arrays import is_variable
+from alance.format.numbers import offsets_of
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.leaves import DictionaryItems, row_bits
 
@@ -199,8 +200,7 @@ class KeptValues:
                 FixedWidth(8 * value_dtype(self._field).itemsize, len(data), data), None
             )
         texts = [_bytes(value) for value in self._values]
-        offsets = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum([len(text) for text in texts], out=offsets[1:])
+        offsets = offsets_of([len(text) for text in texts])
         return DictionaryItems(
             VariableWidth(offsets, np.frombuffer(b"".join(texts), np.uint8)), None
         )

@@ -18,7 +18,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
 from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
-from alance.format.numbers import to_arrow
+from alance.format.numbers import offsets_of, positions_of, to_arrow
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.table.dictionaries import place_values
 from alance.format.types import is_nested, leaf_type
@@ -152,13 +152,10 @@ def _list(
     sizes = np.diff(starts)
     if valid is not None and sizes[~valid].any():
         sizes = np.where(valid, sizes, 0)
-        before = np.cumsum(sizes) - sizes
-        places = np.repeat(starts[:-1] - before, sizes) + np.arange(int(sizes.sum()))
-        items = array.values.take(to_arrow(places))
+        items = array.values.take(to_arrow(positions_of(starts[:-1], sizes)))
     else:
         items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
-    offsets = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = offsets_of(sizes)
     large = field.logical_type.startswith("large")
     if not large and int(offsets[-1]) >= 1 << 31:
         raise InvalidInputError(f"field {field.name!r}: {offsets[-1]} items in one batch")
@@ -321,8 +318,7 @@ class BatchFileBuilder:
             table.append((0, 0))
             for content in gathered.pages():
                 if isinstance(content, list):
-                    sizes = np.zeros(count + 1, np.int64)
-                    np.cumsum([len(text) for text in content], out=sizes[1:])
+                    sizes = offsets_of([len(text) for text in content])
                     offsets = sizes + self.num_bytes
                     self._put(chunks, b"".join(content))
                     content = offsets.astype("<i8").tobytes()

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.format.numbers import offsets_of
 from alance.format.plans import together
 from alance.format.types import is_nested
 from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits, storage
-from alance.format.v0_1.pages import Pages, firsts
+from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
 from alance.format.v2_0.spans import Spans
 from alance.format.v2_0.strings import Ends
@@ -215,7 +216,7 @@ class Tree:
             raise CorruptFileError(f"field {field.name!r}: a page of offsets without entries")
         items = self.node(field.children[0], counts)
         item_bytes = self._page_bytes(field.children[0], len(counts))
-        return ListNode(field, pages, items, firsts(counts), width, item_bytes)
+        return ListNode(field, pages, items, offsets_of(counts), width, item_bytes)
 
     def _page_bytes(self, field: Field, num_batches: int) -> Int64s:
         """Bytes of a field's pages and of those below it in each batch."""

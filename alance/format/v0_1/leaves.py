@@ -33,8 +33,9 @@ from alance.format.blocks import (
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
+from alance.format.numbers import offsets_of
 from alance.format.plans import together
-from alance.format.v0_1.pages import distinct, fetch_range, firsts
+from alance.format.v0_1.pages import distinct, fetch_range
 from alance.format.v2_0.spans import Spans
 from alance.format.v2_0.strings import WIDE_BYTES, Ends
 
@@ -302,10 +303,10 @@ class TextNode:
             [self.pages.fetch(parts, 8, extra=1), fetch_range(self.pages.place, begins, ends)]
         )
         owner = np.searchsorted(hit, parts.batches)
-        heads = np.frombuffer(entries, "<i8")[firsts(parts.counts + 1)[:-1]]
+        heads = np.frombuffer(entries, "<i8")[offsets_of(parts.counts + 1)[:-1]]
         if (heads < begins[owner]).any():
             return None
-        shifts = firsts(ends - begins)[:-1] - begins
+        shifts = offsets_of(ends - begins)[:-1] - begins
         return WholeRows(
             self.field, parts, entries, content, begins[owner], ends[owner], shifts[owner]
         )
@@ -334,7 +335,7 @@ class BlobRows:
 
     def decode(self, arrow: pa.DataType) -> pa.Array:
         offsets = np.frombuffer(self.entries, "<i8")
-        ends = firsts(self.parts.counts + 1)
+        ends = offsets_of(self.parts.counts + 1)
         starts = np.delete(offsets, ends[1:] - 1)
         stops = np.delete(offsets, ends[:-1])
         if ((starts < 0) | (stops < starts) | (stops > self.file_bytes)).any():

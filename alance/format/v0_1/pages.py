@@ -12,6 +12,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
+from alance.format.numbers import offsets_of, positions_of
 from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Pages:
                 f"{bits} bits each, in a file of {file_bytes} bytes"
             )
         place = PagePlace(path, ((0, file_bytes),), int(num_rows.sum()))
-        return cls(place, firsts(num_rows), run.positions)
+        return cls(place, offsets_of(num_rows), run.positions)
 
     @property
     def num_rows(self) -> int:
@@ -90,8 +91,7 @@ class Pages:
         last = np.searchsorted(first_rows, stops, "left") - 1
         counts = last - batches + 1
         if (counts > 1).any():
-            before = np.cumsum(counts) - counts
-            batches = np.repeat(batches - before, counts) + np.arange(int(counts.sum()))
+            batches = positions_of(batches, counts)
             starts = np.maximum(np.repeat(starts, counts), first_rows[batches])
             stops = np.minimum(np.repeat(stops, counts), first_rows[batches + 1])
             some = stops > starts
@@ -122,13 +122,6 @@ def fetch_range(place: PagePlace, starts: Int64s, stops: Int64s) -> Plan[memoryv
         return content
     spans = Spans.of(starts, stops)
     return (yield from fetch_pieces(place, 0, spans.starts, spans.stops))
-
-
-def firsts(counts: Int64s) -> Int64s:
-    """The first of each of some runs, and the total; shape (n + 1,)."""
-    starts = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
 
 
 def distinct(ascending: Int64s) -> Int64s:

@@ -9,6 +9,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, Mask
@@ -82,10 +83,7 @@ class Spans:
 
     def positions(self) -> Int64s:
         """All rows, one by one."""
-        counts = self.counts
-        before = np.cumsum(counts) - counts
-        shifts: Int64s = np.repeat(self.starts - before, counts)
-        return shifts + np.arange(len(shifts))
+        return positions_of(self.starts, self.counts)
 
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
