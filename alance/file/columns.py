@@ -142,7 +142,7 @@ class OpenColumn:
         missing = [
             self._state(number, states)
             for number, first, last in self._overlaps(start, stop)
-            if not self._is_read_whole(number, first, last)
+            if not self.is_read_whole(number, first, last)
         ]
         if missing:
             yield from together(missing)
@@ -214,7 +214,7 @@ class OpenColumn:
             self.add_place(error, number)
             raise
 
-    def _is_read_whole(self, number: int, start: int, stop: int) -> bool:
+    def is_read_whole(self, number: int, start: int, stop: int) -> bool:
         """Whether rows are all those of a small page, whose state is not worth keeping."""
         page = self.column.pages[number]
         return (
@@ -223,7 +223,7 @@ class OpenColumn:
 
     def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
         state: PageState | None = None
-        is_whole = self._is_read_whole(number, start, stop)
+        is_whole = self.is_read_whole(number, start, stop)
         if is_whole:
             state = states.peek(self._key(number))
         if state is None and not is_whole:

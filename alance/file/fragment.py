@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,15 +16,16 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import empty_columns, fixed_bytes
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
-from alance.file.open import from_content, open_columns, open_file
+from alance.file.open import open_columns, open_file
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
+from alance.file.ranged import NO_ROWS, RangedRows, load_range, read_range
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
-from alance.format.plans import T, all_read, together
+from alance.format.plans import all_read, together
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from alance.arrays import Int64s
     from alance.file.columns import States
@@ -56,11 +57,12 @@ class FragmentTask:
     schema: Schema
     num_rows: int
     leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
+    ranged: RangedRows = NO_ROWS  # of the other leaves
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return sum(encoded_bytes(found) for found in self.leaves.values())
+        return self.ranged.num_bytes + sum(encoded_bytes(found) for found in self.leaves.values())
 
     @property
     def unread(self) -> list[PlacedRows]:
@@ -83,9 +85,9 @@ class FragmentTask:
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows)
-        arrays = [self.column(field, read) for field in self.schema.fields]
-        schema = pa.schema([field.to_arrow() for field in self.schema.fields])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        batch = self.ranged.batch(self.schema, lambda field: self.column(field, read))
+        assert batch is not None
+        return batch
 
     def column(self, field: Field, read: Reader = all_read) -> pa.Array:
         """The values of one field of the schema; see `decode` for arguments and errors."""
@@ -190,32 +192,39 @@ class OpenFragment:
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
         """Plan the physical rows from `start` to `stop`."""
-        plans: list[Plan[Found]] = [
-            from_content(
-                one.column.read(start * one.leaf.multiplier, stop * one.leaf.multiplier, states),
-                one.column.container,
-            )
-            for one in self.leaves
+        beside = self._others(self.tables.ranged.numbers)
+        plans: list[Plan[Any]] = [
+            read_range(self, start, stop, states),
+            self._read(beside, start, stop, states),
         ]
-        tasks = yield from together(plans)
-        return FragmentTask(self.schema, stop - start, self._by_field(tasks))
+        ranged, leaves = yield from together(plans)
+        # Columns of which it was learned meanwhile that the kernel does not take them.
+        left = [leaf for leaf in self._others(ranged.numbers) if leaf.leaf.field.id not in leaves]
+        if left:
+            leaves.update((yield from self._read(left, start, stop, states)))
+        return FragmentTask(self.schema, stop - start, leaves, ranged)
+
+    def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
+        """The leaves of some fields, as far as there are any."""
+        by_field = self.tables.by_field
+        return [by_field[field_id] for field_id in ids if field_id in by_field]
+
+    def _others(self, numbers: Container[int]) -> list[OpenLeaf]:
+        return [leaf for number, leaf in enumerate(self.leaves) if number not in numbers]
+
+    def _read(
+        self, leaves: Sequence[OpenLeaf], start: int, stop: int, states: States
+    ) -> Plan[dict[int, Found]]:
+        """Plan rows of some leaves, by field id."""
+        tasks = yield from together([leaf.read(start, stop, states) for leaf in leaves])
+        ids = [leaf.leaf.field.id for leaf in leaves]
+        return dict(zip(ids, tasks, strict=True))
 
     def load(self, start: int, stop: int, states: States) -> Plan[None]:
         """Plan what must be known of the pages before rows can be read: at most one round."""
-        yield from together(
-            [
-                from_content(
-                    one.column.load(
-                        start * one.leaf.multiplier, stop * one.leaf.multiplier, states
-                    ),
-                    one.column.container,
-                )
-                for one in self.leaves
-            ]
-        )
-
-    def _by_field(self, tasks: Sequence[T]) -> dict[int, T]:
-        return {one.leaf.field.id: found for one, found in zip(self.leaves, tasks, strict=True)}
+        others = self._others(self.tables.ranged.numbers)
+        loads = [leaf.load(start, stop, states) for leaf in others]
+        yield from together([load_range(self, start, stop, states), *loads])
 
 
 def take_rows(

@@ -11,24 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import numpy as np
 
 from alance.errors import AlanceError
 from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask
-from alance.file.open import from_content
+from alance.file.ranged import place_range
+from alance.file.states import PATIENCE
 from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import ByteRange, NotAtHand, answered
+from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io import files
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    import pyarrow as pa
+
     from alance.file.fragment import Found, OpenFragment
-    from alance.file.leaves import OpenLeaf
     from alance.file.states import ScanStates
     from alance.format.field import Field
-    from alance.format.plans import Extent, Plan
+    from alance.format.plans import Extent
 
 
 class _Learned:
@@ -64,59 +66,72 @@ class LocalRows:
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        schema = self.fragment.schema
-        if self.states.is_cold:
+        schema, states = self.fragment.schema, self.states
+        if states.is_cold:
             return None
         if not schema.fields:
             return empty_columns(self.num_rows)
-        arrays = []
-        for field in schema.fields:
-            array = self._column(field)
-            if array is None:
-                return None
-            arrays.append(array)
-        fields = pa.schema([field.to_arrow() for field in schema.fields])
-        return pa.RecordBatch.from_arrays(arrays, schema=fields)
+        try:
+            with self.fragment.tables.lock:  # what one thread learns the others need not
+                placing = place_range(self.fragment, self.start, self.stop, _Learned(states))
+                ranged = answered(placing, self._read)
+        except NotAtHand:
+            return None
+        opened = [self.files.get(path) for path in ranged.columns.paths]
+        source = files.source([file for file in opened if file is not None], patience=PATIENCE)
+        if None in opened:
+            return None
+        batch = ranged.batch(schema, self._column, source)
+        states.were_held(source.reads - source.waits, source.waits)
+        return batch
 
     def _column(self, field: Field) -> pa.Array | None:
-        ids = {field.id, *(leaf.field.id for leaf in leaf_columns(field))}
+        ids = {leaf.field.id for leaf in leaf_columns(field)}
+        ids.add(field.id)
         leaves: dict[int, Found] = {}
         try:
-            for leaf in self.fragment.leaves:
-                if leaf.leaf.field.id in ids:
-                    found = self._leaf(leaf)
-                    if found is None:
-                        return None
-                    leaves[leaf.leaf.field.id] = found
+            for leaf in self.fragment.leaves_of(ids):
+                leaves[leaf.leaf.field.id] = answered(
+                    leaf.read(self.start, self.stop, _Learned(self.states)), self._read
+                )
+        except NotAtHand:
+            return None
         except AlanceError as error:
             error.add_note(f"in field {field.name!r}")
             raise
         return FragmentTask(self.fragment.schema, self.num_rows, leaves).column(field)
 
-    def _leaf(self, one: OpenLeaf) -> Found | None:
-        times = one.leaf.multiplier
-        reading: Plan[Found] = one.column.read(
-            self.start * times, self.stop * times, _Learned(self.states)
-        )
-        try:
-            return answered(from_content(reading, one.column.container), self._read)
-        except NotAtHand:
-            return None
+    def _read(self, asked: Sequence[Extent]) -> list[memoryview]:
+        """What plans ask for: many ranges of one file in one call."""
+        ranges = [one for one in asked if isinstance(one, ByteRange)]
+        if len(ranges) == len(asked) > 1 and len({one.path for one in ranges}) == 1:
+            return self._read_many(ranges)
+        return [self._read_one(one) for one in asked]
 
-    def _read(self, wanted: Sequence[Extent]) -> list[memoryview]:
-        contents: list[memoryview] = []
-        for one in wanted:
-            file = self.files.get(one.path)
-            if file is None:
-                raise NotAtHand
-            if isinstance(one, ByteRange):
-                content, is_held = files.read_held(file, (one.start, one.stop))
-            else:
-                opened = {one.path: (file, file.num_bytes)}
-                content = files.read_pieces(opened, "", one)
-                is_held = content is not None
-            self.states.was_held(is_held=is_held)
-            if content is None or self.states.is_cold:
-                raise NotAtHand
-            contents.append(content)
+    def _read_many(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        order = sorted(range(len(ranges)), key=lambda at: ranges[at].start)
+        starts = np.array([ranges[at].start for at in order], np.int64)
+        stops = np.array([ranges[at].stop for at in order], np.int64)
+        if (starts[1:] < stops[:-1]).any():
+            return [self._read_one(one) for one in ranges]
+        content = self._read_one(Pieces.of(ranges[0].path, starts, stops))
+        contents = [content] * len(ranges)
+        ends = np.cumsum(stops - starts).tolist()
+        for at, end in zip(order, ends, strict=True):
+            contents[at] = content[end - ranges[at].num_bytes : end]
         return contents
+
+    def _read_one(self, asked: Extent) -> memoryview:
+        file = self.files.get(asked.path)
+        if file is None:
+            raise NotAtHand
+        if isinstance(asked, ByteRange):
+            content, is_held = files.read_held(file, (asked.start, asked.stop))
+        else:
+            opened = {asked.path: (file, file.num_bytes)}
+            content = files.read_pieces(opened, "", asked)
+            is_held = content is not None
+        self.states.were_held(is_held, not is_held)
+        if content is None or self.states.is_cold:
+            raise NotAtHand
+        return content

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.file.open import from_content
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Int64s
-    from alance.file.columns import OpenColumn
+    from alance.file.columns import OpenColumn, States
     from alance.file.fragment import Found
     from alance.file.v2_0 import FieldColumn
     from alance.format.layouts.fields import LeafColumn
+    from alance.format.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,18 @@ class OpenLeaf:
         if (dimension := self.leaf.multiplier) == 1:
             return rows
         return (rows[:, None] * dimension + np.arange(dimension)).reshape(-1)
+
+    def read(self, start: int, stop: int, states: States) -> Plan[Found]:
+        """Plan the rows of the table from `start` to `stop`."""
+        times = self.leaf.multiplier
+        reading: Plan[Found] = self.column.read(start * times, stop * times, states)
+        return from_content(reading, self.column.container)
+
+    def load(self, start: int, stop: int, states: States) -> Plan[None]:
+        """Plan what must be known of the pages of these rows: at most one round."""
+        times = self.leaf.multiplier
+        loading = self.column.load(start * times, stop * times, states)
+        return from_content(loading, self.column.container)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ hole, which a take fills: from the caches, or by a plan.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
 from alance.file.open import from_content
+from alance.file.ranged_columns import RangedColumns
 from alance.file.recall import kept_by
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.paged_rows import takes_rows
@@ -31,15 +33,28 @@ class PageTables:
     """The page tables of a fragment, one a leaf; None of a leaf whose rows go another way.
 
     Attributes:
+        by_field: the leaves by their fields' ids.
         num_bytes: memory of the tables and of what they keep alive.
         is_simple: rows of all leaves are those of the fragment, and no file is kept whole.
         has_grown: pages were learned since the tables were last weighed.
+        lock: held by the thread that learns pages, where several read the same.
     """
 
-    __slots__ = ("has_grown", "is_simple", "leaves", "num_bytes", "tables")
+    __slots__ = (
+        "_left_out",
+        "_ranged",
+        "by_field",
+        "has_grown",
+        "is_simple",
+        "leaves",
+        "lock",
+        "num_bytes",
+        "tables",
+    )
 
     def __init__(self, leaves: Sequence[OpenLeaf]) -> None:
         self.leaves = leaves
+        self.by_field = {leaf.leaf.field.id: leaf for leaf in leaves}
         self.tables = [
             leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
         ]
@@ -48,6 +63,31 @@ class PageTables:
             leaf.leaf.multiplier == 1 and not leaf.column.container.is_whole for leaf in leaves
         )
         self.has_grown = True
+        self.lock = threading.Lock()
+        self._ranged: RangedColumns | None = None
+        self._left_out: set[int] = set()
+
+    def drop(self, at: int) -> None:
+        """Rows of a leaf go another way."""
+        self.tables[at] = None
+        self._ranged = None
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """Neighbouring rows of some leaves go another way; single ones do not."""
+        self._left_out.update(numbers)
+        self._ranged = None
+
+    @property
+    def ranged(self) -> RangedColumns:
+        """The leaves whose neighbouring rows the kernel takes, as far as it is known."""
+        ranged = self._ranged
+        if ranged is None:
+            tables = [
+                None if number in self._left_out else table
+                for number, table in enumerate(self.tables)
+            ]
+            ranged = self._ranged = RangedColumns.of(self.leaves, tables)
+        return ranged
 
 
 class Hole(NamedTuple):
@@ -74,9 +114,10 @@ class Hole(NamedTuple):
             return
         page = self.leaf.column.row_page(self.number, state)
         if page is None:
-            self.tables.tables[self.at] = None
+            self.tables.drop(self.at)
         else:
-            table.set(self.number, page.kernel, page, page.kind)
+            is_plain = page.is_plain and page.decoded is None
+            table.set(self.number, page.kernel, page, page.kind, is_plain)
             self.tables.num_bytes += 0 if state is None else state.num_bytes
         self.tables.has_grown = True
 

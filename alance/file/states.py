@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from alance.file.columns import States
 
-COLD: Final = 40  # ten ranges that the page cache had not; four that it had make up for one
+PATIENCE: Final = 10  # ranges that the page cache had not; four that it had make up for one
+COLD_STEP: Final = 4
+COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
@@ -46,9 +48,9 @@ class ScanStates:
         """Whether the page cache is not worth another try."""
         return self._cold >= COLD
 
-    def was_held(self, *, is_held: bool) -> None:
-        """Note whether the page cache had a range."""
-        self._cold = max(0, self._cold - 1) if is_held else self._cold + 4
+    def were_held(self, held: int, waited: int) -> None:
+        """Note how many ranges the page cache had, and how many it had not."""
+        self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def peek(self, key: Hashable) -> Any | None:
         found = self.own.get(key)

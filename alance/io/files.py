@@ -254,3 +254,12 @@ def read_pieces(
         span = int(starts[first]), int(stops[ends[number] - 1])
         raise short_read(root + paths[number], span, 0)
     raise OSError(status, os.strerror(status))
+
+
+def source(opened: Sequence[OpenFile], *, patience: int) -> _kernels.FileSource:
+    """What brings bytes of open files, by their numbers, to the kernel that decodes them.
+
+    Args:
+        patience: having waited for the disk more often it fails.
+    """
+    return _kernels.FileSource([file.fd for file in opened], PIECES_GAP, patience)

@@ -10,6 +10,7 @@
 #include "owned.hpp"
 #include "spans.hpp"
 #include "unlocked.hpp"
+#include "unpack.hpp"
 
 namespace alance {
 namespace {
@@ -140,6 +141,9 @@ Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
 }
 
 }  // namespace
+
+const fastlanes::Unpacker* fastlanes::unpackers(int bits) { return loops_of<Unpack>(bits, false); }
+
 }  // namespace alance
 
 void register_bitpacking(nanobind::module_& m) {

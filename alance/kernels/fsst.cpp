@@ -3,8 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "fsst.hpp"
-#include "owned.hpp"
+#include "fsst_streams.hpp"
 #include "string_chunks.hpp"
 
 namespace alance {
@@ -37,15 +36,6 @@ class Special {
   static constexpr uint64_t kOnes = 0x0101010101010101u;
   uint64_t add_;
   bool high_;
-};
-
-// Codes of strings end to end, and where each string begins: `count` + 1 offsets, checked to rise,
-// of which the first means `begin` and the last `end`.
-struct Stream {
-  const uint8_t* begin;
-  const uint8_t* end;
-  const uint8_t* offsets;
-  int64_t count;
 };
 
 // Bytes for what codes stand for: guessed by the first of them, counted where that is too little.
@@ -121,22 +111,15 @@ class Room {
   bool is_exact_ = false;
 };
 
-template <typename Offset>
-struct Decoded {
-  Owned<Offset> offsets;
-  Owned<uint8_t> bytes;
-  int64_t size;
-  bool is_ascii;
-
-  nb::tuple numpy() { return nb::make_tuple(offsets.numpy(), bytes.numpy(size), is_ascii); }
-};
+}  // namespace
 
 // The strings of all streams. Where strings end is no branch of the loop: their offsets are looked
 // up in the places that codes were written to. Eight codes can be read before `data_end`.
 template <typename Offset>
-Decoded<Offset> decode_streams(const Table& table, const Special& special,
-                               const std::vector<Stream>& streams, int64_t num_strings,
-                               const uint8_t* data_end) {
+Decoded<Offset> fsst::decode_streams(const Table& table, uint64_t num_codes,
+                                     const std::vector<Stream>& streams, int64_t num_strings,
+                                     const uint8_t* data_end) {
+  const Special special(num_codes);
   constexpr auto limit = static_cast<uint64_t>(std::numeric_limits<Offset>::max());
   Room room(table, streams, limit);
   Owned<Offset> out_offsets(num_strings + 1);
@@ -209,6 +192,15 @@ Decoded<Offset> decode_streams(const Table& table, const Special& special,
   return {std::move(out_offsets), room.take(), size, is_ascii};
 }
 
+template Decoded<int32_t> fsst::decode_streams<int32_t>(const Table&, uint64_t,
+                                                        const std::vector<Stream>&, int64_t,
+                                                        const uint8_t*);
+template Decoded<int64_t> fsst::decode_streams<int64_t>(const Table&, uint64_t,
+                                                        const std::vector<Stream>&, int64_t,
+                                                        const uint8_t*);
+
+namespace {
+
 // Strings of offsets and codes.
 template <typename Offset>
 nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
@@ -223,7 +215,7 @@ nb::tuple decode_strings(In<Offset> offsets, Bytes data, In<uint64_t> symbols, B
         last > static_cast<int64_t>(data.size()))
       corrupt("fsst: offsets decrease or leave the buffer");
     const std::vector<Stream> streams{{data.data() + first, data.data() + last, bytes, num_strings}};
-    return decode_streams<Offset>(table, Special(symbols.size()), streams, num_strings,
+    return decode_streams<Offset>(table, symbols.size(), streams, num_strings,
                                   data.data() + data.size());
   };
   return run().numpy();
@@ -247,7 +239,7 @@ nb::tuple decode_chunks(Bytes data, In<int64_t> starts, In<int64_t> sizes, In<in
       if (!rises<Offset>(chunk, counts[i])) corrupt("variable: offsets decrease");
       streams.push_back({chunk + span.first, chunk + span.last, chunk, counts[i]});
     }
-    return decode_streams<Offset>(table, Special(symbols.size()), streams, counts.total,
+    return decode_streams<Offset>(table, symbols.size(), streams, counts.total,
                                   data.data() + data.size());
   };
   return run().numpy();

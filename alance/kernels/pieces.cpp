@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include <fcntl.h>
@@ -62,13 +63,14 @@ int read_span(int fd, Call& span, bool nowait) {
 
 // Pieces `first` to `last`, read by few calls. What the page cache has is read first; where it has
 // not all, the disk is told of all that is left before the first wait (`nowait`: that is the end).
+// `waits`: how often the page cache had not all.
 template <typename Starts, typename Stops>
 int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, int64_t gap,
-              bool nowait, uint8_t*& out) {
+              bool nowait, uint8_t*& out, int64_t& waits) {
   thread_local std::vector<uint8_t> waste(kWaste);
   gap = std::min(gap, kWaste);
   Call span;
-  bool waits = false;
+  const int64_t waited = waits;
   for (int64_t i = first; i < last;) {
     span.start = starts(i);
     span.targets.clear();
@@ -84,18 +86,18 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
     int status = kWouldBlock;
     if (nowait) {
       status = read_span(fd, span, true);
-    } else if (!waits) {
+    } else if (waits == waited) {
       Call attempt = span;
       status = read_span(fd, attempt, true);
     }
     if (status != kDone && nowait) return status;
     if (status == kWouldBlock) {
 #if defined(POSIX_FADV_WILLNEED)
-      if (!waits)
+      if (waits == waited)
         for (int64_t later = begin; later < last; ++later)
           posix_fadvise(fd, starts(later), stops(later) - starts(later), POSIX_FADV_WILLNEED);
 #endif
-      waits = true;
+      ++waits;
       status = read_span(fd, span, false);
     }
     if (status != kDone) return status;
@@ -128,6 +130,7 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& e
   }
   Owned<uint8_t> bytes(total);
   int status = kDone;
+  int64_t waits = 0;
   size_t file = 0;
   {
     nb::gil_scoped_release release;
@@ -135,7 +138,8 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& e
     for (first = 0; file < fds.size(); ++file) {
       status = read_file(
           fds[file], [&](int64_t i) { return starts.data()[i]; },
-          [&](int64_t i) { return stops.data()[i]; }, first, ends[file], gap, nowait, out);
+          [&](int64_t i) { return stops.data()[i]; }, first, ends[file], gap, nowait, out,
+          waits);
       if (status != kDone) break;
       first = ends[file];
     }
@@ -146,34 +150,44 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& e
 // Files as what brings bytes to the kernel that decodes them; waits for the disk.
 class FileSource : public Source {
  public:
-  // `fds` are open as long as this is used; `gap` as of `read_pieces`.
-  FileSource(std::vector<int> fds, int64_t gap) : fds_(std::move(fds)), gap_(gap) {}
+  // `fds` are open as long as this is used; `gap` as of `read_pieces`. Having waited for the disk
+  // more than `patience` times it fails.
+  FileSource(std::vector<int> fds, int64_t gap, int64_t patience)
+      : fds_(std::move(fds)), gap_(gap), patience_(patience) {}
 
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
-    if (buffer_.size() < static_cast<size_t>(num_bytes)) buffer_.resize(static_cast<size_t>(num_bytes));
-    uint8_t* out = buffer_.data();
+    if (!buffer_ || buffer_->size() < num_bytes) {
+      buffer_.reset();  // to be used again
+      buffer_.emplace(num_bytes);
+    }
+    uint8_t* out = buffer_->data();
     for (size_t first = 0; first < count;) {
       file_ = pieces[first].table;
       if (file_ >= fds_.size()) corrupt("pieces: no such file");
       size_t last = first + 1;
       while (last < count && pieces[last].table == file_) ++last;
+      ++reads_;
       status_ = read_file(
           fds_[file_], [&](int64_t i) { return pieces[i].start; },
           [&](int64_t i) { return pieces[i].stop; }, static_cast<int64_t>(first),
-          static_cast<int64_t>(last), gap_, false, out);
+          static_cast<int64_t>(last), gap_, false, out, waits_);
+      if (status_ == kDone && waits_ > patience_) status_ = kWouldBlock;
       if (status_ != kDone) return nullptr;
       first = last;
     }
-    return buffer_.data();
+    return buffer_->data();
   }
 
   int status() const { return status_; }
   size_t file() const { return file_; }
+  // How often it was asked for bytes of a file, and how often it waited for the disk.
+  int64_t reads() const { return reads_; }
+  int64_t waits() const { return waits_; }
 
  private:
   std::vector<int> fds_;
-  int64_t gap_;
-  std::vector<uint8_t> buffer_;
+  int64_t gap_, patience_, reads_ = 0, waits_ = 0;
+  std::optional<Owned<uint8_t>> buffer_;
   int status_ = kDone;
   size_t file_ = 0;
 };
@@ -185,9 +199,12 @@ void register_pieces(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Source>(m, "Source");
   nb::class_<FileSource, Source>(m, "FileSource")
-      .def(nb::init<std::vector<int>, int64_t>(), nb::arg("fds"), nb::arg("gap"))
+      .def(nb::init<std::vector<int>, int64_t, int64_t>(), nb::arg("fds"), nb::arg("gap"),
+           nb::arg("patience") = INT64_MAX)
       .def_prop_ro("status", &FileSource::status)
-      .def_prop_ro("file", &FileSource::file);
+      .def_prop_ro("file", &FileSource::file)
+      .def_prop_ro("reads", &FileSource::reads)
+      .def_prop_ro("waits", &FileSource::waits);
   m.def("read_pieces", &alance::read_pieces, nanobind::arg("fds"), nanobind::arg("ends"),
         nanobind::arg("starts"), nanobind::arg("stops"), nanobind::arg("gap"),
         nanobind::arg("nowait"));

@@ -1,6 +1,7 @@
 // A page as the taking of single rows sees it: where its chunks lie, and how one value of a chunk
 // is decoded without the others.
 #pragma once
+#include <atomic>
 #include <optional>
 #include <vector>
 
@@ -50,6 +51,10 @@ struct Sink {
   }
 };
 
+class RangeSink;
+template <typename Offset>
+struct RangeStrings;
+
 class RowPage {
  public:
   // `first_rows` and `first_bytes` have one number a chunk and one behind the last; of zipped
@@ -59,7 +64,10 @@ class RowPage {
           int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
           bool large);
 
-  void set_symbols(In<uint64_t> symbols, Bytes lengths) { symbols_.emplace(symbols, lengths); }
+  void set_symbols(In<uint64_t> symbols, Bytes lengths) {
+    symbols_.emplace(symbols, lengths);
+    num_codes_ = symbols.size();
+  }
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
@@ -87,12 +95,47 @@ class RowPage {
   void decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count, bool open,
               Sink& sink) const;
   void check_rows(const int64_t* rows, int64_t count) const;
+  // Where the bytes of neighbouring rows lie in the buffer, of a page without lists: begin and end.
+  std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
+    const int64_t begin = chunk_of(first, 0);
+    return {begin_of(begin), begin_of(chunk_of(last - 1, begin) + 1)};
+  }
+  // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
+  void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
+  // Whether rows are values of a width as of `RangeForm`.
+  bool fits(int64_t width) const;
+  bool has_nulls() const { return max_level_ != 0; }
 
  private:
   struct Chunk {
     int64_t number, entries, values;
     Part reps, nulls, first, second;  // the buffers of levels, and one or two of values
   };
+
+  struct Slice;
+
+  void read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const;
+  void check_flat(const Chunk& chunk) const;
+  void read_words(const Slice& slice, uint8_t* out) const;
+  template <typename Work>
+  void with_word(uint8_t* out, const Work& work) const;
+  template <typename Work>
+  void with_index(const uint8_t* indices, const Work& work) const;
+  template <typename Index>
+  uint64_t item_at(const Index* indices, int64_t i, const RangeSink& sink) const;
+  template <typename Index>
+  void gather_items(const Index* indices, int64_t count, RangeSink& sink) const;
+  template <typename Offset>
+  void string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
+                    RangeSink& sink) const;
+  template <typename Offset>
+  RangeStrings<Offset> copied(const std::vector<Slice>& slices, int64_t count) const;
+  template <typename Offset, typename Index>
+  RangeStrings<Offset> expanded(const Index* indices, int64_t count, const RangeSink& sink) const;
+  template <typename Offset>
+  void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
+  bool has_text_items() const;
+  void zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
 
   void check_indices() const;
   Chunk open_chunk(int64_t number, Part bytes) const;
@@ -117,6 +160,8 @@ class RowPage {
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   std::optional<fsst::Table> symbols_;
+  uint64_t num_codes_ = 0;
+  mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
   enum class Items { none, fixed, strings_32, strings_64 } items_kind_ = Items::none;
   int64_t item_width_ = 0, num_items_ = 0;
   Bytes items_;

@@ -6,6 +6,7 @@
 
 #include "row_needs.hpp"
 #include "row_plan.hpp"
+#include "row_table.hpp"
 
 namespace alance {
 namespace {
@@ -13,40 +14,6 @@ namespace {
 constexpr int64_t kMany = 1 << 10;  // rows; with fewer, giving the GIL away costs more than it gives
 // Of a group, about: what is read is decoded while the processor's cache still holds it.
 constexpr int64_t kGroup = 160 << 10;
-
-// The pages of a column whose rows can be taken, as far as they are known.
-class RowTable {
- public:
-  // `first_rows` has one number a page and the total behind them.
-  explicit RowTable(const In<int64_t>& first_rows)
-      : first_rows_(first_rows.data(), first_rows.data() + first_rows.size()) {
-    if (first_rows_.empty() || first_rows_.front() != 0 ||
-        !std::is_sorted(first_rows_.begin(), first_rows_.end()))
-      corrupt("row table: first rows");
-    entries_.resize(first_rows_.size() - 1);
-  }
-
-  struct Entry {
-    const RowPage* kernel = nullptr;
-    nb::object page;
-    int kind = 0;
-  };
-
-  // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
-  // one kind are decoded into the same values.
-  void set(int64_t number, const RowPage* kernel, nb::object page, int kind) {
-    if (number < 0 || number >= static_cast<int64_t>(entries_.size()))
-      corrupt("row table: no such page");
-    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind};
-  }
-
-  const std::vector<int64_t>& first_rows() const { return first_rows_; }
-  const Entry& entry(size_t number) const { return entries_[number]; }
-
- private:
-  std::vector<int64_t> first_rows_;
-  std::vector<Entry> entries_;
-};
 
 using Tables = std::vector<const RowTable*>;
 
@@ -231,7 +198,7 @@ void register_row_table(nanobind::module_& m) {
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
       .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
-           nb::arg("kind"));
+           nb::arg("kind"), nb::arg("is_plain"));
   nb::class_<RowPlan>(m, "RowPlan")
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })

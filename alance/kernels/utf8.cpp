@@ -1,4 +1,6 @@
 // Whether byte strings are UTF-8.
+#include "utf8.hpp"
+
 #include "bounds.hpp"
 
 namespace alance {
@@ -26,6 +28,8 @@ inline int64_t sequence(const uint8_t* at, const uint8_t* end) {
   return 0;
 }
 
+}  // namespace
+
 bool is_utf8(const uint8_t* at, const uint8_t* end) {
   while (at < end) {
     // Eight bytes of ASCII at a time.
@@ -42,6 +46,8 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
   }
   return true;
 }
+
+namespace {
 
 // The position of the first valid string that is no UTF-8; -1: all are. `valid` has one byte a
 // string, or none at all where every string is valid.
@@ -63,16 +69,7 @@ int64_t first_bad_utf8(const In<T>& offsets, const Bytes& data, const Bytes& val
   }
   if (count == 0) return -1;
   const uint8_t* bytes = data.data();
-  const int64_t first = offsets.data()[0], last = offsets.data()[count];
-  if (is_utf8(bytes + first, bytes + last)) {
-    // As one text they are well-formed; then so is each that does not begin amid a character.
-    bool split = false;
-    for (int64_t i = 1; i < count; ++i) {
-      const int64_t offset = offsets.data()[i];
-      split |= offset < last && (bytes[offset] & 0xC0) == 0x80;
-    }
-    if (!split) return -1;
-  }
+  if (are_utf8(offsets.data(), count, bytes)) return -1;
   for (int64_t i = 0; i < count; ++i) {
     if (some && !valid.data()[i]) continue;
     if (!is_utf8(bytes + offsets.data()[i], bytes + offsets.data()[i + 1])) return i;

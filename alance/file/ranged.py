@@ -1,0 +1,219 @@
+"""Neighbouring rows of an open fragment: all columns of plain values by one call of the kernel.
+
+A scan reads a fragment part by part. The page tables of its columns say which bytes a part needs,
+and one more call makes a record batch of them. What the kernel does not take (nested fields,
+constant pages, older files) is planned and decoded column by column, beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import AlanceError, UnsupportedError
+from alance.file.columns import OpenColumn
+from alance.file.page_tables import Hole, fill_known, learn
+from alance.file.ranged_columns import NO_COLUMNS
+from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.paged_rows import RowPage
+from alance.format.layouts.place import fetch
+from alance.format.plans import cut, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.file.columns import States
+    from alance.file.fragment import OpenFragment
+    from alance.file.ranged_columns import RangedColumns
+    from alance.format.field import Field
+    from alance.format.plans import ByteRange, Plan
+    from alance.format.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class RangedRows:
+    """Neighbouring rows of columns, and how they become arrays.
+
+    Attributes:
+        plan: None: there are no columns.
+        contents: the bytes of each page of the plan; None: a source brings them.
+    """
+
+    columns: RangedColumns
+    plan: _kernels.RangePlan | None
+    contents: Sequence[memoryview] | None
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Of the leaves that are here."""
+        return self.columns.numbers
+
+    @property
+    def num_bytes(self) -> int:
+        """Encoded bytes at hand."""
+        return sum(map(len, self.contents or ()))
+
+    def batch(
+        self,
+        schema: Schema,
+        column: Callable[[Field], pa.Array | None],
+        source: _kernels.Source | None = None,
+    ) -> pa.RecordBatch | None:
+        """The batch of a schema; None where the source fails or a column is None.
+
+        Args:
+            column: gives each column that is not here.
+            source: brings bytes of the files by their numbers, where there are no `contents`.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+            UnsupportedError: more bytes of strings than 32-bit offsets can say.
+        """
+        ranged = None
+        if self.plan is not None:
+            ranged = self._decode(self.plan, source)
+            if ranged is None or ranged.num_columns == len(schema.fields):
+                return ranged
+        places = {leaf.leaf.field.id: place for place, leaf in enumerate(self.columns.leaves)}
+        arrays = []
+        for field in schema.fields:
+            place = places.get(field.id)
+            array = column(field) if place is None or ranged is None else ranged.column(place)
+            if array is None:
+                return None
+            arrays.append(array)
+        fields = [field.to_arrow() for field in schema.fields]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _decode(
+        self, plan: _kernels.RangePlan, source: _kernels.Source | None
+    ) -> pa.RecordBatch | None:
+        batch = _kernels.RangeBatch()
+        try:
+            if self.contents is not None:
+                batch.decode(plan, self.contents)
+            elif source is None or not batch.read(plan, self.columns.files, source):
+                return None
+        except OverflowError as error:
+            raise UnsupportedError(f"{error}: read fewer rows at once") from error
+        except ValueError as error:
+            page = plan.page(batch.page)
+            assert isinstance(page, RowPage)
+            failure = page.place.corrupt(str(error))
+            leaf = self.columns.leaves[int(plan.ranges[0][batch.page])]
+            failure.add_note(f"in field {leaf.leaf.field.name!r}")
+            raise failure from error
+        return pa.RecordBatch._import_from_c(batch.address, self.columns.schema)
+
+
+NO_ROWS: Final = RangedRows(NO_COLUMNS, None, None)
+
+
+def place_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[RangedRows]:
+    """Plan where neighbouring rows are, without their bytes.
+
+    Cost: no round where the pages are known, else one.
+    """
+    while start < stop and (columns := fragment.tables.ranged).numbers:
+        plan = columns.plan(start, stop)
+        if plan.unknown:
+            yield from learn(_holes(fragment, plan, states), states)
+        elif plan.others:
+            fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
+        else:
+            return RangedRows(columns, plan, None)
+    return NO_ROWS
+
+
+def load_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[None]:
+    """Plan what must be known before neighbouring rows can be placed: at most one round.
+
+    Small pages inside the range are left out: `read_range` gets them whole.
+    """
+    columns = fragment.tables.ranged
+    if start < stop and columns.numbers:
+        holes = _holes(fragment, columns.plan(start, stop), states)
+        yield from learn([hole for hole in holes if not _is_small(hole, start, stop)], states)
+
+
+def read_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[RangedRows]:
+    """Plan neighbouring rows with their bytes.
+
+    Cost: one round where `load_range` knows the pages, else two.
+    """
+    contents: dict[tuple[str, int], memoryview] = {}  # by path and first byte
+    while start < stop and (columns := fragment.tables.ranged).numbers:
+        plan = columns.plan(start, stop)
+        holes = _holes(fragment, plan, states)
+        ranges = columns.ranges(plan)
+        if holes:
+            small = [hole for hole in holes if _is_small(hole, start, stop)]
+            large = [hole for hole in holes if not _is_small(hole, start, stop)]
+            plans = [learn(large, states), *(_read_whole(hole, contents) for hole in small)]
+            yield from together([*plans, _read_parts(columns, ranges, contents)])
+        elif plan.unknown:
+            continue  # the caches knew them
+        elif plan.others:
+            fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
+        else:
+            yield from _read_parts(columns, ranges, contents)
+            parts = [contents[one.path, one.start][: one.num_bytes] for one in ranges]
+            return RangedRows(columns, plan, parts)
+    return NO_ROWS
+
+
+def _holes(fragment: OpenFragment, plan: _kernels.RangePlan, states: States) -> list[Hole]:
+    """The pages that neither the tables nor the caches know."""
+    numbers = fragment.tables.ranged.numbers
+    holes = [Hole(fragment.tables, numbers[column], page) for column, page in plan.unknown]
+    return fill_known(holes, states)
+
+
+def _is_small(hole: Hole, start: int, stop: int) -> bool:
+    """Whether a page lies inside of a range of rows, and is read whole."""
+    column = hole.leaf.column
+    assert isinstance(column, OpenColumn)
+    first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
+    return (
+        start <= first
+        and last <= stop
+        and column.is_read_whole(hole.number, 0, last - first)
+        and not column.container.is_whole
+        and isinstance(column.layout(hole.number), MiniBlockPage)
+    )
+
+
+def _read_whole(hole: Hole, contents: dict[tuple[str, int], memoryview]) -> Plan[None]:
+    """Plan all of a small page: one round. Its state is not worth keeping elsewhere."""
+    column = hole.leaf.column
+    assert isinstance(column, OpenColumn)
+    layout = column.layout(hole.number)
+    assert isinstance(layout, MiniBlockPage)
+    chunks = layout.place.whole(CHUNKS)
+    *buffers, content = yield from fetch([*layout.state_ranges(), chunks])
+    try:
+        hole.fill(layout.state_of(buffers))
+    except AlanceError as error:
+        column.add_place(error, hole.number)
+        raise
+    contents[chunks.path, chunks.start] = content
+
+
+def _read_parts(
+    columns: RangedColumns, ranges: Sequence[ByteRange], contents: dict[tuple[str, int], memoryview]
+) -> Plan[None]:
+    """Plan parts of pages that are not there yet: one round, none of files that are kept whole."""
+    ranges = [one for one in ranges if (one.path, one.start) not in contents]
+    kept = {leaf.column.container.path: leaf.column.container for leaf in columns.leaves}
+    far = [one for one in ranges if not kept[one.path].is_whole]
+    buffers = iter((yield far) if far else ())
+    for one in ranges:
+        container = kept[one.path]
+        contents[one.path, one.start] = (
+            cut(one, container.content, container.content_start)
+            if container.is_whole
+            else next(buffers)
+        )

@@ -1,0 +1,382 @@
+// Neighbouring rows of a page, chunk by chunk: the whole of what a scan decodes of it.
+#include <algorithm>
+#include <limits>
+
+#include "fsst_streams.hpp"
+#include "range_sink.hpp"
+#include "row_page.hpp"
+#include "string_chunks.hpp"
+#include "unpack.hpp"
+#include "utf8.hpp"
+
+namespace alance {
+
+using namespace cells;
+
+namespace {
+
+constexpr int64_t kSlack = 1024;  // values that a loop may write behind those that are there
+
+// Unpacks the first `count` values of a block; `out` has room for them alone.
+void unpack_some(int bits, uint64_t width, const uint8_t* in, int64_t first, int64_t last,
+                 uint8_t* out) {
+  if (first == 0 && last == BLOCK) return fastlanes::unpackers(bits)[width](in, out);
+  alignas(64) uint8_t whole[BLOCK * 8];
+  fastlanes::unpackers(bits)[width](in, whole);
+  std::memcpy(out, whole + first * bits / 8, static_cast<size_t>((last - first) * bits / 8));
+}
+
+// The width that stands before a block, whose size is checked.
+uint64_t width_of(Part part, int bits, int64_t count) {
+  if (part.size < bits / 8 || count > BLOCK) corrupt("bit-packing: " + text(count) + " values");
+  const uint64_t width = load_bits(part.data, bits);
+  if (width > static_cast<uint64_t>(bits) ||
+      part.size != bits / 8 + ROW_BYTES * static_cast<int64_t>(width))
+    corrupt("bit-packing: a block of " + text(part.size) + " bytes");
+  return width;
+}
+
+// Values `first` to `last` of runs that have `count` in all.
+template <typename T>
+void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_t last, T* out) {
+  if (values.size % static_cast<int64_t>(sizeof(T)) ||
+      values.size / static_cast<int64_t>(sizeof(T)) != lengths.size)
+    corrupt("rle: " + text(values.size) + " bytes of values");
+  int64_t at = 0;
+  for (int64_t run = 0; run < lengths.size; ++run) {
+    const int64_t end = at + lengths.data[run];
+    if (end == at || end > count) corrupt("rle: runs of other lengths");
+    const int64_t begin = std::max(at, first), stop = std::min(end, last);
+    if (begin < stop)
+      std::fill(out + (begin - first), out + (stop - first),
+                load<T>(values.data + static_cast<int64_t>(sizeof(T)) * run));
+    at = end;
+  }
+  if (at != count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
+}
+
+// All levels of a chunk; there is room for `kSlack` more.
+void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
+  auto* bytes = reinterpret_cast<uint8_t*>(out);
+  switch (kind) {
+    case Nulls::packed:
+      return unpack_some(16, width_of(part, 16, count), part.data + 2, 0, count, bytes);
+    case Nulls::blocks: {
+      const int64_t whole = count / BLOCK, tail = count % BLOCK, block = ROW_BYTES * bits;
+      const bool raw = part.size == whole * block + 2 * tail;
+      if (!raw && (tail == 0 || part.size != (whole + 1) * block))
+        corrupt("bit-packing: " + text(part.size) + " bytes for " + text(count) + " levels");
+      const int64_t blocks = whole + !raw;
+      for (int64_t i = 0; i < blocks; ++i)
+        fastlanes::unpackers(16)[bits](part.data + i * block, bytes + 2 * BLOCK * i);
+      if (raw)
+        std::memcpy(bytes + 2 * BLOCK * whole, part.data + whole * block,
+                    static_cast<size_t>(2 * tail));
+      return;
+    }
+    case Nulls::runs: {
+      if (part.size < 8) corrupt("rle: a block of " + text(part.size) + " bytes");
+      const uint64_t size = load<uint64_t>(part.data);
+      if (size > static_cast<uint64_t>(part.size - 8)) corrupt("rle: too many bytes of values");
+      const int64_t values = static_cast<int64_t>(size);
+      return expand_runs<uint16_t>({part.data + 8, values},
+                                   {part.data + 8 + values, part.size - 8 - values}, count, 0,
+                                   count, out);
+    }
+    default:
+      if (part.size != 2 * count) corrupt(text(part.size) + " bytes of " + text(count) + " levels");
+      std::memcpy(out, part.data, static_cast<size_t>(part.size));
+  }
+}
+
+}  // namespace
+
+// The part of a chunk that is asked for.
+struct RowPage::Slice {
+  Chunk chunk;
+  int64_t first, last;  // values of the chunk
+
+  int64_t count() const { return last - first; }
+};
+
+bool RowPage::fits(int64_t width) const {
+  if (max_rep_ != 0) return false;
+  if (values_ == Values::zipped) return width > 0 && width == bits_ / 8;
+  if (items_kind_ == Items::fixed) return width == item_width_;
+  if (items_kind_ != Items::none) return width < 0;
+  if (values_ == Values::strings || values_ == Values::fsst) return width == -(bits_ / 8);
+  return bits_ == 1 ? width == 0 : width * 8 == bits_;
+}
+
+void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
+  if (!fits(sink.form.width)) corrupt("rows of another form");
+  if (values_ == Values::zipped) return zipped_range(first, last, bytes, sink);
+  std::vector<Slice> slices;
+  const int64_t begin = chunk_of(first, 0), origin = begin_of(begin);
+  for (int64_t c = begin; c < num_chunks_ && rows_from(c) < last; ++c) {
+    const int64_t start = begin_of(c) - origin, size = begin_of(c + 1) - begin_of(c);
+    check_span(start, size, bytes.size, "chunk");
+    const int64_t from = std::max(first, rows_from(c)) - rows_from(c);
+    const int64_t to = std::min(last, rows_until(c)) - rows_from(c);
+    if (from < to) slices.push_back({open_chunk(c, {bytes.data + start, size}), from, to});
+  }
+  if (nulls_ != Nulls::none) read_nulls(slices, sink);
+  if (sink.form.is_string()) {
+    if (sink.form.width == -4)
+      string_range<int32_t>(slices, last - first, bytes, sink);
+    else
+      string_range<int64_t>(slices, last - first, bytes, sink);
+    return sink.advance(last - first);
+  }
+  if (items_kind_ == Items::fixed) {
+    std::vector<uint8_t> indices(static_cast<size_t>((last - first) * (bits_ / 8)));
+    uint8_t* to = indices.data();
+    for (const Slice& slice : slices) {
+      read_words(slice, to);
+      to += slice.count() * (bits_ / 8);
+    }
+    with_index(indices.data(), [&](const auto* numbers) { gather_items(numbers, last - first, sink); });
+    return sink.advance(last - first);
+  }
+  for (const Slice& slice : slices) {
+    if (bits_ == 1) {
+      check_flat(slice.chunk);
+      sink.bits(slice.chunk.first.data, slice.first, slice.count());
+    } else {
+      read_words(slice, sink.values());
+    }
+    sink.advance(slice.count());
+  }
+}
+
+void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) const {
+  std::vector<uint16_t> levels;
+  int64_t row = sink.row();
+  for (const Slice& slice : slices) {
+    levels.resize(static_cast<size_t>(slice.chunk.entries + kSlack));
+    read_levels(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels.data());
+    const auto top = std::max_element(levels.begin(), levels.begin() + slice.chunk.entries);
+    if (slice.chunk.entries && *top > max_level_) corrupt("definition level " + text(*top));
+    sink.levels(levels.data() + slice.first, slice.count(), row);
+    row += slice.count();
+  }
+}
+
+void RowPage::check_flat(const Chunk& chunk) const {
+  if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
+    corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values");
+}
+
+// Values of whole bytes.
+void RowPage::read_words(const Slice& slice, uint8_t* out) const {
+  const auto& [chunk, first, last] = slice;
+  const int64_t width = bits_ / 8;
+  switch (values_) {
+    case Values::flat:
+      check_flat(chunk);
+      std::memcpy(out, chunk.first.data + first * width, static_cast<size_t>(slice.count() * width));
+      return;
+    case Values::packed: {
+      const uint64_t packed = width_of(chunk.first, bits_, chunk.values);
+      return unpack_some(bits_, packed, chunk.first.data + width, first, last, out);
+    }
+    case Values::runs:
+      return with_word(out, [&](auto* to) {
+        expand_runs(chunk.first, chunk.second, chunk.values, first, last, to);
+      });
+    case Values::split:
+      if (chunk.first.size != chunk.values * width) corrupt("byte stream split: its size");
+      for (int64_t b = 0; b < width; ++b) {
+        const uint8_t* from = chunk.first.data + b * chunk.values + first;
+        for (int64_t i = 0; i < slice.count(); ++i) out[i * width + b] = from[i];
+      }
+      return;
+    default: corrupt("values of no width");
+  }
+}
+
+template <typename Work>
+void RowPage::with_word(uint8_t* out, const Work& work) const {
+  switch (bits_) {
+    case 8: return work(out);
+    case 16: return work(reinterpret_cast<uint16_t*>(out));
+    case 32: return work(reinterpret_cast<uint32_t*>(out));
+    default: return work(reinterpret_cast<uint64_t*>(out));
+  }
+}
+
+template <typename Work>
+void RowPage::with_index(const uint8_t* indices, const Work& work) const {
+  with_word(const_cast<uint8_t*>(indices), [&](auto* numbers) {
+    work(static_cast<const std::remove_pointer_t<decltype(numbers)>*>(numbers));
+  });
+}
+
+// The index of a row; of a null that points nowhere it is arbitrary, and 0 does.
+template <typename Index>
+uint64_t RowPage::item_at(const Index* indices, int64_t i, const RangeSink& sink) const {
+  const uint64_t index = indices[i];
+  if (index < static_cast<uint64_t>(num_items_)) return index;
+  if (sink.is_valid(sink.row() + i))
+    corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
+            text(num_items_) + " items");
+  return 0;
+}
+
+template <typename Index>
+void RowPage::gather_items(const Index* indices, int64_t count, RangeSink& sink) const {
+  if (num_items_ == 0) {
+    for (int64_t i = 0; i < count; ++i) item_at(indices, i, sink);  // all are null
+    return;
+  }
+  const auto copy = [&](auto width) {
+    const int64_t size = width;
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(sink.values() + i * size,
+                  items_.data() + static_cast<int64_t>(item_at(indices, i, sink)) * size,
+                  static_cast<size_t>(size));
+  };
+  switch (item_width_) {
+    case 4: return copy(std::integral_constant<int64_t, 4>());
+    case 8: return copy(std::integral_constant<int64_t, 8>());
+    default: return copy(item_width_);
+  }
+}
+
+template <typename Offset>
+void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
+                           RangeSink& sink) const {
+  auto& strings = sink.strings<Offset>();
+  bool is_text = !sink.form.is_text;  // or need not be
+  if (items_kind_ != Items::none) {
+    std::vector<uint8_t> indices(static_cast<size_t>(count * (bits_ / 8)));
+    uint8_t* to = indices.data();
+    for (const Slice& slice : slices) {
+      read_words(slice, to);
+      to += slice.count() * (bits_ / 8);
+    }
+    is_text = is_text || has_text_items();  // a bad item may be one that no row uses
+    with_index(indices.data(), [&](const auto* numbers) {
+      strings.push_back(expanded<Offset>(numbers, count, sink));
+    });
+  } else if (symbols_) {
+    std::vector<fsst::Stream> streams;
+    for (const auto& [chunk, first, last] : slices) {
+      const uint8_t* data = chunk.first.data;
+      const uint8_t* offsets = data + static_cast<int64_t>(sizeof(Offset)) * first;
+      string_span<Offset>(data, chunk.first.size, chunk.values);
+      if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
+      const Offset begin = load<Offset>(offsets);
+      const Offset end = load<Offset>(data + static_cast<int64_t>(sizeof(Offset)) * last);
+      streams.push_back({data + begin, data + end, offsets, last - first});
+    }
+    auto decoded = fsst::decode_streams<Offset>(*symbols_, num_codes_, streams, count,
+                                                bytes.data + bytes.size);
+    is_text |= decoded.is_ascii;
+    strings.push_back({std::move(decoded.offsets), std::move(decoded.bytes), count, decoded.size});
+  } else {
+    strings.push_back(copied<Offset>(slices, count));
+  }
+  if (!is_text) check_text(strings.back(), sink);
+}
+
+template <typename Offset>
+void RowPage::check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const {
+  const Offset* offsets = strings.offsets.data();
+  const uint8_t* bytes = strings.bytes.data();
+  if (are_utf8(offsets, strings.count, bytes)) return;
+  for (int64_t i = 0; i < strings.count; ++i)
+    if (sink.is_valid(sink.row() + i) && !is_utf8(bytes + offsets[i], bytes + offsets[i + 1]))
+      corrupt("value " + text(sink.row() + i) + " of the rows read is no UTF-8");
+}
+
+template <typename Offset>
+RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t count) const {
+  constexpr int64_t kWord = sizeof(Offset);
+  int64_t total = 0;
+  for (const auto& [chunk, first, last] : slices) {
+    const uint8_t* data = chunk.first.data;
+    string_span<Offset>(data, chunk.first.size, chunk.values);
+    if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
+    total += int64_t{load<Offset>(data + kWord * last)} - load<Offset>(data + kWord * first);
+  }
+  if (total > std::numeric_limits<Offset>::max()) throw std::overflow_error("strings of too many bytes for their offsets");
+  RangeStrings<Offset> out{Owned<Offset>(count + 1), Owned<uint8_t>(total), count, total};
+  Offset* offset = out.offsets.data();
+  Offset at = 0;
+  for (const auto& [chunk, first, last] : slices) {
+    const uint8_t* data = chunk.first.data;
+    const Offset begin = load<Offset>(data + kWord * first);
+    const Offset size = static_cast<Offset>(load<Offset>(data + kWord * last) - begin);
+    for (int64_t i = first; i < last; ++i)
+      *offset++ = static_cast<Offset>(load<Offset>(data + kWord * i) - begin + at);
+    if (size) std::memcpy(out.bytes.data() + at, data + begin, static_cast<size_t>(size));
+    at = static_cast<Offset>(at + size);
+  }
+  *offset = at;
+  return out;
+}
+
+template <typename Offset, typename Index>
+RangeStrings<Offset> RowPage::expanded(const Index* indices, int64_t count,
+                                       const RangeSink& sink) const {
+  const auto item = [&](int64_t i) -> std::pair<int64_t, int64_t> {
+    if (!sink.is_valid(sink.row() + i)) return {0, 0};  // of a null: arbitrary
+    const uint64_t index = item_at(indices, i, sink);
+    return items_kind_ == Items::strings_32
+               ? std::pair<int64_t, int64_t>{offsets_32_.data()[index], offsets_32_.data()[index + 1]}
+               : std::pair<int64_t, int64_t>{offsets_64_.data()[index], offsets_64_.data()[index + 1]};
+  };
+  Owned<Offset> offsets(count + 1);
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    offsets[i] = static_cast<Offset>(total);
+    const auto [begin, end] = item(i);
+    total += end - begin;
+    if (total > std::numeric_limits<Offset>::max()) throw std::overflow_error("strings of too many bytes for their offsets");
+  }
+  offsets[count] = static_cast<Offset>(total);
+  constexpr int64_t kBurst = 32;  // bytes copied at once where there is room: most are short
+  Owned<uint8_t> bytes(total, kBurst);
+  const uint8_t* const items_end = items_.data() + items_.size();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto [begin, end] = item(i);
+    const uint8_t* from = items_.data() + begin;
+    const bool is_short = end - begin <= kBurst && items_end - from >= kBurst;
+    std::memcpy(bytes.data() + offsets[i], from,
+                is_short ? size_t{kBurst} : static_cast<size_t>(end - begin));
+  }
+  return {std::move(offsets), std::move(bytes), count, total};
+}
+
+bool RowPage::has_text_items() const {
+  signed char known = text_items_.load(std::memory_order_relaxed);
+  if (known < 0) {
+    known = items_kind_ == Items::strings_32
+                ? are_utf8(offsets_32_.data(), num_items_, items_.data())
+                : are_utf8(offsets_64_.data(), num_items_, items_.data());
+    text_items_.store(known, std::memory_order_relaxed);
+  }
+  return known != 0;
+}
+
+void RowPage::zipped_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {
+  const int64_t width = bits_ / 8, step = level_bits_ + width;
+  check_span(0, product(last - first, step, "rows"), bytes.size, "rows");
+  if (level_bits_ == 0) {
+    std::memcpy(sink.values(), bytes.data, static_cast<size_t>((last - first) * width));
+    return sink.advance(last - first);
+  }
+  for (int64_t i = 0; i < last - first; ++i) {
+    const uint8_t* from = bytes.data + i * step;
+    uint32_t word = 0;
+    std::memcpy(&word, from, static_cast<size_t>(level_bits_));
+    if (word > static_cast<uint32_t>(max_level_)) corrupt("definition level " + text(word));
+    const uint16_t level = static_cast<uint16_t>(word);
+    if (level) sink.levels(&level, 1, sink.row());
+    std::memcpy(sink.values(), from + level_bits_, static_cast<size_t>(width));
+    sink.advance(1);
+  }
+}
+
+}  // namespace alance

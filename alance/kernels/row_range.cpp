@@ -1,0 +1,276 @@
+// Neighbouring rows of many columns: where their bytes are, and one record batch of them, in one
+// call each, whatever the number of columns and pages.
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "range_sink.hpp"
+#include "row_table.hpp"
+#include "source.hpp"
+
+namespace alance {
+namespace {
+
+constexpr int64_t kAlign = 64;  // of columns in memory
+
+int64_t aligned(int64_t size) { return (size + kAlign - 1) / kAlign * kAlign; }
+
+class RangePlan {
+ public:
+  struct Hit {
+    const RowPage* kernel;
+    int64_t first, last;   // rows of the page
+    int64_t start, stop;   // bytes of the file
+  };
+
+  // The columns' pages that hold the rows `start` to `stop`. Of a column with a page that is not
+  // plain, or of another form than it is to have, there are none.
+  RangePlan(const std::vector<const RowTable*>& tables, const std::vector<int64_t>& widths,
+            const std::vector<bool>& texts, int64_t start, int64_t stop)
+      : num_rows(stop - start) {
+    if (start < 0 || stop <= start) corrupt("plan_range: no rows");
+    if (widths.size() != tables.size() || texts.size() != tables.size())
+      corrupt("plan_range: forms of other columns");
+    for (size_t i = 0; i < widths.size(); ++i) {
+      const int64_t width = widths[i];
+      if (width > (int64_t{1} << 31) || (width < 0 && width != -4 && width != -8))
+        corrupt("plan_range: values of " + std::to_string(width) + " bytes");
+      forms.push_back({width, texts[i]});
+    }
+    for (size_t column = 0; column < tables.size(); ++column) {
+      const size_t before = hits.size();
+      if (!add(*tables[column], column, start, stop)) hits.resize(before);
+      pages.resize(hits.size());
+      ends.push_back(hits.size());
+    }
+  }
+
+  size_t first_hit(size_t column) const { return column ? ends[column - 1] : 0; }
+
+  nb::list unknown() const {
+    nb::list all;
+    for (const auto& [column, page] : unknown_) all.append(nb::make_tuple(column, page));
+    return all;
+  }
+
+  // Columns whose rows are not here, though their pages are known.
+  std::vector<size_t> others() const {
+    std::vector<size_t> all;
+    for (size_t column = 0; column < ends.size(); ++column)
+      if (first_hit(column) == ends[column]) all.push_back(column);
+    return all;
+  }
+
+  // Of all pages, column by column: the column, and where its bytes start and stop.
+  nb::tuple ranges() const {
+    const int64_t count = static_cast<int64_t>(hits.size());
+    Owned<int64_t> columns(count), starts(count), stops(count);
+    for (size_t column = 0; column < ends.size(); ++column)
+      for (size_t hit = first_hit(column); hit < ends[column]; ++hit) {
+        const int64_t at = static_cast<int64_t>(hit);
+        columns[at] = static_cast<int64_t>(column);
+        starts[at] = hits[hit].start;
+        stops[at] = hits[hit].stop;
+      }
+    return nb::make_tuple(columns.numpy(), starts.numpy(), stops.numpy());
+  }
+
+  nb::object page(size_t hit) const {
+    if (hit >= pages.size()) corrupt("row range: no such page");
+    return pages[hit];
+  }
+
+  const int64_t num_rows;
+  std::vector<RangeForm> forms;   // of the columns
+  std::vector<Hit> hits;
+  std::vector<nb::object> pages;  // of the hits: they keep the kernels alive
+  std::vector<size_t> ends;       // where the hits of each column end
+
+ private:
+  bool add(const RowTable& table, size_t column, int64_t start, int64_t stop) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    if (stop > bounds.back()) corrupt("plan_range: rows of no page");
+    auto above = std::upper_bound(bounds.begin(), bounds.end(), start);
+    bool is_plain = true;
+    for (int64_t row = start; row < stop; ++above) {
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const int64_t last = std::min(stop, *above);
+      if (last == row) continue;  // of no rows
+      const RowTable::Entry& entry = table.entry(page);
+      if (entry.kernel == nullptr) {
+        unknown_.push_back({column, page});
+      } else if (!entry.is_plain || !entry.kernel->fits(forms[column].width)) {
+        is_plain = false;
+      } else {
+        const int64_t first = row - bounds[page];
+        const auto [begin, end] = entry.kernel->bytes_of(first, last - bounds[page]);
+        const int64_t origin = entry.kernel->start();
+        hits.push_back({entry.kernel, first, last - bounds[page], origin + begin, origin + end});
+        pages.resize(hits.size());
+        pages.back() = entry.page;
+      }
+      row = last;
+    }
+    return is_plain;
+  }
+
+  std::vector<std::pair<size_t, size_t>> unknown_;  // column, page
+};
+
+// The bytes of a column's pages.
+class Content {
+ public:
+  virtual ~Content() = default;
+  // One part a page; false: they cannot be read.
+  virtual bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) = 0;
+};
+
+// They are in memory.
+class Held : public Content {
+ public:
+  explicit Held(const std::vector<Bytes>& contents) : contents_(contents) {}
+
+  bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) override {
+    for (size_t hit = plan.first_hit(column); hit < plan.ends[column]; ++hit)
+      parts.push_back({contents_[hit].data(), static_cast<int64_t>(contents_[hit].size())});
+    return true;
+  }
+
+ private:
+  const std::vector<Bytes>& contents_;
+};
+
+// A source reads them, just before they are decoded.
+class Read : public Content {
+ public:
+  // `files`: of each column, the number that the source knows it by.
+  Read(Source& source, const std::vector<int64_t>& files) : source_(source), files_(files) {}
+
+  bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) override {
+    pieces_.clear();
+    int64_t total = 0;
+    for (size_t hit = plan.first_hit(column); hit < plan.ends[column]; ++hit) {
+      const RangePlan::Hit& page = plan.hits[hit];
+      pieces_.push_back({static_cast<size_t>(files_[column]), page.start, page.stop});
+      total += page.stop - page.start;
+    }
+    const uint8_t* bytes = source_.read(pieces_.data(), pieces_.size(), total);
+    if (bytes == nullptr) return false;
+    for (const Piece& piece : pieces_) {
+      parts.push_back({bytes, piece.stop - piece.start});
+      bytes += piece.stop - piece.start;
+    }
+    return true;
+  }
+
+ private:
+  Source& source_;
+  const std::vector<int64_t>& files_;
+  std::vector<Piece> pieces_;
+};
+
+// The columns of a plan as one struct array, for `RecordBatch._import_from_c`.
+class RangeBatch {
+ public:
+  RangeBatch() = default;
+  RangeBatch(const RangeBatch&) = delete;
+  ~RangeBatch() {
+    if (array_.release != nullptr) array_.release(&array_);
+  }
+
+  // Where the array is; 0: there is none, or it has been imported.
+  uintptr_t address() const {
+    return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
+  }
+  // The number of the page, in the plan's list, that was decoded last: an error is in it.
+  size_t page() const { return page_; }
+
+  // `contents`: of each page of `RangePlan.ranges`, its bytes.
+  void decode(const RangePlan& plan, const std::vector<Bytes>& contents) {
+    if (contents.size() != plan.hits.size()) corrupt("row range: bytes of other pages");
+    Held held(contents);
+    run(plan, held);
+  }
+
+  // False: the source failed.
+  bool read(const RangePlan& plan, const std::vector<int64_t>& files, Source& source) {
+    if (files.size() != plan.ends.size()) corrupt("row range: files of other columns");
+    Read reading(source, files);
+    return run(plan, reading);
+  }
+
+ private:
+  bool run(const RangePlan& plan, Content& content) {
+    nb::gil_scoped_release release;
+    auto batch = std::make_unique<arrow::Batch>(plan.num_rows);
+    std::vector<Place> places;
+    int64_t size = 0;
+    for (size_t column = 0; column < plan.ends.size(); ++column)
+      places.push_back(place(plan, column, size));
+    // One block for all: it is given back as a whole, and used again.
+    uint8_t* block = batch->keep(Owned<uint8_t>(size, kAlign));
+    block += (kAlign - reinterpret_cast<uintptr_t>(block) % kAlign) % kAlign;
+    std::vector<Part> parts;
+    for (size_t column = 0; column < plan.ends.size(); ++column) {
+      const size_t first = plan.first_hit(column), last = plan.ends[column];
+      if (first == last) continue;
+      page_ = first;
+      parts.clear();
+      if (!content.bring(plan, column, parts)) return false;
+      const Place& at = places[column];
+      RangeSink sink(plan.forms[column], plan.num_rows, block + at.values, block + at.validity);
+      for (size_t hit = first; hit < last; ++hit) {
+        page_ = hit;
+        const RangePlan::Hit& page = plan.hits[hit];
+        page.kernel->decode_range(page.first, page.last, parts[hit - first], sink);
+      }
+      batch->add(sink.finish(*batch));
+    }
+    array_ = arrow::Batch::exported(std::move(batch));
+    return true;
+  }
+
+  struct Place {
+    int64_t values, validity;  // in the block
+  };
+
+  // Where a column goes; `size` is moved behind it.
+  static Place place(const RangePlan& plan, size_t column, int64_t& size) {
+    const auto begin = plan.hits.begin() + static_cast<int64_t>(plan.first_hit(column));
+    const auto end = plan.hits.begin() + static_cast<int64_t>(plan.ends[column]);
+    if (begin == end) return {0, 0};
+    const int64_t width = plan.forms[column].width, bits = (plan.num_rows + 7) / 8;
+    Place at{size, 0};
+    if (width >= 0) size += aligned(width ? product(plan.num_rows, width, "row range") : bits);
+    at.validity = size;
+    if (std::any_of(begin, end, [](const auto& hit) { return hit.kernel->has_nulls(); }))
+      size += aligned(bits);
+    return at;
+  }
+
+  ArrowArray array_{};
+  size_t page_ = 0;
+};
+
+}  // namespace
+}  // namespace alance
+
+void register_row_range(nanobind::module_& m) {
+  using namespace alance;
+  using Tables = std::vector<const RowTable*>;
+  nb::class_<RangePlan>(m, "RangePlan")
+      .def(nb::init<const Tables&, const std::vector<int64_t>&, const std::vector<bool>&, int64_t,
+                    int64_t>(),
+           nb::arg("tables"), nb::arg("widths"), nb::arg("texts"), nb::arg("start"),
+           nb::arg("stop"))
+      .def_prop_ro("unknown", &RangePlan::unknown)
+      .def_prop_ro("others", &RangePlan::others)
+      .def_prop_ro("ranges", &RangePlan::ranges)
+      .def("page", &RangePlan::page);
+  nb::class_<RangeBatch>(m, "RangeBatch")
+      .def(nb::init<>())
+      .def_prop_ro("address", &RangeBatch::address)
+      .def_prop_ro("page", &RangeBatch::page)
+      .def("decode", &RangeBatch::decode, nb::arg("plan"), nb::arg("contents"))
+      .def("read", &RangeBatch::read, nb::arg("plan"), nb::arg("files"), nb::arg("source"));
+}

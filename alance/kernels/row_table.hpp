@@ -1,0 +1,46 @@
+// What is known of the pages of a column, for those that place rows.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "row_page.hpp"
+
+namespace alance {
+
+// The pages of a column whose rows can be taken, as far as they are known.
+class RowTable {
+ public:
+  // `first_rows` has one number a page and the total behind them.
+  explicit RowTable(const In<int64_t>& first_rows)
+      : first_rows_(first_rows.data(), first_rows.data() + first_rows.size()) {
+    if (first_rows_.empty() || first_rows_.front() != 0 ||
+        !std::is_sorted(first_rows_.begin(), first_rows_.end()))
+      corrupt("row table: first rows");
+    entries_.resize(first_rows_.size() - 1);
+  }
+
+  struct Entry {
+    const RowPage* kernel = nullptr;
+    nb::object page;
+    int kind = 0;
+    bool is_plain = false;
+  };
+
+  // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
+  // one kind are decoded into the same values; those of a plain one are what its chunks hold, and a
+  // row is absent for no other reason than its own null.
+  void set(int64_t number, const RowPage* kernel, nb::object page, int kind, bool is_plain) {
+    if (number < 0 || number >= static_cast<int64_t>(entries_.size()))
+      corrupt("row table: no such page");
+    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind, is_plain};
+  }
+
+  const std::vector<int64_t>& first_rows() const { return first_rows_; }
+  const Entry& entry(size_t number) const { return entries_[number]; }
+
+ private:
+  std::vector<int64_t> first_rows_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace alance

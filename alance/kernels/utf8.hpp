@@ -1,0 +1,22 @@
+// Whether byte strings are UTF-8 (see utf8.cpp).
+#pragma once
+#include <cstdint>
+
+namespace alance {
+
+bool is_utf8(const uint8_t* at, const uint8_t* end);
+
+// Whether strings end to end, whose offsets rise, are UTF-8, each of them.
+template <typename Offset>
+bool are_utf8(const Offset* offsets, int64_t count, const uint8_t* bytes) {
+  if (count == 0) return true;
+  const int64_t last = offsets[count];
+  if (!is_utf8(bytes + offsets[0], bytes + last)) return false;
+  // As one text they are well-formed; then so is each that does not begin amid a character.
+  bool split = false;
+  for (int64_t i = 1; i < count; ++i)
+    split |= offsets[i] < last && (bytes[offsets[i]] & 0xC0) == 0x80;
+  return !split;
+}
+
+}  // namespace alance
