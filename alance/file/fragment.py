@@ -19,13 +19,13 @@ from alance.file.older import holds_packed_lists, is_older, merged, open_older, 
 from alance.file.open import open_columns, open_file
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
-from alance.file.ranged import NO_ROWS, RangedRows, load_range, read_range
+from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_range
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import all_read, together
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from alance.arrays import Int64s
     from alance.file.columns import States
@@ -209,8 +209,9 @@ class OpenFragment:
         by_field = self.tables.by_field
         return [by_field[field_id] for field_id in ids if field_id in by_field]
 
-    def _others(self, numbers: Container[int]) -> list[OpenLeaf]:
-        return [leaf for number, leaf in enumerate(self.leaves) if number not in numbers]
+    def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
+        left_out = frozenset(numbers)
+        return [leaf for number, leaf in enumerate(self.leaves) if number not in left_out]
 
     def _read(
         self, leaves: Sequence[OpenLeaf], start: int, stop: int, states: States
@@ -220,11 +221,13 @@ class OpenFragment:
         ids = [leaf.leaf.field.id for leaf in leaves]
         return dict(zip(ids, tasks, strict=True))
 
-    def load(self, start: int, stop: int, states: States) -> Plan[None]:
-        """Plan what must be known of the pages before rows can be read: at most one round."""
-        others = self._others(self.tables.ranged.numbers)
-        loads = [leaf.load(start, stop, states) for leaf in others]
-        yield from together([load_range(self, start, stop, states), *loads])
+    def loads(self, start: int, stop: int, states: States) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before rows can be read: at most one round for
+        all. Each is little work, so that others run in between.
+        """
+        yield from loads_of_range(self, start, stop, states)
+        for leaf in self._others(self.tables.ranged.numbers):
+            yield leaf.load(start, stop, states)
 
 
 def take_rows(

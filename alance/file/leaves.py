@@ -12,6 +12,7 @@ from alance.file.open import from_content
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from alance.arrays import Int64s
     from alance.file.columns import OpenColumn, States
     from alance.file.fragment import Found
     from alance.file.v2_0 import FieldColumn

@@ -23,7 +23,7 @@ from alance.format.layouts.place import fetch
 from alance.format.plans import cut, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import ByteRange, Plan
     from alance.format.schema import Schema
+
+LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +130,25 @@ def place_range(fragment: OpenFragment, start: int, stop: int, states: States) -
     return NO_ROWS
 
 
-def load_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[None]:
-    """Plan what must be known before neighbouring rows can be placed: at most one round.
+def loads_of_range(
+    fragment: OpenFragment, start: int, stop: int, states: States
+) -> Iterator[Plan[None]]:
+    """Plans of what must be known before neighbouring rows can be placed: at most one round.
 
     Small pages inside the range are left out: `read_range` gets them whole.
     """
     columns = fragment.tables.ranged
     if start < stop and columns.numbers:
         holes = _holes(fragment, columns.plan(start, stop), states)
-        yield from learn([hole for hole in holes if not _is_small(hole, start, stop)], states)
+        large = [hole for hole in holes if not _is_small(hole, start, stop)]
+        for first in range(0, len(large), LEARNED_AT_ONCE):
+            yield learn(large[first : first + LEARNED_AT_ONCE], states)
 
 
 def read_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[RangedRows]:
     """Plan neighbouring rows with their bytes.
 
-    Cost: one round where `load_range` knows the pages, else two.
+    Cost: one round where `loads_of_range` told of the pages, else two.
     """
     contents: dict[tuple[str, int], memoryview] = {}  # by path and first byte
     while start < stop and (columns := fragment.tables.ranged).numbers:

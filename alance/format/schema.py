@@ -9,6 +9,7 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -59,6 +60,9 @@ class Schema:
 
     fields: tuple[Field, ...]
     metadata: Mapping[str, str]
+    _by_name: dict[str, Field] = attribute(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @classmethod
     def from_protobuf(
@@ -125,6 +129,13 @@ class Schema:
         for field in self.fields:
             yield from field.walk()
 
+    @property
+    def by_name(self) -> Mapping[str, Field]:
+        """The top-level fields by their names; of several the first."""
+        if not self._by_name:
+            self._by_name.update((field.name, field) for field in reversed(self.fields))
+        return self._by_name
+
     def field_by_id(self, field_id: int) -> Field | None:
         """A field at any depth by its id."""
         return next((field for field in self.walk() if field.id == field_id), None)
@@ -139,7 +150,10 @@ class Schema:
         field: Field | None = None
         candidates: Sequence[Field] = self.fields
         for depth, name in enumerate(names):
-            field = next((candidate for candidate in candidates if candidate.name == name), None)
+            if depth == 0:
+                field = self.by_name.get(name)
+            else:
+                field = next((child for child in candidates if child.name == name), None)
             if field is None:
                 from difflib import get_close_matches
 
@@ -153,7 +167,7 @@ class Schema:
 
     def names_of(self, path: str) -> tuple[str, ...]:
         """The names of a path, the column's first; a column whose name has dots is one name."""
-        if "." in path and any(field.name == path for field in self.fields):
+        if "." in path and path in self.by_name:
             return (path,)
         return split_path(path)
 
@@ -189,10 +203,8 @@ class Schema:
             self.field(path)
             top, *rest = self.names_of(path)
             tails_of.setdefault(top, []).append(rest)
-        by_name = {field.name: field for field in self.fields}
-        return Schema(
-            tuple(_prune(by_name[name], tails) for name, tails in tails_of.items()), self.metadata
-        )
+        fields = tuple(_prune(self.by_name[name], tails) for name, tails in tails_of.items())
+        return Schema(fields, self.metadata)
 
 
 def _prune(field: Field, tails: list[list[str]]) -> Field:

@@ -87,9 +87,9 @@ class FragmentGroup:
             return
         (fragment,) = self.opened
         for start, stop in self.spans:
-            yield fragment.load(start, stop, self.states)
+            yield from fragment.loads(start, stop, self.states)
             if self.late is not None and start < min(self.eager_stop, stop):
-                yield self.late.load(start, min(self.eager_stop, stop), self.states)
+                yield from self.late.loads(start, min(self.eager_stop, stop), self.states)
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which rows of a range are live; of several fragments the range has all. None: all."""

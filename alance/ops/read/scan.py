@@ -165,9 +165,9 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
         for (handle, fragment), states, kept in zip(pairs, all_states, spans, strict=True)
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
-    await engine.drive_all(
-        [load for group in groups for load in group.page_tables()], "page tables"
-    )
+    if snapshot.is_remote:  # of open local files the jobs that decode them learn it
+        loads = [load for group in groups for load in group.page_tables()]
+        await engine.drive_all(loads, "page tables")
     return groups
 
 
