@@ -824,3 +824,27 @@ class RangeBatch:
     def page(self) -> int: ...
     def decode(self, plan: RangePlan, contents: Sequence[memoryview]) -> None: ...
     def read(self, plan: RangePlan, files: Sequence[int], source: Source) -> bool: ...
+
+# --- vectors.cpp ---
+
+# The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.
+class Nearest:
+    def __init__(
+        self, queries: npt.NDArray[np.float64], dim: int, k: int, lower: float, upper: float
+    ) -> None: ...
+    # Of each query the number of rows; the distances and ids of all of them, nearest first.
+    def result(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
+
+# Adds the rows of which `mask` is not zero (an empty one: all) to the queries of these numbers.
+def add_vectors(
+    nearest: Nearest,
+    numbers: npt.NDArray[np.int32],
+    ids: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+    values: npt.NDArray[np.uint8],
+    type: int,
+    metric: int,
+    baseline: bool = False,
+) -> None: ...

@@ -13,6 +13,7 @@ from alance.ops.version import opening
 from alance.ops.version.defaults import BLOB_BYTES
 from alance.scanner import Scanner
 from alance.verbs import Verbs
+from alance.verbs.searching import SearchVerbs
 
 if TYPE_CHECKING:
     import os
@@ -90,7 +91,7 @@ async def dataset(
     )
 
 
-class Dataset(Verbs):
+class Dataset(Verbs, SearchVerbs):
     """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
 
     __slots__ = ()

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from alance.ops.read import blob_bytes, explain
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
+    from alance.ops.search import explained as search_explain
+    from alance.ops.search import nearest as search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 else:
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
     explain = Deferred("alance.ops.read.explain")
+    search = Deferred("alance.ops.search.nearest")
+    search_explain = Deferred("alance.ops.search.explained")
 
 
 class Scanner:
@@ -47,6 +51,8 @@ class Scanner:
         Raises:
             InvalidInputError: an unknown column or a bad expression.
         """
+        if self._options.nearest is not None:
+            return search.search_schema(self._snapshot, self._columns, self._options)
         schema = ordering.output_schema(self._snapshot, self._columns, self._options)
         fields = self._blobs_as_bytes
         if not fields:
@@ -56,10 +62,12 @@ class Scanner:
     async def _load(self) -> None:
         """Import what `projected_schema` parses with, so that it does not keep the loop."""
         await load_readers(self._snapshot, self._columns)
+        if self._options.nearest is not None:
+            await self._snapshot.engine.pool.load(search)
 
     @property
     def _blobs_as_bytes(self) -> dict[str, Field]:
-        if self._options.blob_handling != "all_binary":
+        if self._options.blob_handling != "all_binary" or self._options.nearest is not None:
             return {}
         return blob_bytes.blob_columns(self._snapshot, self._columns)
 
@@ -81,6 +89,12 @@ class Scanner:
                 yield batch
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
+        if options.nearest is not None:
+            await self._snapshot.engine.pool.load(search)
+            table = await search.search_table(self._snapshot, self._columns, options)
+            for batch in table.to_batches(max_chunksize=options.batch_size):
+                yield batch
+            return
         if options.order_by:
             table = await ordering.sorted_table(self._snapshot, self._columns, options)
             for batch in table.to_batches(max_chunksize=options.batch_size):
@@ -98,6 +112,9 @@ class Scanner:
 
     async def count_rows(self) -> int:
         """The number of rows that the scan would give."""
+        if self._options.nearest is not None:
+            await self._snapshot.engine.pool.load(search)
+            return len(await search.search_table(self._snapshot, [], self._options))
         return await count.count_scanned(self._snapshot, self._options)
 
     async def explain(self) -> Explanation:
@@ -106,5 +123,8 @@ class Scanner:
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
+        if self._options.nearest is not None:
+            await self._snapshot.engine.pool.load(search_explain)
+            return await search_explain.explain_search(self._snapshot, self._columns, self._options)
         await self._snapshot.engine.pool.load(explain)
         return await explain.explain_scan(self._snapshot, self._columns, self._options)

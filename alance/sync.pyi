@@ -41,6 +41,7 @@ from alance.types import (
     Reference,
     ResolvedCompactionOptions,
     ScanArguments,
+    SearchArguments,
     TagContents,
     Transaction,
     Transforms,
@@ -49,6 +50,20 @@ from alance.types import (
 )
 
 class Dataset:
+    def nearest(
+        self,
+        column: str,
+        query: object,
+        k: int = ...,
+        **options: Unpack[SearchArguments],
+    ) -> pa.Table: ...
+    def nearest_many(
+        self,
+        column: str,
+        queries: Sequence[object] | object,
+        k: int = ...,
+        **options: Unpack[SearchArguments],
+    ) -> pa.Table: ...
     def create_scalar_index(
         self,
         column: str,

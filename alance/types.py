@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
     from alance.ops.rows.update import Updates
+    from alance.ops.search.options import SearchArguments
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
         CompactionMode,
@@ -80,6 +81,7 @@ _PLACES: Final = {
     "RequestEvent": "alance.io.trace_events",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScanArguments": "alance.ops.read.options",
+    "SearchArguments": "alance.ops.search.options",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
     "Totals": "alance.io.trace_events",
@@ -123,6 +125,7 @@ __all__ = [
     "RequestEvent",
     "ResolvedCompactionOptions",
     "ScanArguments",
+    "SearchArguments",
     "StoreCheck",
     "TagContents",
     "Totals",

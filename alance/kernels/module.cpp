@@ -51,6 +51,7 @@ void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
+void register_vectors(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -93,4 +94,5 @@ NB_MODULE(_alance_kernels, m) {
   register_sequences(m);
   register_small_files(m);
   register_manifest_fragments(m);
+  register_vectors(m);
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -39,6 +39,9 @@ class ScanArguments(FragmentScanArguments, total=False):
     """The fields of `ScanOptions` as keyword arguments."""
 
     fragments: Collection[int] | None
+    nearest: Mapping[str, Any] | None
+    prefilter: bool
+    fast_search: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,10 @@ class ScanOptions:
             some.
         blob_handling: `blobs_descriptions` gives blob columns as position and size,
             `all_binary` as their bytes.
+        nearest: give the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
+            `k`, `metric`, ... as pylance names them. See `Dataset.nearest`.
+        prefilter: the filter comes before the search; else it is asked of what the search gives.
+        fast_search: leave out rows that no index covers.
     """
 
     filter: str | pc.Expression | None = None
@@ -83,6 +90,9 @@ class ScanOptions:
     use_scalar_index: bool = True
     use_stats: bool = True
     blob_handling: BlobHandling = "blobs_descriptions"
+    nearest: Mapping[str, Any] | None = None
+    prefilter: bool = False
+    fast_search: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -1,0 +1,161 @@
+// The k nearest rows of each of some queries, so far: what every kernel of a search adds to.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "owned.hpp"
+
+#define ALANCE_INLINE inline __attribute__((always_inline))
+
+#if defined(__x86_64__)
+#define ALANCE_AVX2 __attribute__((target("avx2,fma,f16c,popcnt")))
+#endif
+
+namespace alance::vectors {
+
+enum Metric : int { kL2 = 0, kCosine = 1, kDot = 2, kHamming = 3 };
+
+// Eight values: one register of AVX2, or two of what every processor has.
+using Lanes = float __attribute__((vector_size(32)));
+constexpr int64_t kLanes = 8;
+constexpr int64_t kBlock = 256;  // rows whose distances are kept on the stack
+
+// Whether this processor has AVX2, and what has come with it ever since.
+inline bool has_avx2() {
+#ifdef ALANCE_AVX2
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("f16c") && __builtin_cpu_supports("popcnt");
+  return has;
+#else
+  return false;
+#endif
+}
+
+struct Candidate {
+  float distance;
+  uint64_t id;
+  bool operator<(const Candidate& other) const {
+    return distance < other.distance || (distance == other.distance && id < other.id);
+  }
+};
+
+// Rows that are offered to a query: their ids, and where `mask` is not null, which of them count.
+struct Rows {
+  const uint64_t* ids;
+  const uint8_t* mask;
+  int64_t count;
+
+  bool any(int64_t start, int64_t stop) const {
+    if (!mask) return true;
+    for (int64_t row = start; row < stop; ++row)
+      if (mask[row]) return true;
+    return false;
+  }
+};
+
+// Queries with the rows nearest to each: by distance, then by id. Distances outside of
+// [lower, upper) are left out, and NaN. Threads may add to it at once.
+class Nearest {
+ public:
+  Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper)
+      : dim_(dim), k_(k), lower_(lower), upper_(upper) {
+    if (dim <= 0 || k <= 0 || queries.size() % static_cast<size_t>(dim) != 0)
+      corrupt("queries: " + std::to_string(queries.size()) + " values of dimension " +
+              std::to_string(dim) + ", k " + std::to_string(k));
+    count_ = static_cast<int64_t>(queries.size()) / dim;
+    stride_ = (dim + kLanes - 1) / kLanes * kLanes;
+    exact_.resize(static_cast<size_t>(count_ * stride_));
+    floats_.resize(exact_.size());
+    bytes_.resize(exact_.size());
+    for (int64_t query = 0; query < count_; ++query)
+      for (int64_t i = 0; i < dim; ++i) {
+        const double value = queries.data()[query * dim + i];
+        const size_t at = static_cast<size_t>(query * stride_ + i);
+        exact_[at] = value;
+        floats_[at] = static_cast<float>(value);
+        bytes_[at] = value >= 0 && value <= 255 ? static_cast<uint8_t>(value) : uint8_t{0};
+      }
+    heaps_.resize(static_cast<size_t>(count_));
+  }
+
+  int64_t dim() const { return dim_; }
+  // The values of a query, followed by zeros up to a multiple of eight.
+  const float* floats(int64_t query) const { return floats_.data() + query * stride_; }
+  const double* exact(int64_t query) const { return exact_.data() + query * stride_; }
+  const uint8_t* bytes(int64_t query) const { return bytes_.data() + query * stride_; }
+
+  // The rows that a kernel was given, and the queries that it is to answer.
+  Rows checked(const In<uint64_t>& ids, const Bytes& mask, const In<int32_t>& numbers) const {
+    if (mask.size() && mask.size() != ids.size())
+      corrupt("a mask of " + std::to_string(mask.size()) + " for " + std::to_string(ids.size()) +
+              " rows");
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if (numbers.data()[i] < 0 || numbers.data()[i] >= count_)
+        corrupt("query " + std::to_string(numbers.data()[i]) + " of " + std::to_string(count_));
+    return {ids.data(), mask.size() ? mask.data() : nullptr, static_cast<int64_t>(ids.size())};
+  }
+
+  // Offers the rows from `start` to `stop`; `distances` begins with that of the first.
+  void offer(int64_t query, const float* distances, const Rows& rows, int64_t start, int64_t stop) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Candidate>& heap = heaps_[static_cast<size_t>(query)];
+    const bool bounded = upper_ != std::numeric_limits<float>::infinity();
+    float worst = worst_of(heap);
+    for (int64_t row = start; row < stop; ++row) {
+      const float distance = distances[row - start];
+      if (!(distance <= worst) || distance < lower_) continue;
+      if ((bounded && distance >= upper_) || (rows.mask && !rows.mask[row])) continue;
+      const Candidate candidate{distance, rows.ids[row]};
+      if (static_cast<int64_t>(heap.size()) < k_) {
+        heap.push_back(candidate);
+        std::push_heap(heap.begin(), heap.end());
+      } else if (candidate < heap.front()) {
+        std::pop_heap(heap.begin(), heap.end());
+        heap.back() = candidate;
+        std::push_heap(heap.begin(), heap.end());
+      } else {
+        continue;
+      }
+      worst = worst_of(heap);
+    }
+  }
+
+  // Of each query the number of rows; then the distances and ids of all, nearest first.
+  nb::tuple result() const {
+    int64_t total = 0;
+    for (const auto& heap : heaps_) total += static_cast<int64_t>(heap.size());
+    Owned<int64_t> counts(count_);
+    Owned<float> distances(total);
+    Owned<uint64_t> ids(total);
+    int64_t at = 0;
+    for (int64_t query = 0; query < count_; ++query) {
+      std::vector<Candidate> sorted = heaps_[static_cast<size_t>(query)];
+      std::sort_heap(sorted.begin(), sorted.end());
+      counts[query] = static_cast<int64_t>(sorted.size());
+      for (const Candidate& candidate : sorted) {
+        distances[at] = candidate.distance;
+        ids[at++] = candidate.id;
+      }
+    }
+    return nb::make_tuple(counts.numpy(), distances.numpy(), ids.numpy());
+  }
+
+ private:
+  float worst_of(const std::vector<Candidate>& heap) const {
+    return static_cast<int64_t>(heap.size()) < k_ ? std::numeric_limits<float>::infinity()
+                                                  : heap.front().distance;
+  }
+
+  int64_t dim_, k_, count_ = 0, stride_ = 0;
+  float lower_, upper_;
+  std::vector<double> exact_;
+  std::vector<float> floats_;
+  std::vector<uint8_t> bytes_;
+  std::vector<std::vector<Candidate>> heaps_;
+  std::mutex mutex_;
+};
+
+}  // namespace alance::vectors

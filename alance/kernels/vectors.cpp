@@ -1,0 +1,115 @@
+// Exact distances of blocks of vectors from queries, and the rows nearest to them.
+#include "vectors.hpp"
+
+namespace alance::vectors {
+namespace {
+
+template <class T, Metric M>
+ALANCE_INLINE void body(const Nearest& nearest, int64_t number, double length, const uint8_t* rows,
+                        int64_t count, float* out) {
+  if constexpr (M == kHamming)
+    bits_of(rows, count, nearest.dim(), nearest.bytes(number), out);
+  else if constexpr (std::is_same_v<typename T::Real, double>)
+    distances_of<T, M>(rows, count, nearest.dim(), nearest.exact(number), length, out);
+  else
+    distances_of<T, M>(rows, count, nearest.dim(), nearest.floats(number), length, out);
+}
+
+template <class T, Metric M>
+void loop_any(const Nearest& nearest, int64_t number, double length, const uint8_t* rows,
+              int64_t count, float* out) {
+  body<T, M>(nearest, number, length, rows, count, out);
+}
+
+#ifdef ALANCE_AVX2
+template <class T, Metric M>
+ALANCE_AVX2 void loop_avx2(const Nearest& nearest, int64_t number, double length,
+                           const uint8_t* rows, int64_t count, float* out) {
+  body<T, M>(nearest, number, length, rows, count, out);
+}
+#endif
+
+template <class T, Metric M>
+Loop best(bool baseline) {
+#ifdef ALANCE_AVX2
+  if (!baseline && has_avx2()) return &loop_avx2<T, M>;
+#endif
+  (void)baseline;
+  return &loop_any<T, M>;
+}
+
+template <class T>
+Loop by_metric(int metric, bool baseline) {
+  switch (metric) {
+    case kL2: return best<T, kL2>(baseline);
+    case kCosine: return best<T, kCosine>(baseline);
+    case kDot: return best<T, kDot>(baseline);
+    case kHamming:
+      if constexpr (std::is_same_v<T, Uint8>) return best<T, kHamming>(baseline);
+      return nullptr;
+    default: return nullptr;
+  }
+}
+
+void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes values,
+                 int type, int metric, bool baseline) {
+  const Rows rows = nearest.checked(ids, mask, numbers);
+  const Loop loop = loop_of(type, metric, baseline);
+  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
+  const int64_t row_bytes = nearest.dim() * width_of(type);
+  if (static_cast<int64_t>(values.size()) != rows.count * row_bytes)
+    corrupt("vectors: " + std::to_string(values.size()) + " bytes for " +
+            std::to_string(rows.count) + " rows of " + std::to_string(row_bytes));
+  nb::gil_scoped_release release;
+  float distances[kBlock];
+  // A block stays in the processor's cache while all queries look at it.
+  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
+  std::vector<double> lengths(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double* query = nearest.exact(numbers.data()[i]);
+    double squares = 0;
+    for (int64_t d = 0; d < nearest.dim(); ++d) squares += query[d] * query[d];
+    lengths[i] = std::sqrt(squares);
+  }
+  for (int64_t start = 0; start < rows.count; start += step) {
+    const int64_t stop = std::min(rows.count, start + step);
+    if (!rows.any(start, stop)) continue;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const int64_t number = numbers.data()[i];
+      loop(nearest, number, lengths[i], values.data() + start * row_bytes, stop - start, distances);
+      nearest.offer(number, distances, rows, start, stop);
+    }
+  }
+}
+
+}  // namespace
+
+Loop loop_of(int type, int metric, bool baseline) {
+  switch (type) {
+    case kFloat16: return by_metric<Float16>(metric, baseline);
+    case kBfloat16: return by_metric<Bfloat16>(metric, baseline);
+    case kFloat32: return by_metric<Float32>(metric, baseline);
+    case kFloat64: return by_metric<Float64>(metric, baseline);
+    case kUint8: return by_metric<Uint8>(metric, baseline);
+    default: return nullptr;
+  }
+}
+
+int64_t width_of(int type) {
+  constexpr int64_t widths[] = {2, 2, 4, 8, 1};
+  return widths[type];
+}
+
+}  // namespace alance::vectors
+
+void register_vectors(nanobind::module_& m) {
+  namespace nb = nanobind;
+  using alance::vectors::Nearest;
+  nb::class_<Nearest>(m, "Nearest")
+      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float>(), nb::arg("queries"),
+           nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"))
+      .def("result", &Nearest::result);
+  m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
+        nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
+        nb::arg("baseline") = false);
+}

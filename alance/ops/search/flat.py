@@ -1,0 +1,107 @@
+"""Exact search: every vector is compared, of a scan or of rows that were taken."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.format.numbers import as_mask, as_numbers
+from alance.io.readahead import in_turn
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.search.options import METRICS, TYPES
+from alance.ops.version.projection import ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
+    from alance.arrays import Bytes, Int32s, UInt64s
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.options import Search
+    from alance.ops.version.snapshot import Snapshot
+
+
+NO_MASK = np.empty(0, np.uint8)
+
+
+def kernel_of(search: Search, k: int) -> _kernels.Nearest:
+    """The k nearest rows of each query of a search: nothing yet."""
+    return _kernels.Nearest(search.queries.reshape(-1), search.dim, k, search.lower, search.upper)
+
+
+async def search_flat(
+    snapshot: Snapshot,
+    search: Search,
+    metric: str,
+    nearest: _kernels.Nearest,
+    options: ScanOptions,
+) -> None:
+    """Add the rows of a scan: its filter, fragments and deleted rows count.
+
+    Cost: that of a scan of the column of vectors, and of the filter's columns.
+    """
+    plan = await plan_scan(snapshot, [search.path, ROW_ID], options)
+    numbers = np.arange(len(search.queries), dtype=np.int32)
+
+    def add(batch: pa.RecordBatch) -> None:
+        ids = as_numbers(batch.column(1))
+        add_vectors(nearest, search, metric, numbers, ids, batch.column(0))
+
+    async def works() -> AsyncGenerator[Awaitable[None], None]:
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield snapshot.engine.pool.run(partial(add, batch))
+
+    async with aclosing(in_turn(works(), snapshot.session.decode_threads)) as done:
+        async for _ in done:
+            pass
+
+
+def add_vectors(
+    nearest: _kernels.Nearest,
+    search: Search,
+    metric: str,
+    numbers: Int32s,
+    ids: UInt64s,
+    vectors: pa.Array,
+    mask: Bytes = NO_MASK,
+) -> None:
+    """Add the rows of an Arrow array of vectors to some queries; nulls are left out.
+
+    Args:
+        mask: nonzero for the rows that count; empty: all.
+    """
+    values, valid = values_of(vectors)
+    if len(valid):
+        mask = mask & valid if len(mask) else valid
+    kind, by = TYPES[search.value_type], METRICS[metric]
+    _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)
+
+
+def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
+    """The bytes of the values, row after row; and which rows are whole (empty: all)."""
+    if isinstance(vectors, pa.ChunkedArray):
+        vectors = vectors.combine_chunks()
+    if isinstance(vectors, pa.ExtensionArray):
+        vectors = vectors.storage
+    dim = vectors.type.list_size
+    items = vectors.values.slice(vectors.offset * dim, len(vectors) * dim)
+    if isinstance(items, pa.ExtensionArray):
+        items = items.storage
+    valid = NO_MASK
+    if vectors.null_count or items.null_count:
+        whole = as_mask(vectors.is_valid())
+        if items.null_count:
+            whole &= as_mask(items.is_valid()).reshape(-1, dim).all(axis=1)
+        valid = whole.view(np.uint8)
+    width = items.type.bit_width // 8
+    content = items.buffers()[-1]
+    if content is None:
+        return np.empty(0, np.uint8), valid
+    start = items.offset * width
+    return np.frombuffer(content, np.uint8)[start : start + len(items) * width], valid

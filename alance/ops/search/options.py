@@ -1,0 +1,292 @@
+"""What a search is asked: a column, queries, and how to go about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.ops.read.options import ScanOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import numpy.typing as npt
+    import pyarrow.compute as pc
+
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+    from alance.ops.version.projection import Columns
+
+Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
+
+DISTANCE: Final = "_distance"
+QUERY_INDEX: Final = "query_index"
+DEFAULT_K: Final = 10
+BFLOAT16: Final = "bfloat16"
+# The numbers of the kernels, `vectors.hpp`.
+METRICS: Final = {"l2": 0, "cosine": 1, "dot": 2, "hamming": 3}
+TYPES: Final = {"float16": 0, BFLOAT16: 1, "float32": 2, "float64": 3, "uint8": 4}
+ALIASES: Final = {"euclidean": "l2"}
+
+
+class SearchArguments(TypedDict, total=False):
+    """The keyword arguments of `nearest` and `nearest_many`.
+
+    Attributes:
+        metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - q·x) or `hamming` (bits that differ;
+            uint8 only). None: that of the index, else `l2`, and `hamming` for uint8.
+        columns: as of `to_table`; `_distance` may be among them, and is added where it is not.
+        filter: SQL text or a pyarrow expression.
+        prefilter: the nearest of the rows that the filter keeps; False: of the k nearest those
+            that it keeps.
+        distance_range: least distance, and the first that is too large; either None.
+        use_index: False compares with every row.
+        nprobes: partitions of the index to search; None: about the square root of their number.
+        minimum_nprobes, maximum_nprobes: partitions to search in any case; and at most, as long
+            as fewer than k rows were found. `nprobes` is both.
+        refine_factor: so many times k rows of the index are compared exactly.
+        ef: width of the search in the graphs of HNSW indices; None: 1.5 k.
+        fast_search: leave out rows that no index covers.
+        fragments: ids of the fragments to search; None: all.
+        use_scalar_index: ask indices which rows the filter may keep.
+    """
+
+    metric: str | None
+    columns: Columns
+    filter: str | pc.Expression | None
+    prefilter: bool
+    distance_range: tuple[float | None, float | None] | None
+    use_index: bool
+    nprobes: int | None
+    minimum_nprobes: int | None
+    maximum_nprobes: int | None
+    refine_factor: int | None
+    ef: int | None
+    fast_search: bool
+    fragments: Collection[int] | None
+    use_scalar_index: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probing:
+    """How an index is searched; see `SearchArguments`."""
+
+    use_index: bool = True
+    minimum: int | None = None
+    maximum: int | None = None
+    effort: float | None = None
+    refine_factor: int | None = None
+    ef: int | None = None
+
+    def partitions(self, total: int) -> tuple[int, int]:
+        """Of so many partitions how many are searched in any case, and how many at most."""
+        most = total if self.maximum is None else min(total, self.maximum)
+        least = self.minimum
+        if least is None or self.effort is not None:
+            effort = 0.5 if self.effort is None else self.effort
+            least = max(least or 1, round(total**effort))
+        return min(least, most), most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search, checked.
+
+    Attributes:
+        path: the column's, as text.
+        queries: shape (q, dimension), float64.
+        is_batch: the answer tells the rows of the queries apart by `query_index`.
+        metric: None: that of the index.
+        lower, upper: the distances kept are at least the one, and below the other.
+    """
+
+    path: str
+    value_type: str
+    queries: npt.NDArray[np.float64]
+    is_batch: bool
+    k: int
+    metric: str | None
+    lower: float
+    upper: float
+    probing: Probing
+    fast_search: bool = False
+
+    @property
+    def dim(self) -> int:
+        return int(self.queries.shape[1])
+
+    @property
+    def default_metric(self) -> str:
+        """The metric where neither the caller nor an index has one."""
+        return "hamming" if self.value_type == "uint8" else "l2"
+
+
+_NEAREST: Final = (
+    "column", "q", "k", "metric", "nprobes", "minimum_nprobes", "maximum_nprobes",
+    "refine_factor", "use_index", "ef", "query_parallelism", "approx_mode", "distance_range",
+    "search_effort",
+)  # fmt: skip
+
+
+_OF_SCANS: Final = ("filter", "fast_search", "fragments", "use_scalar_index")
+
+
+def asked_by(
+    column: str, query: object, k: int, arguments: SearchArguments
+) -> tuple[Columns, ScanOptions]:
+    """The columns and options of a scan that does what `Dataset.nearest` is asked.
+
+    Raises:
+        TypeError: an unknown argument.
+    """
+    left: dict[str, Any] = dict(arguments)
+    columns = left.pop("columns", None)
+    options: dict[str, Any] = {name: left.pop(name) for name in _OF_SCANS if name in left}
+    options["prefilter"] = left.pop("prefilter", True)
+    unknown = set(left) - set(_NEAREST)
+    if unknown:
+        raise TypeError(f"nearest: unexpected arguments {', '.join(sorted(unknown))}")
+    return columns, ScanOptions(nearest={"column": column, "q": query, "k": k, **left}, **options)
+
+
+def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = False) -> Search:
+    """The search that a mapping with the names of pylance's `nearest` asks for.
+
+    Raises:
+        InvalidInputError: an unknown name or column, a query of another shape or type than the
+            vectors, or with NaN; numbers out of range.
+        UnsupportedError: a column of lists of vectors.
+    """
+    unknown = set(asked) - set(_NEAREST)
+    if unknown:
+        raise InvalidInputError(
+            f"nearest: unknown {', '.join(map(repr, sorted(unknown)))}; expected some of "
+            f"{', '.join(_NEAREST)}"
+        )
+    column = asked.get("column")
+    if not isinstance(column, str):
+        raise InvalidInputError(f"nearest: column {column!r}: expected a name")
+    field = schema.field(column)
+    value_type, dim = vector_type(field, column)
+    queries, is_batch = _queries(asked.get("q"), dim, column)
+    metric = _metric(asked.get("metric"), value_type, queries)
+    lower, upper = _range(asked.get("distance_range"))
+    return Search(
+        path=column,
+        value_type=value_type,
+        queries=queries,
+        is_batch=is_batch,
+        k=_count("k", asked.get("k")) or DEFAULT_K,
+        metric=metric,
+        lower=lower,
+        upper=upper,
+        probing=_probing(asked),
+        fast_search=fast_search,
+    )
+
+
+def vector_type(field: Field, column: str) -> tuple[str, int]:
+    """The type of a vector's values, as of `TYPES`, and its dimension.
+
+    Raises:
+        InvalidInputError: no column of vectors.
+        UnsupportedError: lists of vectors.
+    """
+    arrow = field.arrow_type
+    if pa.types.is_fixed_size_list(arrow):
+        name = BFLOAT16 if BFLOAT16 in field.logical_type else _name(arrow.value_type)
+        if name in TYPES and arrow.list_size > 0:
+            return name, int(arrow.list_size)
+    if pa.types.is_list(arrow) and pa.types.is_fixed_size_list(arrow.value_type):
+        raise UnsupportedError(f"column {column!r}: lists of vectors are not searched yet")
+    raise InvalidInputError(
+        f"column {column!r} is of type {arrow}: expected a fixed-size list of {', '.join(TYPES)}"
+    )
+
+
+def _name(arrow: pa.DataType) -> str:
+    return {"halffloat": "float16", "float": "float32", "double": "float64"}.get(
+        str(arrow), str(arrow)
+    )
+
+
+def _queries(q: object, dim: int, column: str) -> tuple[npt.NDArray[np.float64], bool]:
+    """The queries as a matrix, and whether they were given as one."""
+    if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
+        q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
+    try:
+        values = np.asarray(q, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"query of column {column!r}: expected numbers ({error})") from None
+    if values.ndim not in (1, 2) or values.shape[-1] != dim:
+        raise InvalidInputError(
+            f"query of shape {values.shape}: column {column!r} has vectors of dimension {dim}"
+        )
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"query of column {column!r}: NaN or infinite values")
+    return np.ascontiguousarray(values.reshape(-1, dim)), values.ndim == 2
+
+
+def _metric(name: object, value_type: str, queries: npt.NDArray[np.float64]) -> str | None:
+    if name is None:
+        return None
+    metric = ALIASES.get(str(name).lower(), str(name).lower())
+    if metric not in get_args(Metric):
+        raise InvalidInputError(f"metric={name!r}: expected {', '.join(get_args(Metric))}")
+    if metric == "hamming" and value_type != "uint8":
+        raise InvalidInputError(f"metric='hamming': vectors of {value_type}, expected uint8")
+    if metric == "cosine" and not queries.any(axis=1).all():
+        raise InvalidInputError("metric='cosine': a query of zeros has no direction")
+    return metric
+
+
+def _range(asked: object) -> tuple[float, float]:
+    if asked is None:
+        return -math.inf, math.inf
+    try:
+        low, high = cast("tuple[Any, Any]", asked)
+        lower = -math.inf if low is None else float(low)
+        upper = math.inf if high is None else float(high)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"distance_range={asked!r}: expected a pair of numbers or None"
+        ) from None
+    if math.isnan(lower) or math.isnan(upper) or lower > upper:
+        raise InvalidInputError(f"distance_range={asked!r}: expected the smaller number first")
+    return lower, upper
+
+
+def _count(name: str, value: object, least: int = 1) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidInputError(f"{name}={value!r}: expected an integer of at least {least}")
+    return int(value)
+
+
+def _probing(asked: Mapping[str, Any]) -> Probing:
+    both = _count("nprobes", asked.get("nprobes"))
+    minimum = _count("minimum_nprobes", asked.get("minimum_nprobes"))
+    maximum = _count("maximum_nprobes", asked.get("maximum_nprobes"))
+    if both is not None and (minimum is not None or maximum is not None):
+        raise InvalidInputError("nprobes beside minimum_nprobes or maximum_nprobes: it is both")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise InvalidInputError(f"minimum_nprobes={minimum} above maximum_nprobes={maximum}")
+    effort = asked.get("search_effort")
+    if effort is not None and not (isinstance(effort, int | float) and 0 <= effort <= 1):
+        raise InvalidInputError(f"search_effort={effort!r}: expected a number from 0 to 1")
+    if effort is not None:
+        both = None
+    return Probing(
+        use_index=bool(asked.get("use_index", True)),
+        minimum=minimum if both is None else both,
+        maximum=maximum if both is None else both,
+        effort=effort,
+        refine_factor=_count("refine_factor", asked.get("refine_factor")),
+        ef=_count("ef", asked.get("ef")),
+    )

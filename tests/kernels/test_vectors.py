@@ -1,0 +1,163 @@
+"""Exact distances and the nearest rows, beside numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.ops.search.options import METRICS, TYPES
+
+ALL = np.empty(0, np.uint8)
+
+
+def nearest(
+    queries: npt.NDArray[Any], k: int, lower: float = -np.inf, upper: float = np.inf
+) -> Any:
+    flat = np.ascontiguousarray(queries, np.float64).reshape(-1)
+    return _kernels.Nearest(flat, queries.shape[1], k, lower, upper)
+
+
+def expected(
+    queries: npt.NDArray[Any], rows: npt.NDArray[Any], metric: str
+) -> npt.NDArray[np.float64]:
+    """The distances of all rows from all queries; shape (queries, rows)."""
+    q, x = queries.astype(np.float64), rows.astype(np.float64)
+    if metric == "hamming":
+        bits = np.unpackbits(
+            queries.astype(np.uint8)[:, None, :] ^ rows.astype(np.uint8)[None], axis=-1
+        )
+        return bits.sum(axis=-1).astype(np.float64)
+    if metric == "l2":
+        return ((q[:, None, :] - x[None]) ** 2).sum(axis=-1)
+    products = q @ x.T
+    if metric == "dot":
+        return 1 - products
+    lengths = np.sqrt((q**2).sum(axis=1))[:, None] * np.sqrt((x**2).sum(axis=1))[None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 1 - products / lengths
+
+
+def stored(values: npt.NDArray[np.float64], kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The values as they are stored, and as numbers."""
+    if kind == "bfloat16":
+        words = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return words, (words.astype(np.uint32) << 16).view(np.float32)
+    typed = values.astype(kind)
+    return typed, typed
+
+
+@given(
+    st.sampled_from(sorted(TYPES)),
+    st.sampled_from(sorted(METRICS)),
+    st.integers(1, 75),
+    st.integers(0, 600),
+    st.integers(1, 20),
+    st.booleans(),
+    st.integers(0, 1 << 30),
+)
+def test_the_nearest_rows_are_those_of_numpy(
+    kind: str, metric: str, dim: int, num_rows: int, k: int, baseline: bool, seed: int
+) -> None:
+    if metric == "hamming" and kind != "uint8":
+        return
+    rng = np.random.default_rng(seed)
+    scale = 255.0 if kind == "uint8" else 1.0
+    queries = rng.random((3, dim)) * scale
+    if kind == "uint8":
+        queries = np.floor(queries)
+    content, rows = stored(rng.random((num_rows, dim)) * scale, kind)
+    ids = rng.permutation(num_rows).astype(np.uint64) + np.uint64(1 << 33)
+    mask = (rng.random(num_rows) < 0.7).view(np.uint8) if seed % 2 else ALL
+    search = nearest(queries, k)
+    half = num_rows // 2
+    for part in (slice(0, half), slice(half, num_rows)):
+        _kernels.add_vectors(
+            search,
+            np.array([2, 0], np.int32),
+            ids[part],
+            mask[part] if len(mask) else ALL,
+            np.ascontiguousarray(content[part]).reshape(-1).view(np.uint8),
+            TYPES[kind],
+            METRICS[metric],
+            baseline,
+        )
+    counts, distances, found = search.result()
+    kept = np.flatnonzero(mask) if len(mask) else np.arange(num_rows)
+    right = expected(queries, rows, metric)
+    assert counts.tolist() == [min(k, len(kept)), 0, min(k, len(kept))]
+    places = {int(one): row for row, one in enumerate(ids)}
+    for query, part in ((0, slice(0, counts[0])), (2, slice(counts[0], None))):
+        of_found = right[query][[places[int(one)] for one in found[part]]]
+        assert set(found[part].tolist()) <= set(ids[kept].tolist())
+        np.testing.assert_allclose(distances[part], of_found, rtol=2e-5, atol=2e-5 * scale**2)
+        nearest_ones = np.sort(right[query][kept])[:k]
+        np.testing.assert_allclose(distances[part], nearest_ones, rtol=2e-5, atol=2e-5 * scale**2)
+        pairs = list(zip(distances[part].tolist(), found[part].tolist(), strict=True))
+        assert pairs == sorted(pairs)
+
+
+def test_rows_at_the_same_distance_are_ordered_by_id() -> None:
+    rows = np.zeros((500, 4), np.float32)
+    ids = np.arange(500, dtype=np.uint64)[::-1].copy()
+    search = nearest(np.ones((1, 4)), 3)
+    _kernels.add_vectors(
+        search, np.zeros(1, np.int32), ids, ALL, rows.reshape(-1).view(np.uint8), 2, 0
+    )
+    assert search.result()[2].tolist() == [0, 1, 2]
+
+
+def test_a_range_of_distances_has_its_lower_end_and_not_its_upper_one() -> None:
+    rows = np.arange(5, dtype=np.float32).reshape(5, 1)
+    ids = np.arange(5, dtype=np.uint64)
+    search = nearest(np.zeros((1, 1)), 10, 1, 9)
+    _kernels.add_vectors(
+        search, np.zeros(1, np.int32), ids, ALL, rows.reshape(-1).view(np.uint8), 2, 0
+    )
+    assert search.result()[2].tolist() == [1, 2]
+
+
+def test_nan_is_never_near() -> None:
+    rows = np.array([[np.nan, 1], [1, 1], [0, 0]], np.float32)
+    for metric, left in (("l2", [1, 2]), ("cosine", [1]), ("dot", [1, 2])):
+        search = nearest(np.ones((1, 2)), 10)
+        _kernels.add_vectors(
+            search,
+            np.zeros(1, np.int32),
+            np.arange(3, dtype=np.uint64),
+            ALL,
+            rows.reshape(-1).view(np.uint8),
+            2,
+            METRICS[metric],
+        )
+        assert sorted(search.result()[2].tolist()) == left
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"numbers": np.array([1], np.int32)}, "query 1 of 1"),
+        ({"numbers": np.array([-1], np.int32)}, "query -1 of 1"),
+        ({"mask": np.ones(3, np.uint8)}, "a mask of 3 for 2 rows"),
+        ({"values": np.zeros(31, np.uint8)}, "31 bytes for 2 rows of 16"),
+        ({"type": 9}, "type 9"),
+        ({"metric": 3}, "by metric 3"),
+        ({"metric": 7}, "by metric 7"),
+    ],
+)
+def test_wrong_sizes_are_refused(change: dict[str, Any], message: str) -> None:
+    arguments = {
+        "numbers": np.zeros(1, np.int32),
+        "ids": np.arange(2, dtype=np.uint64),
+        "mask": ALL,
+        "values": np.zeros(32, np.uint8),
+        "type": 2,
+        "metric": 0,
+    }
+    with pytest.raises(ValueError, match=message):
+        _kernels.add_vectors(nearest(np.ones((1, 4)), 2), **(arguments | change))

@@ -1,0 +1,104 @@
+"""Tables of vectors, and the same searches of alance and pylance."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    import alance
+
+DIM: Final = 16
+NUM_ROWS: Final = 3000
+METRICS: Final = ("l2", "cosine", "dot")
+KINDS: Final = ("float16", "float32", "float64", "uint8")
+
+
+def vectors(kind: str, num_rows: int = NUM_ROWS, dim: int = DIM, seed: int = 7) -> pa.Array:
+    """Vectors in clusters; some are null."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(20, dim))
+    values = centres[rng.integers(0, 20, num_rows)] + rng.normal(size=(num_rows, dim)) * 0.4
+    if kind == "uint8":
+        values = np.clip(values * 40 + 128, 0, 255)
+    items = pa.array(np.ascontiguousarray(values, kind).reshape(-1))
+    mask = pa.array(rng.random(num_rows) < 0.03)
+    return pa.FixedSizeListArray.from_arrays(items, dim, mask=mask)
+
+
+def table(kind: str, num_rows: int = NUM_ROWS, first: int = 0, seed: int = 7) -> pa.Table:
+    """Rows with an id, a class, a text and a vector."""
+    numbers = np.arange(first, first + num_rows)
+    return pa.table(
+        {
+            "id": numbers,
+            "kind": numbers % 7,
+            "text": [f"row {number}" for number in numbers],
+            "vec": vectors(kind, num_rows, seed=seed),
+        }
+    )
+
+
+def written(path: Path, kind: str = "float32", *, deletes: bool = True, **options: Any) -> Path:
+    """A table of several fragments; some rows are deleted."""
+    lance.write_dataset(table(kind), path, max_rows_per_file=1100, **options)
+    if deletes:
+        lance.dataset(path).delete("id % 13 = 5")
+    return path
+
+
+def queries(kind: str, count: int = 5) -> npt.NDArray[Any]:
+    """Vectors like those of the table."""
+    found = vectors(kind, 200, seed=99).drop_null()[:count]
+    return np.array(found.to_pylist(), kind)
+
+
+def theirs(path: Path | str, q: npt.NDArray[Any], **options: Any) -> pa.Table:
+    """What pylance finds; options that its `nearest` has go there."""
+    nearest = {"column": "vec", "q": q}
+    names = (
+        "k", "metric", "nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor",
+        "use_index", "ef", "distance_range", "approx_mode",
+    )  # fmt: skip
+    nearest |= {name: options.pop(name) for name in names if name in options}
+    options.setdefault("columns", ["id"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return lance.dataset(path).to_table(nearest=nearest, **options)
+
+
+async def ours(dataset: alance.Dataset, q: npt.NDArray[Any], **options: Any) -> pa.Table:
+    options.setdefault("columns", ["id"])
+    return await dataset.nearest("vec", q, **options)
+
+
+def agree(own: pa.Table, other: pa.Table, *, tolerance: float = 1e-5, scale: float = 1.0) -> None:
+    """The same rows at the same distances, but for ties by rounding.
+
+    Args:
+        scale: by which pylance's distances are to be multiplied.
+    """
+    mine, right = own["_distance"].to_numpy(), other["_distance"].to_numpy() * scale
+    assert len(mine) == len(right)
+    bound = tolerance * max(1.0, float(np.abs(right).max(initial=0)))
+    np.testing.assert_allclose(mine, right, rtol=tolerance, atol=bound)
+    left, there = own["id"].to_pylist(), other["id"].to_pylist()
+    for place, (ours_, theirs_) in enumerate(zip(left, there, strict=True)):
+        if ours_ != theirs_:  # another row at nearly the same distance
+            near = np.abs(right - mine[place]) <= 4 * bound
+            at_end = place >= len(left) - 1 or bool(near[-1])
+            assert near.sum() > 1 or at_end, (place, ours_, theirs_)
+
+
+def ids(found: pa.Table) -> Sequence[int]:
+    numbers: list[int] = found["id"].to_pylist()
+    return numbers
