@@ -848,3 +848,50 @@ def add_vectors(
     metric: int,
     baseline: bool = False,
 ) -> None: ...
+
+# --- vector_codes.cpp ---
+
+# As `add_vectors`, of product codes; cosine is as l2, of queries of length one.
+def add_pq(
+    nearest: Nearest,
+    numbers: npt.NDArray[np.int32],
+    ids: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+    codes: npt.NDArray[np.uint8],
+    bits: int,
+    is_transposed: bool,
+    codebook: npt.NDArray[np.float32],
+    subs: int,
+    centroid: npt.NDArray[np.float32],
+    metric: int,
+    scale: float,
+) -> None: ...
+def add_sq(
+    nearest: Nearest,
+    numbers: npt.NDArray[np.int32],
+    ids: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+    codes: npt.NDArray[np.uint8],
+    low: float,
+    high: float,
+    metric: int,
+    scale: float,
+) -> None: ...
+
+# --- vector_bits.cpp ---
+
+def add_rabitq(
+    nearest: Nearest,
+    numbers: npt.NDArray[np.int32],
+    ids: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+    signs: npt.NDArray[np.uint8],
+    is_packed: bool,
+    ex: int,
+    extra: npt.NDArray[np.uint8],
+    add: npt.NDArray[np.float32],
+    factor: npt.NDArray[np.float32],
+    centroid: npt.NDArray[np.float32],
+    metric: int,
+    scale: float,
+) -> None: ...

@@ -52,6 +52,8 @@ void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
+void register_vector_codes(nb::module_& m);
+void register_vector_bits(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -95,4 +97,6 @@ NB_MODULE(_alance_kernels, m) {
   register_small_files(m);
   register_manifest_fragments(m);
   register_vectors(m);
+  register_vector_codes(m);
+  register_vector_bits(m);
 }

@@ -33,15 +33,15 @@ class FragmentScanArguments(TypedDict, total=False):
     use_scalar_index: bool
     use_stats: bool
     blob_handling: BlobHandling
+    nearest: Mapping[str, Any] | None
+    prefilter: bool
+    fast_search: bool
 
 
 class ScanArguments(FragmentScanArguments, total=False):
     """The fields of `ScanOptions` as keyword arguments."""
 
     fragments: Collection[int] | None
-    nearest: Mapping[str, Any] | None
-    prefilter: bool
-    fast_search: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

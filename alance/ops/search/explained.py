@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.ops.read.explain import explain_scan
-from alance.ops.search.nearest import checked_search, flat_options
+from alance.ops.search.answer import flat_options
+from alance.ops.search.nearest import checked_search
+from alance.ops.search.segments import way_of
+from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -22,9 +25,17 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     Cost: as `explain_scan`.
     """
     search = checked_search(snapshot, options)
-    metric = search.metric or search.default_metric
-    told = await explain_scan(snapshot, [search.path, ROW_ID], flat_options(options))
-    line = f"  nearest: {search.k} rows by {metric} of column {search.path}, every vector compared"
-    return replace(
-        told, what=(told.what[0].replace("scan of", "search of", 1), line, *told.what[1:])
-    )
+    await load_readers(snapshot, columns, options.filter)
+    way = way_of(snapshot, search, options)
+    plain = flat_options(options)
+    if way.segments:
+        plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
+    told = await explain_scan(snapshot, [search.path, ROW_ID], plain)
+    first = told.what[0].replace("scan of", "search of", 1)
+    line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
+    if not way.segments:
+        line += ", every vector compared"
+    lines = [f"  {text}" for text in way.lines]
+    if way.segments:
+        lines.append("  below: what is read of fragments without an index")
+    return replace(told, what=(first, line, *lines, *told.what[1:]))

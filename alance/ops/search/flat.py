@@ -7,26 +7,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from alance import _kernels
-from alance.format.numbers import as_mask, as_numbers
+from alance.format.index.values import NO_MASK, TYPES, values_of
+from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.search.options import METRICS, TYPES
+from alance.ops.search.options import METRICS
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from alance.arrays import Bytes, Int32s, UInt64s
+    import pyarrow as pa
+
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import Search
     from alance.ops.version.snapshot import Snapshot
-
-
-NO_MASK = np.empty(0, np.uint8)
 
 
 def kernel_of(search: Search, k: int) -> _kernels.Nearest:
@@ -81,27 +79,3 @@ def add_vectors(
         mask = mask & valid if len(mask) else valid
     kind, by = TYPES[search.value_type], METRICS[metric]
     _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)
-
-
-def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
-    """The bytes of the values, row after row; and which rows are whole (empty: all)."""
-    if isinstance(vectors, pa.ChunkedArray):
-        vectors = vectors.combine_chunks()
-    if isinstance(vectors, pa.ExtensionArray):
-        vectors = vectors.storage
-    dim = vectors.type.list_size
-    items = vectors.values.slice(vectors.offset * dim, len(vectors) * dim)
-    if isinstance(items, pa.ExtensionArray):
-        items = items.storage
-    valid = NO_MASK
-    if vectors.null_count or items.null_count:
-        whole = as_mask(vectors.is_valid())
-        if items.null_count:
-            whole &= as_mask(items.is_valid()).reshape(-1, dim).all(axis=1)
-        valid = whole.view(np.uint8)
-    width = items.type.bit_width // 8
-    content = items.buffers()[-1]
-    if content is None:
-        return np.empty(0, np.uint8), valid
-    start = items.offset * width
-    return np.frombuffer(content, np.uint8)[start : start + len(items) * width], valid

@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.file.batches import empty_batch
 from alance.format.numbers import as_mask, to_arrow
-from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.plan import parsed_predicate
 from alance.ops.read.take import take_rows
-from alance.ops.search.flat import kernel_of, search_flat
+from alance.ops.search.answer import find_hits, rows_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.projection import ROW_ID, project
+from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from alance import _kernels
-    from alance.arrays import Int32s, Mask, UInt64s
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.answer import Hits
     from alance.ops.search.options import Search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Rows that a search gives, of one query after the other, nearest first.
-
-    Attributes:
-        numbers: of the query, int32; distances: float32; ids: row ids, uint64; shape (n,) each.
-    """
-
-    numbers: Int32s
-    distances: npt.NDArray[np.float32]
-    ids: UInt64s
-
-    @classmethod
-    def of(cls, nearest: _kernels.Nearest) -> Hits:
-        counts, distances, ids = nearest.result()
-        return cls(np.repeat(np.arange(len(counts), dtype=np.int32), counts), distances, ids)
-
-    def where(self, chosen: Mask | slice) -> Hits:
-        """Some of the rows."""
-        return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen])
 
 
 async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
@@ -65,7 +41,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     search = checked_search(snapshot, options)
     schema = search_schema(snapshot, columns, options)
     keys = _sort_keys(schema, options)
-    hits = await _hits(snapshot, search, options)
+    hits = await find_hits(snapshot, search, options, _stored(columns))
     if options.filter is not None and not options.prefilter:
         hits = await _filtered(snapshot, hits, options)
     if options.limit is not None or options.offset:
@@ -116,7 +92,7 @@ def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     fields[DISTANCE] = pa.field(DISTANCE, pa.float32())
     names = list(columns) if columns is not None else list(schema.names)
     names += [] if DISTANCE in names else [DISTANCE]
-    for is_asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, "_rowaddr")):
+    for is_asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
         if is_asked and name not in names:
             names.append(name)
             fields[name] = pa.field(name, pa.uint64())
@@ -136,67 +112,31 @@ def _stored(columns: Columns) -> Columns:
     return [name for name in columns if name != DISTANCE]
 
 
-async def _hits(snapshot: Snapshot, search: Search, options: ScanOptions) -> Hits:
-    """The k nearest rows of each query, by an index or exactly."""
-    metric = search.metric or search.default_metric
-    nearest = kernel_of(search, search.k)
-    await search_flat(snapshot, search, metric, nearest, flat_options(options))
-    return Hits.of(nearest)
-
-
-def flat_options(options: ScanOptions) -> ScanOptions:
-    """The options of the scan of the column."""
-    return ScanOptions(
-        filter=options.filter if options.prefilter else None,
-        fragments=options.fragments,
-        scan_in_order=False,
-        io_buffer_bytes=options.io_buffer_bytes,
-        batch_readahead=options.batch_readahead,
-        late_materialization=options.late_materialization,
-        use_scalar_index=options.use_scalar_index,
-        use_stats=options.use_stats,
-    )
-
-
 async def _filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
     """The rows for which the filter is true. Cost: a take of its columns."""
     predicate = await parsed_predicate(snapshot, options.filter)
     assert predicate is not None
     names = dict.fromkeys([ROW_ID, *predicate.columns])
     table = await take_rows(snapshot, hits.ids, [*names])
-    return hits.where(as_mask(predicate.mask(_batch(table))))
+    (batch,) = table.combine_chunks().to_batches() or [empty_batch(table.schema)]
+    return hits.where(as_mask(predicate.mask(batch)))
 
 
 async def _output(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits, schema: pa.Schema
 ) -> pa.Table:
     """The columns asked for, of the rows found. Cost: a take, or nothing where no column is."""
-    projection = project(
-        snapshot.schema,
-        _stored(columns),
-        flat=True,
-        with_row_id=options.with_row_id,
-        with_row_address=options.with_row_address,
-    )
-    needed = [*projection.fields, *(name for name in projection.meta if name != ROW_ID)]
-    if needed:
-        table = await take_rows(snapshot, hits.ids, needed)
-    else:
-        table = pa.table({ROW_ID: to_arrow(hits.ids)})
-    batch = _batch(table)
-    if ROW_ID in projection.meta and needed:
-        batch = batch.append_column(ROW_ID, to_arrow(hits.ids))
-    batch = projection.apply(batch)
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays[DISTANCE] = to_arrow(hits.distances)
-    arrays[QUERY_INDEX] = arrays.get(QUERY_INDEX, to_arrow(hits.numbers))
+    names = _stored(columns)
+    if names is not None and not isinstance(names, Mapping):
+        names = list(names)
+    arrays = {DISTANCE: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
+    if QUERY_INDEX in schema.names:
+        arrays[QUERY_INDEX] = to_arrow(hits.numbers)
+    if names is None or set(names) - set(arrays) or options.with_row_address:
+        batch = await rows_of(snapshot, hits.ids, names)
+        arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
+        if options.with_row_address and ROW_ADDRESS not in arrays:
+            arrays[ROW_ADDRESS] = to_arrow(
+                (await snapshot.addresses_of(hits.ids.astype(np.int64))).astype(np.uint64)
+            )
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    (batch,) = table.combine_chunks().to_batches() or [
-        pa.RecordBatch.from_arrays(
-            [pa.array([], field.type) for field in table.schema], schema=table.schema
-        )
-    ]
-    return batch

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.values import TYPES
 from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ DISTANCE: Final = "_distance"
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
 BFLOAT16: Final = "bfloat16"
-# The numbers of the kernels, `vectors.hpp`.
-METRICS: Final = {"l2": 0, "cosine": 1, "dot": 2, "hamming": 3}
-TYPES: Final = {"float16": 0, BFLOAT16: 1, "float32": 2, "float64": 3, "uint8": 4}
+METRICS: Final = {"l2": 0, "cosine": 1, "dot": 2, "hamming": 3}  # as of the kernels
 ALIASES: Final = {"euclidean": "l2"}
 
 

@@ -1,0 +1,99 @@
+"""Product codes: each part of a vector by the number of the nearest value of a codebook (IVF_PQ).
+
+The codes of a partition are those of its first part for all rows, then of the second (transposed),
+or row after row. They are of what is left of a vector without its centroid, for `dot` of the
+vector itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.index.ivf import METRICS, integer, parse_tensor
+from alance.format.index.sq import codes_of, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance.format.index.ivf import Centroids, Floats, Mask, Numbers, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class ProductQuantizer:
+    """A codebook: shape (parts, 2^bits, dimension / parts)."""
+
+    centroids: Centroids
+    codebook: Floats
+    bits: int
+    parts: int
+    is_transposed: bool
+    columns: tuple[str, ...] = field(default=("__pq_code",), init=False)
+    is_exact: bool = field(default=False, init=False)
+
+    @staticmethod
+    def buffer_of(told: Mapping[str, Any]) -> int:
+        """The global buffer of the codebook."""
+        return integer(told, "codebook_position")
+
+    @classmethod
+    def parse(
+        cls, centroids: Centroids, told: Mapping[str, Any], content: memoryview
+    ) -> ProductQuantizer:
+        """From the metadata and the codebook's tensor.
+
+        Raises:
+            CorruptFileError: numbers that contradict each other.
+            UnsupportedError: codes of other than 4 or 8 bits.
+        """
+        bits, parts = integer(told, "nbits"), integer(told, "num_sub_vectors")
+        dim = integer(told, "dimension")
+        if bits not in (4, 8):
+            raise UnsupportedError(f"vector index: product codes of {bits} bits")
+        codebook = parse_tensor(content, 2)
+        if (
+            dim != centroids.dim
+            or parts < 1
+            or dim % parts
+            or (bits == 4 and parts % 2)
+            or codebook.shape != (1 << bits, dim)
+        ):
+            raise CorruptFileError(
+                f"vector index: {parts} codes of {bits} bits, a codebook of shape "
+                f"{codebook.shape}, centroids of dimension {centroids.dim}"
+            )
+        return cls(centroids, codebook.reshape(-1), bits, parts, told.get("transposed") is True)
+
+    def queries(self, queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """As they are."""
+        return queries
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises CorruptFileError: codes of another width."""
+        codes_of(schema, "__pq_code", self.parts * self.bits // 8)
+
+    def add(
+        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+    ) -> None:
+        """See `ivf.Quantizer`."""
+        metric = self.centroids.metric
+        _kernels.add_pq(
+            nearest,
+            numbers,
+            partition.ids,
+            mask,
+            partition.columns[0],
+            self.bits,
+            self.is_transposed,
+            self.codebook,
+            self.parts,
+            self.centroids.values[partition.number],
+            METRICS.index(metric),
+            scale_of(metric),
+        )

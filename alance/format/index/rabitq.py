@@ -1,0 +1,169 @@
+"""A few bits a component of vectors that were rotated before (RaBitQ, IVF_RQ)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.index.ivf import METRICS, integer, parse_tensor
+from alance.format.index.sq import codes_of, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from alance.format.index.ivf import Centroids, Floats, Mask, Numbers, Partition
+
+    Matrix = npt.NDArray[np.float64]
+
+SIGNS = "_rabit_codes"
+EXTRA = "__blocked_ex_codes"
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """A rotation: a matrix, or rounds of signs and Walsh-Hadamard transforms.
+
+    Attributes:
+        signs: shape (4, dimension), 1 or -1; without rows: by the matrix.
+    """
+
+    signs: Matrix
+    matrix: Matrix
+
+    def apply(self, vectors: Matrix) -> Matrix:
+        """The rotated vectors; shape (n, dimension)."""
+        if not len(self.signs):
+            turned: Matrix = vectors @ self.matrix.T
+            return turned
+        dim = vectors.shape[1]
+        part = 1 << (dim.bit_length() - 1)
+        half = dim // 2
+        turned = vectors.copy()
+        for number in range(ROUNDS):
+            turned *= self.signs[number]
+            start = 0 if number % 2 == 0 else dim - part
+            turned[:, start : start + part] = _hadamard(turned[:, start : start + part])
+            if part < dim:
+                low, high = turned[:, :half].copy(), turned[:, half : 2 * half].copy()
+                turned[:, :half], turned[:, half : 2 * half] = low + high, low - high
+        return turned if part == dim else turned * 0.25
+
+
+def _hadamard(values: Matrix) -> Matrix:
+    """The Walsh-Hadamard transform of each row, of length one."""
+    count, size = values.shape
+    step = 1
+    while step < size:
+        pairs = values.reshape(count, -1, 2, step)
+        low, high = pairs[:, :, 0], pairs[:, :, 1]
+        values = np.stack([low + high, low - high], axis=2).reshape(count, size)
+        step *= 2
+    scaled: Matrix = values / np.sqrt(size)
+    return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Rabitq:
+    """The rotation, and the centroids after it."""
+
+    metric: str
+    rotation: Rotation
+    centroids: Floats
+    extra: int  # bits a component beside the sign
+    is_packed: bool
+    columns: tuple[str, ...]
+    is_exact: bool = field(default=False, init=False)
+
+    @staticmethod
+    def buffer_of(told: Mapping[str, Any]) -> int | None:
+        """The global buffer of the matrix; None: the rotation is told by signs."""
+        if told.get("rotation_type", "matrix") == "fast":
+            return None
+        return integer(told, "rotate_mat_position")
+
+    @classmethod
+    def parse(
+        cls, centroids: Centroids, told: Mapping[str, Any], content: memoryview | None
+    ) -> Rabitq:
+        """From the metadata and the matrix.
+
+        Raises:
+            CorruptFileError: numbers that contradict each other.
+            UnsupportedError: distances that are estimated in another way.
+        """
+        bits, dim = integer(told, "num_bits"), integer(told, "code_dim")
+        if told.get("query_estimator") != "raw_query":
+            raise UnsupportedError(f"vector index: estimator {told.get('query_estimator')!r}")
+        if not 1 <= bits <= 9 or dim != centroids.dim or dim % 8:
+            raise CorruptFileError(
+                f"vector index: {bits} bits of dimension {dim}, the centroids have {centroids.dim}"
+            )
+        rotation = _rotation(told, dim, content)
+        rotated = rotation.apply(centroids.values.astype(np.float64))
+        names: tuple[str, ...] = (SIGNS, "__add_factors", "__scale_factors")
+        if bits > 1:
+            names = (SIGNS, "__add_factors_ex", "__scale_factors_ex", EXTRA)
+        is_packed = told.get("packed") is True
+        centres = np.ascontiguousarray(rotated, np.float32)
+        return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
+
+    def queries(self, queries: Matrix) -> Matrix:
+        """Rotated as the vectors were."""
+        return self.rotation.apply(queries)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises CorruptFileError: columns of another width or type."""
+        dim = self.centroids.shape[1]
+        codes_of(schema, SIGNS, dim // 8)
+        if self.extra:
+            codes_of(schema, EXTRA, self.extra * ((dim + 63) // 64) * 8)
+        for name in self.columns[1:3]:
+            if schema.field(name).type != pa.float32():
+                raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
+
+    def add(
+        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+    ) -> None:
+        """See `ivf.Quantizer`."""
+        signs, add, factor, *extra = partition.columns
+        _kernels.add_rabitq(
+            nearest,
+            numbers,
+            partition.ids,
+            mask,
+            signs,
+            self.is_packed,
+            self.extra,
+            extra[0] if extra else np.empty(0, np.uint8),
+            add,
+            factor,
+            self.centroids[partition.number],
+            METRICS.index(self.metric),
+            scale_of(self.metric),
+        )
+
+
+def _rotation(told: Mapping[str, Any], dim: int, content: memoryview | None) -> Rotation:
+    if content is not None:
+        matrix = parse_tensor(content, 2).astype(np.float64)
+        if matrix.shape != (dim, dim):
+            raise CorruptFileError(f"vector index: a rotation of shape {matrix.shape}")
+        return Rotation(np.empty((0, dim)), matrix)
+    signs, row_bytes = told.get("fast_rotation_signs"), (dim + 7) // 8
+    try:
+        content = memoryview(bytes(signs))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise CorruptFileError("vector index: signs that are no bytes") from None
+    if not isinstance(signs, list) or len(content) != ROUNDS * row_bytes:
+        raise CorruptFileError(f"vector index: {len(content)} bytes of signs")
+    rows = np.frombuffer(content, np.uint8).reshape(ROUNDS, row_bytes)
+    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :dim]
+    return Rotation((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))

@@ -1,0 +1,237 @@
+"""The rows nearest to queries: of an index, of what it does not cover, or of all by comparison."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.file.batches import empty_batch
+from alance.file.fragment import open_fragment
+from alance.format.numbers import distinct
+from alance.format.plans import together
+from alance.io.tasks import all_of
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import chosen
+from alance.ops.read.take import take_rows
+from alance.ops.search.flat import add_vectors, kernel_of, search_flat
+from alance.ops.search.indexed import Kernels, open_segment, search_segments
+from alance.ops.search.row_set import Both, filtered_rows, live_rows
+from alance.ops.search.segments import way_of
+from alance.ops.version.projection import project
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from alance import _kernels
+    from alance.arrays import Int32s, Int64s, Mask, UInt64s
+    from alance.ops.search.indexed import Ivf
+    from alance.ops.search.options import Search
+    from alance.ops.search.row_set import RowSet
+    from alance.ops.search.segments import Segment, Way
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+_log: Final = logging.getLogger(__name__)
+AHEAD: Final = 8  # fragments whose files are opened beside the index
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Rows that a search gives, of one query after the other, nearest first.
+
+    Attributes:
+        numbers: of the query, int32; distances: float32; ids: row ids, uint64; shape (n,) each.
+    """
+
+    numbers: Int32s
+    distances: npt.NDArray[np.float32]
+    ids: UInt64s
+
+    @classmethod
+    def of(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
+        """The k nearest rows of each query, of one or several collections."""
+        results = [nearest.result() for nearest in parts]
+        numbers = np.concatenate(
+            [np.repeat(np.arange(len(one[0]), dtype=np.int32), one[0]) for one in results]
+        )
+        distances = np.concatenate([one[1] for one in results])
+        ids = np.concatenate([one[2] for one in results])
+        hits = cls(numbers, distances, ids)
+        if len(parts) == 1:
+            return hits
+        hits = hits.where(np.lexsort((ids, distances, numbers)))
+        starts = np.searchsorted(hits.numbers, hits.numbers)
+        return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
+
+    def where(self, chosen: Mask | Int64s | slice) -> Hits:
+        """Some of the rows."""
+        return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen])
+
+
+async def find_hits(
+    snapshot: Snapshot, search: Search, options: ScanOptions, columns: Columns
+) -> Hits:
+    """The k nearest rows of each query.
+
+    Args:
+        columns: that will be asked of the rows: their files are opened beside the index.
+
+    Raises:
+        InvalidInputError: a query of zeros by cosine; a bad filter or fragment.
+        CorruptFileError: files of the table or of an index that contradict the format.
+    """
+    way = way_of(snapshot, search, options)
+    if way.metric == "cosine" and not search.queries.any(axis=1).all():
+        raise InvalidInputError("metric='cosine': a query of zeros has no direction")
+    if way.segments:
+        try:
+            return await _indexed(snapshot, search, options, way, columns)
+        except UnsupportedError as error:
+            _log.warning("%s: every vector is compared: %s", snapshot.uri, error)
+    nearest = kernel_of(search, search.k)
+    await search_flat(snapshot, search, way.metric, nearest, flat_options(options))
+    return Hits.of([nearest], search.k)
+
+
+def flat_options(options: ScanOptions) -> ScanOptions:
+    """The options of the scan of the column."""
+    return ScanOptions(
+        filter=options.filter if options.prefilter else None,
+        fragments=options.fragments,
+        scan_in_order=False,
+        io_buffer_bytes=options.io_buffer_bytes,
+        batch_readahead=options.batch_readahead,
+        late_materialization=options.late_materialization,
+        use_scalar_index=options.use_scalar_index,
+        use_stats=options.use_stats,
+    )
+
+
+async def _indexed(
+    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way, columns: Columns
+) -> Hits:
+    """The nearest rows by an index; and of fragments that it does not cover."""
+    opening = all_of(
+        open_segment(snapshot, segment, search.value_type, search.dim) for segment in way.segments
+    )
+    covering = _row_sets(snapshot, options, way.segments)
+    ahead = _open_ahead(snapshot, options, columns)
+    opened: list[Ivf]
+    rows: list[RowSet]
+    opened, rows, _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
+    for ivf in opened:
+        if ivf.centroids.metric != way.metric:
+            raise UnsupportedError(f"index {way.segments[0].index.name}: of several metrics")
+    refine = search.probing.refine_factor
+    is_exact = all(ivf.quantizer.is_exact for ivf in opened)
+    is_refined = not is_exact and (refine is not None or bool(way.uncovered))
+    k = search.k * (refine or 1) if is_refined else search.k
+    queries = search.queries
+    if way.metric == "cosine":
+        queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    kernels = _kernels_of(search, opened, queries, k)
+    exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
+
+    async def ask() -> None:
+        segments = list(zip(opened, rows, strict=True))
+        await search_segments(snapshot, search, segments, queries, k, kernels)
+        if exact is not None and is_refined:
+            await _refine(snapshot, search, way.metric, Hits.of(kernels.distinct, k), exact)
+
+    works: list[Awaitable[None]] = [ask()]
+    if exact is not None and way.uncovered:
+        rest = replace(flat_options(options), fragments=[one.id for one in way.uncovered])
+        works.append(search_flat(snapshot, search, way.metric, exact, rest))
+    await all_of(works)
+    if is_refined:
+        assert exact is not None
+        return Hits.of([exact], search.k)
+    return Hits.of([*kernels.distinct, *([] if exact is None else [exact])], search.k)
+
+
+def _kernels_of(
+    search: Search, opened: Sequence[Ivf], queries: npt.NDArray[np.float64], k: int
+) -> Kernels:
+    """What collects the rows of segments: one for all whose queries are the same."""
+    shared: _kernels.Nearest | None = None
+    of_segments = []
+    for ivf in opened:
+        turned = ivf.quantizer.queries(queries)
+        if turned is queries:
+            shared = shared or kernel_of(replace(search, queries=queries), k)
+            of_segments.append(shared)
+        else:
+            of_segments.append(kernel_of(replace(search, queries=turned), k))
+    return Kernels(of_segments)
+
+
+async def _row_sets(
+    snapshot: Snapshot, options: ScanOptions, segments: Sequence[Segment]
+) -> list[RowSet]:
+    """The rows of each segment that count."""
+    is_filtered = options.prefilter and options.filter is not None
+    live = None
+    if not is_filtered or snapshot.has_stable_row_ids:
+        live = await all_of(
+            live_rows(snapshot, segment.covered, segment.index.fragment_ids) for segment in segments
+        )
+    if not is_filtered:
+        assert live is not None
+        return list(live)
+    covered = frozenset[int]().union(*(segment.covered for segment in segments))
+    kept = await filtered_rows(snapshot, replace(flat_options(options), fragments=covered))
+    return [kept if live is None else Both(kept, live[at]) for at in range(len(segments))]
+
+
+async def _open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
+    """Open the files that the rows will be taken from, where they are few and far."""
+    handles = chosen(snapshot, options)
+    if not snapshot.is_remote or len(handles) > AHEAD:
+        return
+    schema = snapshot.schema.project(project(snapshot.schema, columns, flat=True).fields)
+    if not schema.fields:
+        return
+    await snapshot.resolve_sizes(handles)
+    await snapshot.recall(handles)
+    cache = snapshot.engine.cache
+    plans = [
+        open_fragment(schema, handle.sources, handle.num_physical_rows, cache) for handle in handles
+    ]
+    await snapshot.engine.drive(together(plans), "open files")
+
+
+async def _refine(
+    snapshot: Snapshot, search: Search, metric: str, hits: Hits, nearest: _kernels.Nearest
+) -> None:
+    """Compare the vectors of rows exactly. Cost: a take of them."""
+    ids, places = distinct(hits.ids.astype(np.int64))
+    batch = await rows_of(snapshot, ids, [search.path])
+
+    def add() -> None:
+        vectors = batch.column(0)
+        for number in range(len(search.queries)):
+            own = places[hits.numbers == number]
+            if len(own):
+                only = np.array([number], np.int32)
+                of_query = vectors.take(own)
+                add_vectors(nearest, search, metric, only, ids[own].astype(np.uint64), of_query)
+
+    await snapshot.engine.pool.run(add)
+
+
+async def rows_of(
+    snapshot: Snapshot, ids: npt.NDArray[np.integer[Any]], columns: Columns
+) -> pa.RecordBatch:
+    """Rows by id, in one batch whose columns are named as those of a scan. Cost: a take."""
+    projection = project(snapshot.schema, columns, flat=True)
+    needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
+    table = await take_rows(snapshot, ids, needed)
+    (batch,) = table.combine_chunks().to_batches() or [empty_batch(table.schema)]
+    return projection.apply(batch)

@@ -1,0 +1,133 @@
+"""Which index of a version answers a search, and for which fragments."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from alance.errors import CorruptFileError
+from alance.format.index.ivf import INDEX_FILE, METRICS, STORAGE_FILE
+from alance.format.proto import vector_index_pb2
+from alance.format.table.apply_indices import FRAGMENT_REUSE
+from alance.format.table.indices import Index
+from alance.ops.read.plan import chosen
+
+if TYPE_CHECKING:
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.options import Search
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+_log: Final = logging.getLogger(__name__)
+KIND: Final = "Vector"
+VERSIONS: Final = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment of a vector index, and the live fragments that it answers for."""
+
+    index: Index
+    covered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a search goes.
+
+    Attributes:
+        metric: how vectors are compared.
+        segments: of the index that is asked; none: every vector is compared.
+        uncovered: the fragments that no segment answers for, and that count.
+        lines: what is to be said of it.
+    """
+
+    metric: str
+    segments: tuple[Segment, ...]
+    uncovered: tuple[FragmentHandle, ...]
+    lines: tuple[str, ...]
+
+
+def way_of(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
+    """The way of a search; nothing is read.
+
+    Raises:
+        InvalidInputError: a fragment that is not there.
+        CorruptFileError: index metadata that contradicts the format.
+    """
+    handles = chosen(snapshot, options)
+    lines: list[str] = []
+    groups = _groups(snapshot, search, {handle.id for handle in handles}, lines)
+    if not search.probing.use_index:
+        groups, lines = {}, ["no index is used, as asked"]
+    best: tuple[Segment, ...] = ()
+    metric = search.metric or search.default_metric
+    for (name, by), segments in sorted(groups.items()):
+        if search.metric is not None and by != search.metric:
+            lines.append(f"index {name} not used: it is by {by}")
+        elif not best or _num_covered(segments) > _num_covered(best):
+            best, metric = tuple(segments), by
+    covered = frozenset[int]().union(*(segment.covered for segment in best))
+    left = tuple(handle for handle in handles if handle.id not in covered)
+    if best:
+        lines.append(
+            f"index {best[0].index.name} by {metric}: {len(best)} segments for "
+            f"{len(covered)} of {len(handles)} fragments"
+        )
+        if left and search.fast_search:
+            lines.append(f"{len(left)} fragments without an index are left out")
+        elif left:
+            lines.append(
+                f"every vector of {len(left)} fragments without an index is compared; so the rows "
+                "of the index are compared exactly as well"
+            )
+    if best and search.fast_search:
+        left = ()
+    return Way(metric, best, left, tuple(lines))
+
+
+def _num_covered(segments: tuple[Segment, ...] | list[Segment]) -> int:
+    return sum(len(segment.covered) for segment in segments)
+
+
+def _groups(
+    snapshot: Snapshot, search: Search, live: set[int], lines: list[str]
+) -> dict[tuple[str, str], list[Segment]]:
+    """The segments of the column's vector indices, by name and metric."""
+    groups: dict[tuple[str, str], list[Segment]] = {}
+    messages = snapshot.manifest.indices
+    field = snapshot.schema.field(search.path).id
+    for message in messages:
+        if list(message.fields) != [field]:
+            continue
+        index = Index.from_protobuf(message)
+        if index.kind != KIND:
+            continue
+        why = ""
+        if any(one.name == FRAGMENT_REUSE for one in messages):
+            why = "a compaction left its translation for later"
+        elif message.index_version not in VERSIONS:
+            why = f"version {message.index_version} of vector indices"
+        elif {file.path for file in message.files} != {INDEX_FILE, STORAGE_FILE}:
+            why = f"its files are {sorted(file.path for file in message.files)}"
+        elif index.fragment_ids is None:
+            why = "it does not say which fragments it covers"
+        if why:
+            line = f"index {index.name} not used: {why}"
+            lines.append(line)
+            _log.warning("%s: %s", snapshot.uri, line)
+            continue
+        covered = frozenset(live & (index.fragment_ids or frozenset()))
+        if covered:
+            groups.setdefault((index.name, _metric(index)), []).append(Segment(index, covered))
+    return groups
+
+
+def _metric(index: Index) -> str:
+    try:
+        details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
+        return METRICS[details.metric_type]
+    except (DecodeError, IndexError) as error:
+        raise CorruptFileError(f"index {index.name}: details {error!r}") from error
