@@ -10,11 +10,13 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
+from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.plain import open_plain
@@ -189,9 +191,25 @@ def _storage(
     schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
     opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
     plans: list[Plan[Any]] = [file.container.read_buffer(number) for number in buffers]
-    loaded: list[Any] = yield from together([*plans, opened.load(0, file.num_rows, states)])
+    loaded: list[Any] = yield from together([*plans, _page_states(opened, states)])
     message, *contents = loaded[:-1]
     return file, message, contents[0] if contents else None, opened
+
+
+def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
+    """Plan what must be known of all pages before some of their rows can be read: one round."""
+    plans: list[Plan[None]] = []
+    for leaf in opened.leaves:
+        if not isinstance(leaf.column, OpenColumn):
+            continue  # of files of 2.0: pages have no state
+        cuts = leaf.column.column.first_rows.tolist()
+        # All rows but one: of a small page that is read whole nothing would be learned.
+        plans += [
+            leaf.column.load(first, last - 1, states)
+            for first, last in pairwise(cuts)
+            if last - first > 1
+        ]
+    yield from together(plans)
 
 
 @dataclass(frozen=True, slots=True)

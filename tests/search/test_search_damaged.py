@@ -1,0 +1,129 @@
+"""Damaged and missing files of vector indices: a clear error, or the rows that are right."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import alance
+from alance.format.index.ivf import Centroids, Storage, storage_metadata, tensor
+from alance.format.proto import vector_index_pb2
+from tests.search.search_cases import ids, ours, queries, written
+from tests.search.test_indexed import EACH, index
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("which", ["flat", "pq", "sq", "rq, 5 bits"])
+async def test_spoiled_files_give_errors_and_no_crash(tmp_path: Path, which: str) -> None:
+    name, options, *_ = EACH[which]
+    written(tmp_path / "t", deletes=False)
+    index(tmp_path / "t", name, "l2", **options)
+    chance, errors = random.Random(3), 0
+    files = sorted((tmp_path / "t" / "_indices").glob("*/*.idx"))
+    live = {*range(3000)}
+    for number in range(40):
+        file = files[number % 2]
+        content = bytearray(file.read_bytes())
+        if number % 5 == 0:
+            spoiled = bytes(content[: chance.randrange(len(content))])
+        elif number % 5 == 1:
+            at = chance.randrange(len(content))
+            spoiled = bytes(content[:at]) + bytes(64) + bytes(content[at + 64 :])
+        else:
+            for _ in range(chance.choice((1, 4, 30))):
+                content[chance.randrange(len(content))] = chance.randrange(256)
+            spoiled = bytes(content)
+        place = tmp_path / "c"
+        shutil.copytree(tmp_path / "t", place)
+        (place / file.relative_to(tmp_path / "t")).write_bytes(spoiled)
+        async with alance.Session() as session:
+            dataset = await alance.dataset(place, session=session)
+            try:
+                found = await ours(dataset, queries("float32", 1)[0], k=10, nprobes=6)
+                assert set(ids(found)) <= live
+            except alance.CorruptFileError:
+                errors += 1
+        shutil.rmtree(place)
+    assert errors > 5
+
+
+@pytest.mark.parametrize("file", ["index.idx", "auxiliary.idx"])
+async def test_a_missing_file_is_named_and_the_search_goes_without_it(
+    tmp_path: Path, file: str
+) -> None:
+    written(tmp_path / "t")
+    index(tmp_path / "t", "IVF_SQ", "l2")
+    (found,) = (tmp_path / "t" / "_indices").glob(f"*/{file}")
+    found.unlink()
+    dataset = await alance.dataset(tmp_path / "t")
+    q = queries("float32", 1)[0]
+    with pytest.raises(alance.NotFoundError, match=file) as caught:
+        await ours(dataset, q)
+    assert "use_index=False" in str(caught.value.__notes__)
+    assert len(await ours(dataset, q, use_index=False)) == 10
+
+
+def message(**values: object) -> memoryview:
+    return memoryview(vector_index_pb2.IVF(**values).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("type_", "metric"), [("IVF_XQ", "l2"), ("FLAT", "l2"), ("IVF_PQ", "jaccard"), ("", "")]
+)
+def test_an_index_of_another_type_is_not_supported(type_: str, metric: str) -> None:
+    told = f'{{"type": "{type_}", "distance_type": "{metric}"}}'.encode()
+    with pytest.raises(alance.UnsupportedError):
+        Centroids.parse({b"lance:index": told}, message())
+
+
+@pytest.mark.parametrize(
+    ("told", "content"),
+    [
+        ({}, b""),
+        ({b"lance:index": b"{"}, b""),
+        ({b"lance:index": b'{"type": "IVF_PQ", "distance_type": "l2"}'}, b""),
+        ({b"lance:index": b'{"type": "IVF_PQ", "distance_type": "l2"}'}, b"\xff\xff"),
+    ],
+)
+def test_centroids_that_are_none_are_refused(told: dict[bytes, bytes], content: bytes) -> None:
+    with pytest.raises(alance.CorruptFileError):
+        Centroids.parse(told, memoryview(content))
+
+
+def test_a_tensor_has_as_many_bytes_as_its_shape_says() -> None:
+    values = np.arange(6, dtype=np.float16).reshape(2, 3)
+    right = vector_index_pb2.Tensor(data_type=1, shape=[2, 3], data=values.tobytes())
+    assert tensor(right, 2).tolist() == values.tolist()
+    for shape in ([3, 3], [2], [0, 3], [2, 1 << 31], [1 << 31, 1 << 31]):
+        right.ClearField("shape")
+        right.shape.extend(shape)
+        with pytest.raises(alance.CorruptFileError):
+            tensor(right, 2)
+    with pytest.raises(alance.UnsupportedError, match="UINT64"):
+        tensor(vector_index_pb2.Tensor(data_type=7, shape=[1, 1], data=bytes(8)), 2)
+
+
+def test_partitions_are_the_rows_of_the_file_one_after_the_other() -> None:
+    told = {b"storage_metadata": b'["{}"]'}
+    right = message(offsets=[0, 3, 3], lengths=[3, 0, 2])
+    assert Storage.parse(told, right, 3, 5).offsets.tolist() == [0, 3, 3, 5]
+    for bad, count, rows in (
+        (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 2, 5),
+        (message(offsets=[0, 3, 3], lengths=[3, 0, 2]), 3, 6),
+        (message(offsets=[0, 3, 4], lengths=[3, 0, 2]), 3, 5),
+        (message(offsets=[3, 0], lengths=[2, 3]), 2, 5),
+    ):
+        with pytest.raises(alance.CorruptFileError):
+            Storage.parse(told, bad, count, rows)
+
+
+@pytest.mark.parametrize("text", [b"[]", b'["{}", "{}"]', b'[{"a": 1}]', b'["["]', b"7", b'["7"]'])
+def test_metadata_of_storage_are_json_in_json(text: bytes) -> None:
+    with pytest.raises(alance.CorruptFileError):
+        storage_metadata({b"storage_metadata": text})

@@ -1,0 +1,123 @@
+"""What searches ask of an object store, and in how many rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.testing.lab import Lab
+
+NUM_ROWS, DIM, PARTITIONS = 40_000, 64, 128
+URI = "s3://lab/searched"
+
+
+def vectors() -> npt.NDArray[np.float32]:
+    rng = np.random.default_rng(4)
+    centres = rng.normal(size=(200, DIM))
+    noise = rng.normal(size=(NUM_ROWS, DIM)) * 0.5
+    return (centres[rng.integers(0, 200, NUM_ROWS)] + noise).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("searched") / "t"
+    items = pa.array(vectors().reshape(-1))
+    columns = {"id": np.arange(NUM_ROWS), "vec": pa.FixedSizeListArray.from_arrays(items, DIM)}
+    dataset = lance.write_dataset(pa.table(columns), path, max_rows_per_file=20_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset.create_index("vec", "IVF_PQ", num_partitions=PARTITIONS, num_sub_vectors=16)
+    shutil.copytree(path, Path(lab_server.root) / "lab" / "searched")
+    lab_server.rescan()
+
+
+@pytest.fixture
+def lab(lab: Lab, _searched: None) -> Lab:
+    """The lab with the table, 20 ms away."""
+    lab.config(latency_ms=20)
+    return lab
+
+
+async def test_a_cold_search_takes_four_rounds_behind_the_opening(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=20)
+        # Heads of the index and of the data files; codebook and page states; partitions; rows.
+        assert seen.rounds == 4
+        assert len(seen.records) <= 12
+        assert found["id"][0].as_py() == 7
+
+
+async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            await dataset.nearest("vec", vectors()[500], 10, columns=["id"], nprobes=20)
+        assert seen.rounds == 2
+        with lab.recording() as seen:
+            await dataset.nearest("vec", vectors()[500], 10, columns=["id"], nprobes=20)
+        assert seen.rounds == 1  # the rows: partitions are in memory
+        with lab.recording() as seen:
+            await dataset.nearest("vec", vectors()[500], 10, columns=["_rowid"], nprobes=20)
+        assert seen.records == []
+
+
+async def test_queries_at_once_share_rounds(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            many = await dataset.nearest_many(
+                "vec", vectors()[100:116], 10, columns=["id"], nprobes=20
+            )
+        assert seen.rounds == 2
+        assert many["id"].to_pylist()[::10] == list(range(100, 116))
+
+
+async def test_a_search_that_compares_every_vector_reads_the_column_alone(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        with lab.recording() as seen:
+            found = await dataset.nearest("vec", vectors()[7], 3, columns=["id"], use_index=False)
+        assert found["id"][0].as_py() == 7
+        sent = seen.summary()["get_bytes"]
+        assert sent < 1.1 * NUM_ROWS * DIM * 4
+
+
+async def test_a_cancelled_search_withdraws_its_requests(lab: Lab) -> None:
+    lab.config(latency_ms=1)
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        before = len(asyncio.all_tasks())
+        for wait in (0, 0.001, 0.005, 0.02, 0.05):
+            q = vectors()[1]
+            search = asyncio.ensure_future(dataset.nearest("vec", q, 10, nprobes=20))
+            await asyncio.sleep(wait)
+            search.cancel()
+            await asyncio.gather(search, return_exceptions=True)
+            assert len(asyncio.all_tasks()) == before
+        assert len(await dataset.nearest("vec", vectors()[1], 10, nprobes=20)) == 10
