@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Bytes: TypeAlias = npt.NDArray[np.uint8]
+    Float32s: TypeAlias = npt.NDArray[np.float32]
+    Float64s: TypeAlias = npt.NDArray[np.float64]
     Int32s: TypeAlias = npt.NDArray[np.int32]
     Int64s: TypeAlias = npt.NDArray[np.int64]
     Mask: TypeAlias = npt.NDArray[np.bool_]

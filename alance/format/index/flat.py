@@ -13,10 +13,8 @@ from alance.format.index.ivf import METRICS
 from alance.format.index.values import TYPES
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from alance.format.index.ivf import Centroids, Mask, Numbers, Partition
+    from alance.arrays import Bytes, Float64s, Int32s
+    from alance.format.index.ivf import Centroids, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Flat:
         """There is nothing to parse."""
         return cls(centroids.metric, centroids.dim, value_type)
 
-    def queries(self, queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def queries(self, queries: Float64s) -> Float64s:
         """As they are."""
         return queries
 
@@ -50,7 +48,7 @@ class Flat:
             raise CorruptFileError(f"vector index: vectors of type {arrow}")
 
     def add(
-        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+        self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         """See `ivf.Quantizer`."""
         (values,) = partition.columns

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance import _kernels
-    from alance.arrays import Bytes, Int32s, Int64s, UInt64s
+    from alance.arrays import Bytes, Float32s, Float64s, Int32s, Int64s, UInt64s
 
-    Floats = npt.NDArray[np.float32]
 
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"
@@ -53,7 +52,7 @@ class Centroids:
     kind: str
     has_graphs: bool
     metric: str
-    values: Floats
+    values: Float32s
 
     @property
     def dim(self) -> int:
@@ -91,7 +90,7 @@ class Quantizer(Protocol):
     @property
     def is_exact(self) -> bool: ...
 
-    def queries(self, queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def queries(self, queries: Float64s) -> Float64s:
         """The queries as they are compared with codes; given as the metric wants them."""
         ...
 
@@ -226,7 +225,7 @@ def integer(values: Mapping[Any, Any], name: str | bytes) -> int:
     return number
 
 
-def tensor(message: vector_index_pb2.Tensor, dims: int) -> Floats:
+def tensor(message: vector_index_pb2.Tensor, dims: int) -> Float32s:
     """The values of a tensor as float32, in its shape.
 
     Raises:
@@ -250,7 +249,7 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> Floats:
     return np.ascontiguousarray(values.astype(np.float32).reshape(shape))
 
 
-def parse_tensor(content: memoryview, dims: int) -> Floats:
+def parse_tensor(content: memoryview, dims: int) -> Float32s:
     """`tensor` of a message's bytes."""
     try:
         return tensor(vector_index_pb2.Tensor.FromString(bytes(content)), dims)

@@ -18,11 +18,10 @@ from alance.format.index.sq import codes_of, scale_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
-    from alance.format.index.ivf import Centroids, Floats, Mask, Numbers, Partition
+    from alance.arrays import Bytes, Float32s, Float64s, Int32s
+    from alance.format.index.ivf import Centroids, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class ProductQuantizer:
     """A codebook: shape (parts, 2^bits, dimension / parts)."""
 
     centroids: Centroids
-    codebook: Floats
+    codebook: Float32s
     bits: int
     parts: int
     is_transposed: bool
@@ -70,7 +69,7 @@ class ProductQuantizer:
             )
         return cls(centroids, codebook.reshape(-1), bits, parts, told.get("transposed") is True)
 
-    def queries(self, queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def queries(self, queries: Float64s) -> Float64s:
         """As they are."""
         return queries
 
@@ -79,7 +78,7 @@ class ProductQuantizer:
         codes_of(schema, "__pq_code", self.parts * self.bits // 8)
 
     def add(
-        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+        self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         """See `ivf.Quantizer`."""
         metric = self.centroids.metric

@@ -16,11 +16,9 @@ from alance.format.index.sq import codes_of, scale_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
+    from alance.arrays import Bytes, Float32s, Float64s, Int32s
+    from alance.format.index.ivf import Centroids, Partition
 
-    from alance.format.index.ivf import Centroids, Floats, Mask, Numbers, Partition
-
-    Matrix = npt.NDArray[np.float64]
 
 SIGNS = "_rabit_codes"
 EXTRA = "__blocked_ex_codes"
@@ -35,13 +33,13 @@ class Rotation:
         signs: shape (4, dimension), 1 or -1; without rows: by the matrix.
     """
 
-    signs: Matrix
-    matrix: Matrix
+    signs: Float64s
+    matrix: Float64s
 
-    def apply(self, vectors: Matrix) -> Matrix:
+    def apply(self, vectors: Float64s) -> Float64s:
         """The rotated vectors; shape (n, dimension)."""
         if not len(self.signs):
-            turned: Matrix = vectors @ self.matrix.T
+            turned: Float64s = vectors @ self.matrix.T
             return turned
         dim = vectors.shape[1]
         part = 1 << (dim.bit_length() - 1)
@@ -57,7 +55,7 @@ class Rotation:
         return turned if part == dim else turned * 0.25
 
 
-def _hadamard(values: Matrix) -> Matrix:
+def _hadamard(values: Float64s) -> Float64s:
     """The Walsh-Hadamard transform of each row, of length one."""
     count, size = values.shape
     step = 1
@@ -66,7 +64,7 @@ def _hadamard(values: Matrix) -> Matrix:
         low, high = pairs[:, :, 0], pairs[:, :, 1]
         values = np.stack([low + high, low - high], axis=2).reshape(count, size)
         step *= 2
-    scaled: Matrix = values / np.sqrt(size)
+    scaled: Float64s = values / np.sqrt(size)
     return scaled
 
 
@@ -76,7 +74,7 @@ class Rabitq:
 
     metric: str
     rotation: Rotation
-    centroids: Floats
+    centroids: Float32s
     extra: int  # bits a component beside the sign
     is_packed: bool
     columns: tuple[str, ...]
@@ -115,7 +113,7 @@ class Rabitq:
         centres = np.ascontiguousarray(rotated, np.float32)
         return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
 
-    def queries(self, queries: Matrix) -> Matrix:
+    def queries(self, queries: Float64s) -> Float64s:
         """Rotated as the vectors were."""
         return self.rotation.apply(queries)
 
@@ -130,7 +128,7 @@ class Rabitq:
                 raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
 
     def add(
-        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+        self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         """See `ivf.Quantizer`."""
         signs, add, factor, *extra = partition.columns

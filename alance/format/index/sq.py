@@ -15,10 +15,8 @@ from alance.format.index.ivf import METRICS, integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    import numpy.typing as npt
-
-    from alance.format.index.ivf import Centroids, Mask, Numbers, Partition
+    from alance.arrays import Bytes, Float64s, Int32s
+    from alance.format.index.ivf import Centroids, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class ScalarQuantizer:
             )
         return cls(centroids.metric, centroids.dim, low, high)
 
-    def queries(self, queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def queries(self, queries: Float64s) -> Float64s:
         """As they are."""
         return queries
 
@@ -64,7 +62,7 @@ class ScalarQuantizer:
         codes_of(schema, "__sq_code", self.dim)
 
     def add(
-        self, nearest: _kernels.Nearest, numbers: Numbers, partition: Partition, mask: Mask
+        self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         """See `ivf.Quantizer`."""
         _kernels.add_sq(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance import _kernels
-    from alance.arrays import Int32s, Int64s, Mask, UInt64s
+    from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
     from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import Search
     from alance.ops.search.row_set import RowSet
@@ -51,7 +51,7 @@ class Hits:
     """
 
     numbers: Int32s
-    distances: npt.NDArray[np.float32]
+    distances: Float32s
     ids: UInt64s
 
     @classmethod
@@ -156,9 +156,7 @@ async def _indexed(
     return Hits.of([*kernels.distinct, *([] if exact is None else [exact])], search.k)
 
 
-def _kernels_of(
-    search: Search, opened: Sequence[Ivf], queries: npt.NDArray[np.float64], k: int
-) -> Kernels:
+def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
     """What collects the rows of segments: one for all whose queries are the same."""
     shared: _kernels.Nearest | None = None
     of_segments = []

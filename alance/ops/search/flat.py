@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.arrays import Bytes, Int32s, UInt64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import Search
     from alance.ops.version.snapshot import Snapshot

@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    import numpy.typing as npt
-
     from alance import _kernels
-    from alance.arrays import Int32s, Int64s
+    from alance.arrays import Float64s, Int32s, Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
     from alance.format.index.ivf import Quantizer
@@ -88,7 +86,7 @@ class Ivf:
         offsets = self.storage.offsets
         return int(offsets[number + 1] - offsets[number]) * self.row_bytes
 
-    def nearest_partitions(self, queries: npt.NDArray[np.float64]) -> Int64s:
+    def nearest_partitions(self, queries: Float64s) -> Int64s:
         """The partitions of each query in the order in which they are searched; shape (q, p)."""
         centroids, asked = self.centroids.values, queries.astype(np.float32)
         if self.centroids.metric == "hamming":
@@ -225,7 +223,7 @@ async def search_segments(
     snapshot: Snapshot,
     search: Search,
     segments: Sequence[tuple[Ivf, RowSet]],
-    queries: npt.NDArray[np.float64],
+    queries: Float64s,
     k: int,
     kernel: Kernels,
 ) -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.batches import empty_batch
 from alance.format.numbers import as_mask, to_arrow
+from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.plan import parsed_predicate
 from alance.ops.read.take import take_rows
 from alance.ops.search.answer import find_hits, rows_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of

@@ -16,9 +16,9 @@ from alance.ops.read.options import ScanOptions
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    import numpy.typing as npt
     import pyarrow.compute as pc
 
+    from alance.arrays import Float64s
     from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.version.projection import Columns
@@ -106,7 +106,7 @@ class Search:
 
     path: str
     value_type: str
-    queries: npt.NDArray[np.float64]
+    queries: Float64s
     is_batch: bool
     k: int
     metric: str | None
@@ -214,7 +214,7 @@ def _name(arrow: pa.DataType) -> str:
     )
 
 
-def _queries(q: object, dim: int, column: str) -> tuple[npt.NDArray[np.float64], bool]:
+def _queries(q: object, dim: int, column: str) -> tuple[Float64s, bool]:
     """The queries as a matrix, and whether they were given as one."""
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
@@ -231,7 +231,7 @@ def _queries(q: object, dim: int, column: str) -> tuple[npt.NDArray[np.float64],
     return np.ascontiguousarray(values.reshape(-1, dim)), values.ndim == 2
 
 
-def _metric(name: object, value_type: str, queries: npt.NDArray[np.float64]) -> str | None:
+def _metric(name: object, value_type: str, queries: Float64s) -> str | None:
     if name is None:
         return None
     metric = ALIASES.get(str(name).lower(), str(name).lower())
