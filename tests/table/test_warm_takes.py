@@ -133,13 +133,13 @@ def test_tables_know_their_bounds() -> None:
         0, 8, 0, 0, 0, False,
     )  # fmt: skip
     with pytest.raises(ValueError, match="no such page"):
-        table.set(2, page, "page", 0)
+        table.set(2, page, "page", 0, True)
 
     def plan(rows: list[int], ends: list[int]) -> _kernels.RowPlan:
         return _kernels.plan_rows([[table] * len(ends)] * 2, np.array(rows, np.int64), ends)
 
     assert plan([1, 2], [2]).unknown == [(0, 0), (1, 0)]
-    table.set(0, page, page, 0)
+    table.set(0, page, page, 0, True)
     assert plan([1, 12], [2]).unknown == [(0, 1), (1, 1)]
     found = plan([1, 2, 4, 7], [2, 4])
     assert (found.unknown, found.num_groups) == ([], 2)
@@ -169,7 +169,7 @@ def groups_of(sizes: list[int], kinds: list[int]) -> list[list[int]]:
         table = _kernels.RowTable(np.array([0, 1], np.int64))
         rows, chunk = np.array([0, 1], np.int64), np.array([0, size], np.int64)
         page = _kernels.RowPage(rows, chunk, 0, size, 1, 0, 8, 0, 0, 0, False)
-        table.set(0, page, page, kind)
+        table.set(0, page, page, kind, True)
         tables.append(table)
     rows = np.zeros(len(sizes), np.int64)
     plan = _kernels.plan_rows([tables], rows, [*range(1, len(sizes) + 1)])

@@ -14,6 +14,7 @@ from alance.file.states import ScanStates
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers
+from alance.format.plans import together
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
@@ -104,7 +105,7 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
 
     def read() -> Plan[FragmentTask]:
         opened = yield from open_fragment(schema, handle.sources, rows, states)
-        yield from opened.load(0, rows, states)
+        yield from together([*opened.loads(0, rows, states)])
         return (yield from opened.read(0, rows, states))
 
     task = await snapshot.engine.drive(read(), "row ids", bulk=True)
