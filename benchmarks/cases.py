@@ -147,27 +147,35 @@ def takes(
     )
 
 
-async def cold_take(opened: Opened, count: int) -> None:
+async def cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> None:
     """Open a new handle that knows nothing, and take."""
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
-        await dataset.take(rows(opened, count))
+        await dataset.take(rows(opened, count), columns)
 
 
-def their_cold_take(opened: Opened, count: int) -> None:
+def their_cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> None:
     """As of `cold_take`."""
     session = lance.Session()
     dataset = lance.dataset(opened.uri, storage_options=opened.options, session=session)
-    dataset.take(rows(opened, count))
+    dataset.take(rows(opened, count), columns)
 
 
-def cold(name: str, table: str, count: int, target: float | None, *, remote: bool = False) -> Case:
+def cold(
+    name: str,
+    table: str,
+    count: int,
+    target: float | None,
+    columns: list[str] | None = None,
+    *,
+    remote: bool = False,
+) -> Case:
     """Open and take."""
     return Case(
         name,
         table,
-        lambda opened: cold_take(opened, count),
-        lambda opened: their_cold_take(opened, count),
+        lambda opened: cold_take(opened, count, columns),
+        lambda opened: their_cold_take(opened, count, columns),
         target,
         remote,
     )
@@ -220,6 +228,7 @@ VORTEX_PERCENT: Final = ve.and_(
 KEY: Final = "l_orderkey = 2998466"
 VORTEX_KEY: Final = ve.eq(ve.column("l_orderkey"), ve.literal(vortex.int_(64), 2998466))
 THREE: Final = ["l_orderkey", "l_extendedprice", "l_shipdate"]
+TENTH: Final = [f"c{number:04}" for number in range(0, 2000, 200)]
 BOTS: Final = ve.eq(ve.column("bot"), ve.literal(vortex.bool_(), True))
 LABEL: Final = ve.eq(ve.column("label"), ve.literal(vortex.int_(32), 7))
 
@@ -282,6 +291,14 @@ CASES: Final = [
     ),
     takes("take 100, all columns", "embeddings", 100, 0.55),
     takes("take 10 000, vectors", "embeddings", 10_000, None, ["vector"]),
+    scans("scan all, 2 000 columns", "wide", 0.7),
+    scans("scan 10 of 2 000 columns", "wide", 0.7, columns=TENTH),
+    takes("take 100, 2 000 columns", "wide", 100, 0.7),
+    cold("open and take 1, 10 of 2 000 columns", "wide", 1, 1.0, TENTH),
+    cold("open and take 1, 2 000 columns", "wide", 1, 1.0),
+    scans("scan all, 1 000 columns", "integers", 0.7),
+    scans("scan all, 3 columns", "narrow", 0.7),
+    scans("scan all, 2 000 columns", "wide", 0.7, remote=True),
     cold("cold take 1, all columns", "lineitem", 1, 0.85, remote=True),
     cold("cold take 100, all columns", "lineitem", 100, 0.6, remote=True),
     takes("warm take 100, all columns", "lineitem", 100, 0.75, remote=True),

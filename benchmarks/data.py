@@ -145,6 +145,38 @@ def pieces(scale: float) -> pa.RecordBatchReader:
     return rows.to_reader()
 
 
+def wide(scale: float) -> pa.RecordBatchReader:
+    """2 000 columns of integers, floats, texts and integers with nulls; 10 thousand rows at 1."""
+    rng, count = np.random.default_rng(9), max(1, int(10_000 * scale))
+    words = pa.array([f"word-{number:05d}-{number * 7919 % 1000}" for number in range(5000)])
+    makers: list[Callable[[], pa.Array]] = [
+        lambda: pa.array(rng.integers(0, 1 << 20, count)),
+        lambda: pa.array(rng.random(count)),
+        lambda: words.take(pa.array(rng.integers(0, 5000, count))),
+        lambda: pa.array(rng.integers(0, 1000, count), pa.int32(), mask=rng.random(count) < 0.1),
+    ]
+    columns = {f"c{number:04}": makers[number % 4]() for number in range(2000)}
+    return pa.table(columns).to_reader()
+
+
+def integers(scale: float) -> pa.RecordBatchReader:
+    """1 000 columns of 32 bits; 100 thousand rows at scale 1."""
+    rng, count = np.random.default_rng(10), max(1, int(100_000 * scale))
+    columns = {f"c{n:04}": rng.integers(0, 1 << 30, count, np.int32) for n in range(1000)}
+    return pa.table(columns).to_reader()
+
+
+def narrow(scale: float) -> pa.RecordBatchReader:
+    """Three columns of numbers; 10 million rows at scale 1."""
+    rng, count = np.random.default_rng(11), max(1, int(1e7 * scale))
+    columns = {
+        "a": rng.integers(0, 1 << 20, count),
+        "b": rng.random(count),
+        "c": rng.integers(0, 1000, count, np.int32),
+    }
+    return pa.table(columns).to_reader()
+
+
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
@@ -153,4 +185,7 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "events": events,
     "embeddings": embeddings,
     "pieces": pieces,
+    "wide": wide,
+    "integers": integers,
+    "narrow": narrow,
 }
