@@ -774,8 +774,9 @@ def gather_spans(
 
 # The message without its fragments; these as fields of the message; of each where its field ends in
 # them, the bytes of its record, its id, its physical rows, its deleted rows (0 where that is not
-# told, -1 without a deletion file), and the number of its form; the forms: records without what
-# differs between fragments of the same columns. None: a record of more than the usual fields.
+# told, -1 without a deletion file), the bytes of its files, and the number of its form; the forms:
+# records without what differs between fragments of the same columns. None: a record of more than
+# the usual fields.
 def manifest_fragments(
     message: bytes,
 ) -> (
@@ -787,6 +788,7 @@ def manifest_fragments(
         npt.NDArray[np.uint64],
         npt.NDArray[np.uint64],
         npt.NDArray[np.int64],
+        npt.NDArray[np.uint64],
         npt.NDArray[np.int32],
         list[bytes],
     ]

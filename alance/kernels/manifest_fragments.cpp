@@ -30,6 +30,7 @@ struct Record {
   int64_t stop = 0;  // in the bytes of all records
   int64_t num_bytes = 0;
   uint64_t id = 0, rows = 0;
+  uint64_t file_bytes = 0;  // of the files whose size is told
   int64_t deleted = kNone;  // rows; 0: not told; -1: there is no deletion file
   int32_t form = 0;
 };
@@ -62,8 +63,8 @@ std::string_view between(const uint8_t* start, const uint8_t* stop) {
   return {reinterpret_cast<const char*>(start), static_cast<size_t>(stop - start)};
 }
 
-// Checks a file, and appends what of it belongs to the form of its fragment.
-bool read_file(std::string_view content, std::string& form) {
+// Checks a file, adds its size, and appends what of it belongs to the form of its fragment.
+bool read_file(std::string_view content, Record& record, std::string& form) {
   ProtoWire wire(content);
   while (true) {
     const uint8_t* from = wire.position();
@@ -75,8 +76,11 @@ bool read_file(std::string_view content, std::string& form) {
     if (wire.field == kFields || wire.field == kColumns) {
       wire.numbers([](uint64_t) {});
     } else if (wire.wire == 0 && wire.field <= kBase) {
-      wire.varint();
-      if (wire.field == kSize) continue;
+      const uint64_t value = wire.varint();
+      if (wire.field == kSize) {
+        record.file_bytes += value;
+        continue;
+      }
     } else {
       return false;
     }
@@ -109,7 +113,7 @@ bool read_record(std::string_view content, Record& record, std::string& form, st
       case kRows: record.rows = wire.varint(); break;
       case kFiles:
         file.clear();
-        if (!read_file(wire.bytes(), file)) return false;
+        if (!read_file(wire.bytes(), record, file)) return false;
         append_bytes(form, kFiles, file);
         break;
       case kDeletions:
@@ -183,7 +187,7 @@ Numpy<T> column(const std::vector<Record>& records, Of of) {
 
 // (the message without its fragments; the fragments as fields of the message, one after the other;
 // of each where its field ends, the bytes of its record, its id, physical rows, deleted rows: 0 not
-// told, -1 none; and the number of its form; the forms). None: parse the message as a whole.
+// told, -1 none; bytes of its files; and the number of its form; the forms). None: parse the message as a whole.
 nb::object manifest_fragments(const Bytes& message) {
   Table table;
   bool usual;
@@ -203,6 +207,7 @@ nb::object manifest_fragments(const Bytes& message) {
       column<uint64_t>(records, [](const Record& record) { return record.id; }),
       column<uint64_t>(records, [](const Record& record) { return record.rows; }),
       column<int64_t>(records, [](const Record& record) { return record.deleted; }),
+      column<uint64_t>(records, [](const Record& record) { return record.file_bytes; }),
       column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
 }
 

@@ -39,6 +39,7 @@ class Records(Sequence[table_pb2.DataFragment]):
         ids: of the fragments.
         rows: that are stored, deleted ones included; 0: not told.
         deleted: rows of each; 0: not told, -1: none.
+        file_bytes: of the data files of each whose size is told.
         form_of: the number of its form.
         forms: serialized.
     """
@@ -49,6 +50,7 @@ class Records(Sequence[table_pb2.DataFragment]):
     ids: UInt64s
     rows: UInt64s
     deleted: Int64s
+    file_bytes: UInt64s
     form_of: Int32s
     forms: Sequence[bytes]
 
@@ -70,6 +72,7 @@ class Records(Sequence[table_pb2.DataFragment]):
             np.array([fragment.id for fragment in fragments], np.uint64),
             np.array([fragment.physical_rows for fragment in fragments], np.uint64),
             np.array([min(rows, np.iinfo(np.int64).max) for rows in deleted], np.int64),
+            np.array([_file_bytes(fragment) for fragment in fragments], np.uint64),
             np.array(form_of, np.int32),
             list(forms),
         )
@@ -98,6 +101,10 @@ class Records(Sequence[table_pb2.DataFragment]):
         """The fields of neighbouring records."""
         start = int(self.stops[first - 1]) if first else 0
         return self.content[start : int(self.stops[last])]
+
+
+def _file_bytes(fragment: table_pb2.DataFragment) -> int:
+    return sum(file.file_size_bytes for file in fragment.files) % (1 << 64)
 
 
 def field_bytes(fragment: table_pb2.DataFragment) -> bytes:

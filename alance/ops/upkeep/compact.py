@@ -126,15 +126,19 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
     compact_plan.check_compactable(snapshot)
     counts = await snapshot.live_counts()
+    stored = await snapshot.physical_counts()
+    records = manifest.fragments.records
 
     def build() -> list[CompactionTask]:
         excluded = options.excluded_fragment_ids
-        runs = compact_plan.candidates(snapshot, counts.tolist(), resolved, excluded)
+        runs = compact_plan.candidates(
+            snapshot, stored.tolist(), counts.tolist(), resolved, excluded
+        )
         groups = compact_plan.grouped(runs, resolved.target_rows_per_fragment)
         return [
             CompactionTask(
                 snapshot.version,
-                tuple(snapshot.handle(candidate.id).fragment.message for candidate in group),
+                tuple(records[snapshot.position_of(candidate.id)] for candidate in group),
                 resolved,
             )
             for group in compact_plan.within(groups, resolved)

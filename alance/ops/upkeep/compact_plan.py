@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
+import numpy as np
+
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
@@ -18,6 +20,7 @@ from alance.ops.version.defaults import MAX_BYTES_PER_FILE
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
 
 CONFIG: Final = "lance.compaction."
@@ -242,6 +245,7 @@ def check_compactable(snapshot: Snapshot) -> None:
 
 def candidates(
     snapshot: Snapshot,
+    stored: Sequence[int],
     counts: Sequence[int],
     options: ResolvedCompactionOptions,
     excluded: Collection[int],
@@ -249,7 +253,8 @@ def candidates(
     """The runs of fragments that may be rewritten; CPU work.
 
     Args:
-        counts: live rows of each fragment.
+        stored: rows of each fragment, deleted ones included.
+        counts: live rows of each.
     """
     coverage = [
         covered(index) or frozenset()
@@ -257,33 +262,41 @@ def candidates(
         if index.name not in SYSTEM
     ]
     left_out = set(excluded)
+    fragments = snapshot.manifest.fragments
+    # Files of 0.1 are not mixed with others: all leave together.
+    leaves = np.array([_is_old(form, options) for form in fragments.forms], np.bool_)
+    table = zip(
+        fragments.ids.tolist(),
+        fragments.records.file_bytes.tolist(),
+        leaves[fragments.records.form_of].tolist(),
+        stored,
+        counts,
+        strict=True,
+    )
     runs: list[list[Candidate]] = [[]]
-    for handle, live in zip(snapshot.handles, counts, strict=True):
-        physical = handle.num_physical_rows
+    for number, num_bytes, is_old, physical, live in table:
         deleted_share = (physical - live) / physical if physical else 0.0
-        alone = (
+        alone = is_old or (
             options.materialize_deletions
             and deleted_share > options.materialize_deletions_threshold
         )
-        # Files of 0.1 are not mixed with others: all leave together.
-        alone = alone or any(
-            file.version is FileVersion.V0_1 and options.version is not FileVersion.V0_1
-            for file in handle.fragment.files
-        )
-        if handle.id in left_out or not (alone or physical < options.target_rows_per_fragment):
+        if number in left_out or not (alone or physical < options.target_rows_per_fragment):
             runs.append([])
             continue
-        candidate = Candidate(
-            handle.id,
-            live,
-            sum(file.num_bytes for file in handle.fragment.files),
-            alone,
-            frozenset(number for number, ids in enumerate(coverage) if handle.id in ids),
-        )
-        if runs[-1] and runs[-1][-1].indices != candidate.indices:
+        indices = frozenset([index for index, ids in enumerate(coverage) if number in ids])
+        if runs[-1] and runs[-1][-1].indices != indices:
             runs.append([])
-        runs[-1].append(candidate)
+        runs[-1].append(Candidate(number, live, num_bytes, alone, indices))
     return [run for run in runs if run]
+
+
+def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) -> bool:
+    """Whether fragments of a form have files of 0.1 that become others."""
+    return options.version is not FileVersion.V0_1 and any(
+        FileVersion.from_footer(file.file_major_version, file.file_minor_version)
+        is FileVersion.V0_1
+        for file in form.files
+    )
 
 
 def within(
