@@ -148,7 +148,7 @@ async def _lists(trial: _Trial) -> None:
         raise _Unfit(f"{len(found)} objects of {len(wanted)} were listed, or with other sizes")
     folders = list(await trial.store.list_dirs(trial.folder))
     if folders != [trial.path("list"), trial.path("listing")]:
-        raise _Unfit(f"listed the folders {[one.rpartition('/')[2] for one in folders]}")
+        raise _Unfit(f"listed the folders {[folder.rpartition('/')[2] for folder in folders]}")
 
 
 async def _lists_in_order(trial: _Trial) -> None:

@@ -99,7 +99,7 @@ class DecodePool:
         Raises:
             InvalidInputError: the pool is closed.
         """
-        names = [one if isinstance(one, str) else one.__name__ for one in modules]
+        names = [module if isinstance(module, str) else module.__name__ for module in modules]
         missing = [name for name in names if not is_imported(name)]
         if missing:
             loop = asyncio.get_running_loop()

@@ -255,7 +255,9 @@ class _Run:
     async def _create(self, version: int, store: Race | ManifestStore) -> Manifest | Created:
         """The manifest of the version made; else what is there instead."""
         deletions, self._deletions = [*self._deletions.values()], {}
-        await all_of([self._write_file(), *(self._write_deletions(one) for one in deletions)])
+        await all_of(
+            [self._write_file(), *(self._write_deletions(deletion) for deletion in deletions)]
+        )
         transaction = self._transaction
         content = await self._rules.next_manifest(self._base, transaction, version)
         is_refused = True

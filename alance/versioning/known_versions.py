@@ -95,11 +95,11 @@ class KnownVersions:
 
     def appends_after(self, version: int) -> tuple[list[Seen], Manifest]:
         """The appends after a version up to the first manifest, and that manifest."""
-        return [one for one in self._appends if one.version > version], self._manifests[0]
+        return [append for append in self._appends if append.version > version], self._manifests[0]
 
     def after(self, version: int) -> list[Manifest]:
         """The manifests after a version."""
-        return [one for one in self._manifests if one.version > version]
+        return [manifest for manifest in self._manifests if manifest.version > version]
 
 
 def _is_append(manifest: Manifest) -> bool:

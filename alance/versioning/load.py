@@ -73,10 +73,10 @@ class VersionInfo:
         """A version as its manifest tells it."""
         # As the records have it: no version is left out since it cannot be read.
         records = list(manifest.fragments.records)
-        files = [file for one in records for file in one.files]
-        deletions = [one.deletion_file for one in records if one.HasField("deletion_file")]
-        stored = sum(one.physical_rows for one in records)
-        deleted = sum(one.num_deleted_rows for one in deletions)
+        files = [file for record in records for file in record.files]
+        deletions = [record.deletion_file for record in records if record.HasField("deletion_file")]
+        stored = sum(record.physical_rows for record in records)
+        deleted = sum(deletion.num_deleted_rows for deletion in deletions)
         totals = {
             "total_fragments": len(records),
             "total_data_files": len(files),

@@ -101,5 +101,5 @@ async def _read_all(
             return None  # deleted meanwhile
         return name, parse(content, location)
 
-    found = await all_of(read(*one) for one in sizes.items())
+    found = await all_of(read(*size) for size in sizes.items())
     return dict(sorted(one for one in found if one is not None))

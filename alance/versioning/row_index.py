@@ -139,7 +139,7 @@ class RowIdIndex:
         Raises:
             CorruptFileError: two live rows with the same id.
         """
-        found = [one for one in parts if len(one.ids)]
+        found = [part for part in parts if len(part.ids)]
         found.sort(key=lambda one: int(one.ids[0]))
         ids = np.concatenate([one.ids for one in found] or [np.empty(0, np.uint64)])
         addresses = np.concatenate([one.addresses for one in found] or [np.empty(0, np.uint64)])

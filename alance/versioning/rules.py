@@ -101,8 +101,8 @@ class TableRules:
         found_there = [newer.fragments[place] for place in places if place is not None]
         fragments = [one for one in found_there if one.deletion_file]
         found = await all_of(
-            load_deletions(self.engine, self.table, newer, one, one.physical_rows)
-            for one in fragments
+            load_deletions(self.engine, self.table, newer, fragment, fragment.physical_rows)
+            for fragment in fragments
         )
         return {one.id: vector for one, vector in zip(fragments, found, strict=True)}
 

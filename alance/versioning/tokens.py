@@ -50,7 +50,7 @@ class Notes:
         tokens = _parsed(properties.get(TOKENS), list)
         producers = _parsed(properties.get(PRODUCERS), dict)
         return cls(
-            frozenset(one for one in tokens if isinstance(one, str)),
+            frozenset(token for token in tokens if isinstance(token, str)),
             {name: (pair[0], pair[1]) for name, pair in producers.items() if _is_pair(pair)},
         )
 
@@ -78,9 +78,9 @@ def merged_notes(notes: Iterable[Notes]) -> Notes:
     """The notes of several transactions that do not clash, in their order."""
     tokens: set[str] = set()
     producers: dict[str, tuple[int, int]] = {}
-    for one in notes:
-        tokens |= one.tokens
-        for name, (previous, last) in one.producers.items():
+    for note in notes:
+        tokens |= note.tokens
+        for name, (previous, last) in note.producers.items():
             first = producers.get(name, (previous, last))[0]
             producers[name] = (first, last)
     return Notes(frozenset(tokens), producers)

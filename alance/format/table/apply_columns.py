@@ -67,13 +67,13 @@ def _split(
     """Those of the table, and new ones: id 0 is both a fragment and none."""
     existing: dict[int, table_pb2.DataFragment] = {}
     new = []
-    for one in fragments:
-        if one.id in before and one.id not in existing:
-            existing[one.id] = one
-        elif one.id in before and one.id != 0:
-            raise InvalidInputError(f"Merge: fragment {one.id} is there twice")
+    for fragment in fragments:
+        if fragment.id in before and fragment.id not in existing:
+            existing[fragment.id] = fragment
+        elif fragment.id in before and fragment.id != 0:
+            raise InvalidInputError(f"Merge: fragment {fragment.id} is there twice")
         else:
-            new.append(one)
+            new.append(fragment)
     return list(existing.values()), new
 
 
@@ -86,10 +86,10 @@ def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) ->
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
     """Where each field of a fragment is."""
     return {
-        one: (file.base_id if file.HasField("base_id") else None, file.path)
+        field: (file.base_id if file.HasField("base_id") else None, file.path)
         for file in fragment.files
-        for one in file.fields
-        if one >= 0
+        for field in file.fields
+        if field >= 0
     }
 
 
@@ -99,7 +99,7 @@ def project(draft: Draft, change: Project) -> None:
     Raises:
         InvalidInputError: a field that is new.
     """
-    known = {one.id for one in draft.message.fields}
+    known = {field.id for field in draft.message.fields}
     if unknown := sorted({one.id for one in change.schema} - known):
         raise InvalidInputError(f"Project: fields {unknown} are not in the table")
     draft.set_fields(change.schema)
@@ -109,7 +109,7 @@ def advance_field_ids(draft: Draft) -> None:
     """Where field ids are never used again, note the highest one."""
     message = draft.message
     if message.HasField("max_allocated_field_id"):
-        highest = max((one.id for one in message.fields), default=-1)
+        highest = max((field.id for field in message.fields), default=-1)
         message.max_allocated_field_id = max(message.max_allocated_field_id, highest)
 
 
@@ -125,11 +125,11 @@ def without_dead_files(
     """Copies of fragments without the files that have no field of a schema, by field ids."""
     live = set(fields)
     made = []
-    for one in fragments:
+    for fragment in fragments:
         copy = table_pb2.DataFragment()
-        copy.CopyFrom(one)
+        copy.CopyFrom(fragment)
         copy.ClearField("files")
-        copy.files.extend(file for file in one.files if _is_live(file, live))
+        copy.files.extend(file for file in fragment.files if _is_live(file, live))
         made.append(copy)
     return made
 
@@ -147,11 +147,11 @@ def _drop_files(draft: Draft, is_dropped: Callable[[table_pb2.DataFile], bool]) 
 
 
 def _is_live(file: table_pb2.DataFile, live: set[int]) -> bool:
-    return any(one in live or one <= ROW_ID_FIELD for one in file.fields)
+    return any(field in live or field <= ROW_ID_FIELD for field in file.fields)
 
 
 def _is_dead(file: table_pb2.DataFile) -> bool:
-    return bool(file.fields) and all(one == TOMBSTONE for one in file.fields)
+    return bool(file.fields) and all(field == TOMBSTONE for field in file.fields)
 
 
 def replace_data(draft: Draft, change: DataReplacement) -> None:
@@ -164,18 +164,18 @@ def replace_data(draft: Draft, change: DataReplacement) -> None:
     missing = draft.fragments.missing({part.fragment_id for part in change.replacements})
     seen: set[int] = set()
     fields = tuple(change.replacements[0].new_file.fields) if change.replacements else ()
-    for one in change.replacements:
-        if one.fragment_id in missing or one.fragment_id in seen:
-            what = "is named twice" if one.fragment_id in seen else "is not in the table"
-            raise InvalidInputError(f"DataReplacement: fragment {one.fragment_id} {what}")
-        seen.add(one.fragment_id)
-        if tuple(one.new_file.fields) != fields:
+    for replacement in change.replacements:
+        if replacement.fragment_id in missing or replacement.fragment_id in seen:
+            what = "is named twice" if replacement.fragment_id in seen else "is not in the table"
+            raise InvalidInputError(f"DataReplacement: fragment {replacement.fragment_id} {what}")
+        seen.add(replacement.fragment_id)
+        if tuple(replacement.new_file.fields) != fields:
             raise InvalidInputError(
-                f"DataReplacement: files of fields {list(one.new_file.fields)} and {list(fields)}; "
-                f"expected the same in all fragments"
+                f"DataReplacement: files of fields {list(replacement.new_file.fields)} and "
+                f"{list(fields)}; expected the same in all fragments"
             )
-        fragment = draft.fragments.get(one.fragment_id)
-        replace_file(fragment, one.new_file)
+        fragment = draft.fragments.get(replacement.fragment_id)
+        replace_file(fragment, replacement.new_file)
         if draft.stable:
             mark_updated(fragment, draft.version)
     changed = dict.fromkeys(seen, frozenset(fields))
@@ -202,5 +202,5 @@ def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> N
             raise InvalidInputError(
                 f"DataReplacement: fragment {fragment.id} has fields {sorted(fields)} in a 0.1 file"
             )
-        file.fields[:] = [TOMBSTONE if one in fields else one for one in file.fields]
+        file.fields[:] = [TOMBSTONE if field in fields else field for field in file.fields]
     fragment.files.add().CopyFrom(new)

@@ -46,7 +46,7 @@ def with_coverage(
 
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
     """Some fields with all above and below them: an index may name any of these."""
-    parents = {one.id: one.parent_id for one in fields}
+    parents = {field.id: field.parent_id for field in fields}
     wanted = set(ids)
     found = set(wanted)
     for one in wanted:
@@ -54,8 +54,8 @@ def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[i
         while above in parents and above not in found:
             found.add(above)
             above = parents[above]
-    for one in parents:
-        above = one
+    for parent in parents:
+        above = parent
         path = []
         while above in parents and above not in wanted:
             path.append(above)
@@ -104,7 +104,7 @@ def retain(
     Those of fields that are gone are dropped; of several segments of one index those that cover
     no live fragment, but the oldest if all are so.
     """
-    kept = [one for one in indices if one.name in SYSTEM or field_ids >= set(one.fields)]
+    kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
     for one in kept:
         segments.setdefault(one.name, []).append(one)

@@ -35,15 +35,15 @@ def create_index(draft: Draft, change: CreateIndex) -> None:
     Raises:
         InvalidInputError: a field that is not in the schema.
     """
-    known = {one.id for one in draft.message.fields}
-    for one in change.new_indices:
-        if not known.issuperset(one.fields):
+    known = {field.id for field in draft.message.fields}
+    for index in change.new_indices:
+        if not known.issuperset(index.fields):
             raise InvalidInputError(
-                f"CreateIndex: index {one.name!r} on fields {list(one.fields)}, "
+                f"CreateIndex: index {index.name!r} on fields {list(index.fields)}, "
                 f"the schema has {sorted(known)}"
             )
-    gone = {one.uuid.uuid for one in (*change.removed_indices, *change.new_indices)}
-    draft.indices = [one for one in draft.indices if one.uuid.uuid not in gone]
+    gone = {index.uuid.uuid for index in (*change.removed_indices, *change.new_indices)}
+    draft.indices = [index for index in draft.indices if index.uuid.uuid not in gone]
     draft.indices.extend(change.new_indices)
 
 
@@ -97,8 +97,8 @@ def restore(draft: Draft, change: Restore) -> None:
         )
     message.reader_feature_flags |= now.reader_feature_flags & STICKY
     message.writer_feature_flags |= now.writer_feature_flags & STICKY
-    ids = {one.id for one in then.base_paths}
-    message.base_paths.extend(one for one in now.base_paths if one.id not in ids)
+    ids = {base.id for base in then.base_paths}
+    message.base_paths.extend(base for base in now.base_paths if base.id not in ids)
     message.ClearField("branch")
     if now.HasField("branch"):
         message.branch = now.branch
@@ -112,18 +112,18 @@ def update_bases(draft: Draft, change: UpdateBases) -> None:
         InvalidInputError: a name, path or id that is there.
     """
     bases = draft.message.base_paths
-    for one in change.new_bases:
+    for base in change.new_bases:
         for known in bases:
-            if one.path == known.path or (one.name and one.name == known.name):
+            if base.path == known.path or (base.name and base.name == known.name):
                 raise InvalidInputError(
-                    f"UpdateBases: base path {one.path!r} (name {one.name!r}) is there as "
+                    f"UpdateBases: base path {base.path!r} (name {base.name!r}) is there as "
                     f"{known.id} ({known.path!r}, name {known.name!r})"
                 )
-            if one.id and one.id == known.id:
-                raise InvalidInputError(f"UpdateBases: base path id {one.id} is there")
+            if base.id and base.id == known.id:
+                raise InvalidInputError(f"UpdateBases: base path id {base.id} is there")
         made = bases.add()
-        made.CopyFrom(one)
-        if not one.id:
+        made.CopyFrom(base)
+        if not base.id:
             made.id = max(known.id for known in bases) + 1
 
 
@@ -139,7 +139,7 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
         edit(message.table_metadata, change.table_metadata_updates)
     if change.of_schema is not None:
         edit_bytes(message.schema_metadata, change.of_schema)
-    fields = {one.id: one for one in message.fields}
+    fields = {field.id: field for field in message.fields}
     for field_id, updates in change.of_fields.items():
         if field_id not in fields:
             raise InvalidInputError(f"UpdateConfig: field {field_id} is not in the schema")

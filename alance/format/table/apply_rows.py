@@ -111,7 +111,7 @@ def overwrite(draft: Draft, change: Overwrite) -> None:
         message.data_format.file_format = "lance"
         message.data_format.version = version.value
     if message.HasField("max_allocated_field_id"):
-        highest = max((one.id for one in message.fields), default=-1)
+        highest = max((field.id for field in message.fields), default=-1)
         message.max_allocated_field_id = max(message.max_allocated_field_id, highest)
 
 
@@ -130,11 +130,11 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
         InvalidInputError: a group that an index covers in part, or new fragments without row ids.
         UnsupportedError: an index is translated late, by a fragment-reuse index.
     """
-    if any(one.name == FRAGMENT_REUSE for one in draft.indices):
+    if any(index.name == FRAGMENT_REUSE for index in draft.indices):
         raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")
     old_of_new: list[tuple[RewriteGroup, list[int]]] = []
     for group in change.all_groups:
-        draft.remove(one.id for one in group.old_fragments)
+        draft.remove(fragment.id for fragment in group.old_fragments)
         added = draft.add(group.new_fragments)
         had = draft.assign_row_ids(added)
         for one, count in zip(added, had, strict=False):
@@ -144,9 +144,9 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
                     f"expected {one.physical_rows}"
                 )
         old_of_new.append((group, [one.id for one in added]))
-    translated = {one.old_id.uuid: one for one in change.rewritten_indices}
+    translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
     draft.indices = [
-        _rewritten(one, translated.get(one.uuid.uuid), old_of_new) for one in draft.indices
+        _rewritten(index, translated.get(index.uuid.uuid), old_of_new) for index in draft.indices
     ]
 
 
@@ -160,7 +160,7 @@ def _rewritten(
         return index
     coverage = set(known or ())
     for group, new in groups:
-        old = {one.id for one in group.old_fragments}
+        old = {fragment.id for fragment in group.old_fragments}
         inside = old & coverage
         if translated is not None and inside and inside != old:
             raise InvalidInputError(

@@ -83,16 +83,18 @@ def removed(change: Operation) -> frozenset[int]:
     if isinstance(change, Update):
         return frozenset(change.removed_fragment_ids)
     if isinstance(change, Rewrite):
-        return frozenset(one.id for group in change.all_groups for one in group.old_fragments)
+        return frozenset(
+            fragment.id for group in change.all_groups for fragment in group.old_fragments
+        )
     return frozenset()
 
 
 def touched(change: Operation) -> frozenset[int]:
     """The fragments, of those that were there before, that an operation changes or removes."""
     if isinstance(change, DataReplacement):
-        return frozenset(one.fragment_id for one in change.replacements)
+        return frozenset(replacement.fragment_id for replacement in change.replacements)
     if isinstance(change, DataOverlay):
-        return frozenset(one.fragment_id for one in change.groups)
+        return frozenset(group.fragment_id for group in change.groups)
     return removed(change) | {one.id for one in updated(change)}
 
 
@@ -100,7 +102,10 @@ def replaced_fields(change: Operation) -> frozenset[int]:
     """The fields that get new values in place."""
     if isinstance(change, DataReplacement):
         return frozenset(
-            field for one in change.replacements for field in one.new_file.fields if field >= 0
+            field
+            for replacement in change.replacements
+            for field in replacement.new_file.fields
+            if field >= 0
         )
     return frozenset(change.fields_modified) if isinstance(change, Update) else frozenset()
 
@@ -113,5 +118,9 @@ def keeps_nulls(change: Operation) -> bool:
 def fields_of(fragments: Iterable[table_pb2.DataFragment]) -> frozenset[int]:
     """The fields that the files of some fragments have."""
     return frozenset(
-        field for one in fragments for file in one.files for field in file.fields if field >= 0
+        field
+        for fragment in fragments
+        for file in fragment.files
+        for field in file.fields
+        if field >= 0
     )

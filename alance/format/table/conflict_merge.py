@@ -91,19 +91,19 @@ def merge(case: Case) -> tuple[Operation, list[NewDeletionFile]]:
     kept: list[table_pb2.DataFragment] = []
     emptied: list[int] = []
     mergeable = to_merge(case)
-    for one in ours.updated_fragments:
-        now = case.newer.fragments.record_of(one.id)
-        if one.id not in mergeable:
-            kept.append(_refreshed(one, case.base.fragments.record_of(one.id), now))
+    for fragment in ours.updated_fragments:
+        now = case.newer.fragments.record_of(fragment.id)
+        if fragment.id not in mergeable:
+            kept.append(_refreshed(fragment, case.base.fragments.record_of(fragment.id), now))
             continue
         assert case.deleted is not None
         assert now is not None
-        union = np.union1d(vector_of(case, one.id).rows, case.deleted[one.id])
+        union = np.union1d(vector_of(case, fragment.id).rows, case.deleted[fragment.id])
         if len(union) == now.physical_rows:
-            emptied.append(one.id)
+            emptied.append(fragment.id)
             continue
         # A vector that was joined once is a bitmap, however few its rows: so do other writers.
-        file = new_deletion_file(one.id, union, case.newer.version, as_bitmap=True)
+        file = new_deletion_file(fragment.id, union, case.newer.version, as_bitmap=True)
         files.append(file)
         now.deletion_file.CopyFrom(file.record)
         kept.append(now)

@@ -45,8 +45,8 @@ def nulls_of_theirs(case: Case) -> Found:
     if not keeps_nulls(case.theirs):
         return case.retry("it may have forbidden nulls")
     if isinstance(case.ours, Append) and isinstance(case.theirs, Merge):
-        now = {one.id for one in case.newer.message.fields}
-        gone = {one.id for one in case.base.message.fields} - now
+        now = {field.id for field in case.newer.message.fields}
+        gone = {field.id for field in case.base.message.fields} - now
         if lost := sorted(gone & fields_of(case.ours.fragments)):
             return case.retry(f"fields {lost} have got new ids")
     return None
@@ -103,7 +103,7 @@ def may_share_keys(
 def same_shards(case: Case) -> Found:
     """7: progress of the same shard of a write-ahead log."""
     if isinstance(case.theirs, CreateIndex):
-        names = {one.name for one in (*case.theirs.new_indices, *case.theirs.removed_indices)}
+        names = {index.name for index in (*case.theirs.new_indices, *case.theirs.removed_indices)}
         return case.retry(f"it changed index {MEM_WAL!r}") if MEM_WAL in names else None
     ours, theirs = _shards(case.ours), _shards(case.theirs)
     for shard in ours.keys() & theirs.keys():
@@ -115,7 +115,10 @@ def same_shards(case: Case) -> Found:
 
 def _shards(change: object) -> dict[bytes, int]:
     assert isinstance(change, Update | UpdateMemWalState)
-    return {one.shard.uuid: one.generation for one in change.compacted_sstables}
+    return {
+        compacted_sstable.shard.uuid: compacted_sstable.generation
+        for compacted_sstable in change.compacted_sstables
+    }
 
 
 def overwrites(case: Case) -> Found:
@@ -143,14 +146,14 @@ def same_indices(case: Case) -> Found:
     ours, theirs = case.ours, case.theirs
     assert isinstance(ours, CreateIndex)
     assert isinstance(theirs, CreateIndex)
-    new, their_new = ({one.name for one in side.new_indices} for side in (ours, theirs))
-    gone, their_gone = ({one.name for one in side.removed_indices} for side in (ours, theirs))
+    new, their_new = ({index.name for index in side.new_indices} for side in (ours, theirs))
+    gone, their_gone = ({index.name for index in side.removed_indices} for side in (ours, theirs))
     if names := sorted(new & their_new | new & their_gone | gone & their_new):
         return case.retry(f"both change indices {names}")
     if names := sorted((new | gone) & (their_new | their_gone) & set(SYSTEM)):
         return case.retry(f"both change indices {names}")
-    uuids = {one.uuid.uuid for one in ours.removed_indices}
-    shared = [one.name for one in theirs.removed_indices if one.uuid.uuid in uuids]
+    uuids = {index.uuid.uuid for index in ours.removed_indices}
+    shared = [index.name for index in theirs.removed_indices if index.uuid.uuid in uuids]
     if shared and (new or their_new):
         return case.retry(f"both replace segments of indices {shared}")
     return None
@@ -185,7 +188,7 @@ def index_of_replaced(case: Case) -> Found:
 def index_of_log(case: Case) -> Found:
     """13: the write-ahead log moved on."""
     assert isinstance(case.ours, CreateIndex)
-    if all(one.name == MEM_WAL for one in case.ours.new_indices):
+    if all(index.name == MEM_WAL for index in case.ours.new_indices):
         return None
     return case.conflict("the write-ahead log moved on")
 
@@ -215,7 +218,7 @@ def nulls_of_ours(case: Case) -> Found:
 
 def replaced_or_dropped(case: Case) -> Found:
     """15 and 21: values of a field were to be replaced while the schema changed."""
-    gone = replaced_fields(case.ours) - {one.id for one in case.newer.message.fields}
+    gone = replaced_fields(case.ours) - {field.id for field in case.newer.message.fields}
     if gone:
         return case.conflict(f"fields {sorted(gone)} were dropped")
     return None if keeps_nulls(case.theirs) else case.retry("it may have forbidden nulls")
@@ -243,11 +246,11 @@ def same_bases(case: Case) -> Found:
     """25: two base paths of one id, name or path."""
     assert isinstance(case.ours, UpdateBases)
     assert isinstance(case.theirs, UpdateBases)
-    for one in case.ours.new_bases:
+    for base in case.ours.new_bases:
         for two in case.theirs.new_bases:
-            same_name = bool(one.name) and one.name == two.name
-            if (one.id and one.id == two.id) or same_name or one.path == two.path:
-                return case.conflict(f"both add base path {one.path!r} (name {one.name!r})")
+            same_name = bool(base.name) and base.name == two.name
+            if (base.id and base.id == two.id) or same_name or base.path == two.path:
+                return case.conflict(f"both add base path {base.path!r} (name {base.name!r})")
     return None
 
 

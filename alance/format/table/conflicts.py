@@ -58,10 +58,10 @@ MATRIX: Final[Mapping[str, str]] = {
 def _schema_kept(case: Case) -> CommitConflictError | None:
     """9: an index on a field that is no longer there."""
     assert isinstance(case.ours, CreateIndex)
-    known = {one.id for one in case.newer.message.fields}
-    for one in case.ours.new_indices:
-        if gone := sorted(set(one.fields) - known):
-            return case.conflict(f"fields {gone} of index {one.name!r} were dropped")
+    known = {field.id for field in case.newer.message.fields}
+    for index in case.ours.new_indices:
+        if gone := sorted(set(index.fields) - known):
+            return case.conflict(f"fields {gone} of index {index.name!r} were dropped")
     return None
 
 
@@ -188,10 +188,10 @@ def _pruned(case: Case, ours: CreateIndex) -> Operation:
         fields = replaced_fields(case.theirs)
         changed = {one.id: fields for one in updated(case.theirs)}
     elif isinstance(case.theirs, Merge):
-        before = {one.id: one.message for one in case.base.fragments}
-        for one in case.newer.fragments:
-            if one.id in before:
-                changed[one.id] = moved_fields(before[one.id], one.message)
+        before = {fragment.id: fragment.message for fragment in case.base.fragments}
+        for fragment in case.newer.fragments:
+            if fragment.id in before:
+                changed[fragment.id] = moved_fields(before[fragment.id], fragment.message)
     if not any(changed.values()):
         return ours
     kept = prune(ours.new_indices, changed, case.base.message.fields)

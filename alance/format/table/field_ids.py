@@ -40,12 +40,12 @@ def _changes(message: table_pb2.Manifest) -> Mapping[int, int]:
             continue
         seen: set[int] = set()
         for file in fragment.files:
-            ids = {one for one in file.fields if one >= 0}
+            ids = {field for field in file.fields if field >= 0}
             twice |= ids & seen
             seen |= ids
     if not twice:
         return {}
-    fields = [one.id for one in message.fields]
-    stored = [one for part in message.fragments for file in part.files for one in file.fields]
+    fields = [field.id for field in message.fields]
+    stored = [field for part in message.fragments for file in part.files for field in file.fields]
     first = max([*fields, *stored]) + 1
     return {old: first + n for n, old in enumerate(sorted(twice.intersection(fields)))}

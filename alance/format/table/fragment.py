@@ -116,7 +116,7 @@ class Fragment:
             deletion = DeletionFile.from_protobuf(message.deletion_file)
         return cls(
             message.id,
-            tuple(DataFile.from_protobuf(one) for one in message.files),
+            tuple(DataFile.from_protobuf(file) for file in message.files),
             deletion,
             message.physical_rows,
             message,

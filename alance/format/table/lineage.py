@@ -49,9 +49,9 @@ def joined(parts: Sequence[Lineage]) -> Lineage:
     """The lineage of rows of several fragments in one: what compaction carries over."""
     empty = [np.empty(0, np.uint64)]
     return Lineage(
-        np.concatenate([one.row_ids for one in parts] or empty),
-        np.concatenate([one.created_at for one in parts] or empty),
-        np.concatenate([one.last_updated_at for one in parts] or empty),
+        np.concatenate([part.row_ids for part in parts] or empty),
+        np.concatenate([part.created_at for part in parts] or empty),
+        np.concatenate([part.last_updated_at for part in parts] or empty),
     )
 
 
@@ -68,7 +68,7 @@ def is_spilled(fragment: table_pb2.DataFragment) -> bool:
 
 def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
     """The fragments of which a caller must read the lineage."""
-    return tuple(one.id for one in fragments if is_spilled(one))
+    return tuple(fragment.id for fragment in fragments if is_spilled(fragment))
 
 
 def lineage_of(

@@ -240,7 +240,7 @@ def _forget_wrong_counts(message: table_pb2.Manifest) -> dict[int, int]:
     """
     told = {}
     for fragment in message.fragments:
-        is_old = all(one.file_major_version == 0 for one in fragment.files)
+        is_old = all(file.file_major_version == 0 for file in fragment.files)
         if is_old and fragment.HasField("deletion_file"):
             if fragment.physical_rows:
                 told[fragment.id] = fragment.physical_rows

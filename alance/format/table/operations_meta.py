@@ -84,7 +84,8 @@ class UpdateMap(Wire):
         """From the message; of a key that is there twice the last entry counts."""
         assert isinstance(message, _T.UpdateMap)
         updates = {
-            one.key: one.value if one.HasField("value") else None for one in message.update_entries
+            update_entry.key: update_entry.value if update_entry.HasField("value") else None
+            for update_entry in message.update_entries
         }
         return cls(updates, message.replace, extra=unknown_fields(message))
 

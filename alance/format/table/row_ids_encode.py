@@ -55,7 +55,7 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
         return content, next_row_id
     stop = next_row_id + num_rows - known
     sequence = rowids_pb2.RowIdSequence.FromString(content)
-    parts = [segment_values(one) for one in sequence.segments]
+    parts = [segment_values(segment) for segment in sequence.segments]
     sequence.segments.add().range.end = stop
     sequence.segments[-1].range.start = next_row_id
     whole = segment_of(np.concatenate([*parts, np.arange(next_row_id, stop, dtype=np.uint64)]))

@@ -31,6 +31,6 @@ async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
     """Remove objects of one store that no version has."""
     if not locations:
         return
-    places = [engine.registry.resolve(one) for one in locations]
+    places = [engine.registry.resolve(location) for location in locations]
     store = places[0][0]
     await in_time(engine, store, store.delete([path for _, path in places]))

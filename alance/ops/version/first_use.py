@@ -38,12 +38,12 @@ async def load_readers(
     if version is FileVersion.V2_0 or version is FileVersion.V0_1:
         needed += OLDER_FILES
     texts = [condition, *(columns.values() if isinstance(columns, Mapping) else ())]
-    texts = [one for one in texts if one is not None]
+    texts = [text for text in texts if text is not None]
     if texts:
         needed += FILTER
-        if any(isinstance(one, str) for one in texts):
+        if any(isinstance(text, str) for text in texts):
             needed += SQL
-        if not all(isinstance(one, str) for one in texts):
+        if not all(isinstance(text, str) for text in texts):
             needed.append(ENGINE)
     if needed:
         await snapshot.engine.pool.load(*needed)

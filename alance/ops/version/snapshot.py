@@ -337,7 +337,9 @@ class Snapshot:
             NotFoundError: a fragment that this version has not.
         """
         fragment_ids, back = np.unique(addresses >> 32, return_inverse=True)
-        positions = np.array([self.position_of(one) for one in fragment_ids.tolist()], np.int64)
+        positions = np.array(
+            [self.position_of(fragment_id) for fragment_id in fragment_ids.tolist()], np.int64
+        )
         return positions[back.reshape(-1)], addresses & 0xFFFF_FFFF
 
     def external_location(self, uri: str, base_id: int) -> str:
