@@ -65,15 +65,15 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        found = self._entries.get(key)
+        entry = self._entries.get(key)
         if trace.active:
-            trace.look("search cache", found=found is not None)
-        if found is None:
+            trace.look("search cache", found=entry is not None)
+        if entry is None:
             self._misses += 1
             return None
         self._hits += 1
         self._entries.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         """Keep a value, in place of an older one."""
@@ -135,6 +135,6 @@ class SearchCache:
             task.exception()  # an asker has seen it, or all are gone
 
     def _forget(self, key: Hashable, task: asyncio.Task[Any]) -> None:
-        known = self._loads.get(key)
-        if known is not None and known.task is task:
+        load = self._loads.get(key)
+        if load is not None and load.task is task:
             del self._loads[key]

@@ -343,8 +343,8 @@ def _objects(
         case "azure":
             if address.account:
                 config.setdefault("account_name", address.account)
-            made = obstore_stores.AzureStore(address.container, config=config, **given)  # type: ignore[arg-type]
-            return made, profile.AZURE
+            store = obstore_stores.AzureStore(address.container, config=config, **given)  # type: ignore[arg-type]
+            return store, profile.AZURE
     url = address.root.partition("#")[0]
     if url.startswith("http://"):
         client.setdefault("allow_http", "true")

@@ -45,11 +45,11 @@ class Places:
         if location not in self._told or self.is_behind(location, spans[-1][1]):
             return ()
         starts, reach, names = self._index(location)
-        found: dict[str, None] = {}
+        ordered: dict[str, None] = {}
         for start, stop in spans:
             first, last = bisect_right(reach, start), bisect_left(starts, stop)
-            found.update(dict.fromkeys(names[first:last]))
-        return tuple(found)
+            ordered.update(dict.fromkeys(names[first:last]))
+        return tuple(ordered)
 
     def is_behind(self, location: str, stop: int) -> bool:
         """Whether bytes up to `stop` go beyond all that was told of an object."""

@@ -159,9 +159,9 @@ class _Run:
         newer = await self._begin(data)
         retries = 0
         while True:
-            known = await self._rebase(newer)
-            if known is not None:
-                return known
+            own = await self._rebase(newer)
+            if own is not None:
+                return own
             begun = clock()
             version = 1 if self._base is None else self._base.version + 1
             created = await self._create(version, race)
@@ -188,17 +188,17 @@ class _Run:
 
     async def _begin(self, data: Awaitable[object] | None) -> Sequence[Manifest]:
         """The versions since; meanwhile everything is written that the manifest will name."""
-        found: list[Manifest] = []
+        manifests: list[Manifest] = []
 
         async def look() -> None:
             if self._loading is None:
-                found.extend(await self._newer())
+                manifests.extend(await self._newer())
                 return
             self._base = await self._loading
             _check(self._transaction, self._base, detached=False)
 
         await self._together(data, look())
-        return found
+        return manifests
 
     async def _together(self, data: Awaitable[object] | None, *more: Awaitable[object]) -> None:
         first = [] if data is None else [data]

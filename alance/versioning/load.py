@@ -99,8 +99,8 @@ async def read_object(
     """A whole object in one GET, however large it is."""
     if num_bytes is None or num_bytes > ONE_RANGE:
         return await engine.scheduler.read_all(location, reason=reason)
-    wanted = [ByteRange(location, 0, num_bytes)]
-    (content,) = await engine.scheduler.read(wanted, reason=reason)
+    ranges = [ByteRange(location, 0, num_bytes)]
+    (content,) = await engine.scheduler.read(ranges, reason=reason)
     return content
 
 
@@ -115,10 +115,10 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
     """
     if table.keeper is None or not table.keeper.is_asked_by_readers:
         return await latest_listed(engine, table)
-    found = await table.keeper.manifests(engine, table).latest()
-    if found is None:
+    location = await table.keeper.manifests(engine, table).latest()
+    if location is None:
         raise table.not_found("there are no versions")
-    return found
+    return location
 
 
 async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
@@ -129,8 +129,8 @@ async def latest_listed(engine: Engine, table: Table) -> ManifestLocation:
         CorruptFileError: manifests of both naming schemes.
     """
     stop_at_first = table.store.profile.lists_in_order
-    found = await _list(engine, table, stop_at_first=stop_at_first)
-    return max(found, key=lambda one: one.version)
+    locations = await _list(engine, table, stop_at_first=stop_at_first)
+    return max(locations, key=lambda location: location.version)
 
 
 async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]:
@@ -142,13 +142,13 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
     """
     if table.keeper is not None and table.keeper.is_asked_by_readers:
         await latest(engine, table)  # from then on it is listed
-    found = await _list(engine, table, stop_at_first=False)
-    return sorted(found, key=lambda one: one.version)
+    locations = await _list(engine, table, stop_at_first=False)
+    return sorted(locations, key=lambda location: location.version)
 
 
 async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
     folder = table.versions_folder
-    found: list[ManifestLocation] = []
+    locations: list[ManifestLocation] = []
     try:
         listing = engine.scheduler.list(folder, reason="versions")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
@@ -156,17 +156,17 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 location = _parse(entry, folder)
                 if location is None:
                     continue
-                found.append(location)
+                locations.append(location)
                 # The second tells of a rename to these names that has ended halfway.
-                if stop_at_first and location.scheme is NamingScheme.V2 and len(found) > 1:
+                if stop_at_first and location.scheme is NamingScheme.V2 and len(locations) > 1:
                     break
     except NotFoundError as error:
         raise table.not_found(str(error)) from error
-    if not found:
+    if not locations:
         raise table.not_found("there are no versions")
-    if len({one.scheme for one in found}) > 1:
+    if len({place.scheme for place in locations}) > 1:
         raise CorruptFileError(f"dataset {table.uri!r}: manifests of both naming schemes")
-    return found
+    return locations
 
 
 def _parse(entry: ObjectMeta, folder: str) -> ManifestLocation | None:
@@ -193,9 +193,9 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
     """
 
     async def load() -> Manifest:
-        found = await _recall(engine, where)
-        if found is not None:
-            return found
+        recalled = await _recall(engine, where)
+        if recalled is not None:
+            return recalled
         content, is_it = await read_tagged(
             engine,
             where.location,
@@ -214,8 +214,8 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
     key = ("manifest", where.location, where.state)
     if keep:
         return await engine.cache.get(key, load, lambda manifest: manifest.num_bytes)
-    known: Manifest | None = engine.cache.peek(key)
-    return known or await load()
+    cached: Manifest | None = engine.cache.peek(key)
+    return cached or await load()
 
 
 async def _recall(engine: Engine, where: ManifestLocation) -> Manifest | None:
@@ -254,8 +254,8 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
         for name, scheme in zip(names, _SCHEMES, strict=False)
     ]
     for where in places:
-        if (known := await _recall(engine, where)) is not None:
-            return known
+        if (recalled := await _recall(engine, where)) is not None:
+            return recalled
     for where in places:
         try:
             return await load_manifest(engine, where)

@@ -96,7 +96,7 @@ class LockedManifests:
         try:
             async with hold(self._lock, version):
                 try:
-                    found = await manifest_at(self._engine, location)
+                    manifest = await manifest_at(self._engine, location)
                 except NotFoundError:
                     # One put at a time: where the store knows no condition, the last one wins.
                     patience = replace(self._inner.patience, quiet_s=math.inf)
@@ -105,7 +105,7 @@ class LockedManifests:
                     )
         except CommitConflictError:
             return Created(is_ours=False)
-        return Created(found is not None and is_made_by(found, transaction_uuid), found)
+        return Created(manifest is not None and is_made_by(manifest, transaction_uuid), manifest)
 
 
 @asynccontextmanager

@@ -168,11 +168,11 @@ class ConditionalManifests:
     async def latest(self) -> ManifestLocation | None:
         """The latest version. Cost: one LIST, whole for V1 names and stores without order."""
         try:
-            found = await load.latest_listed(self._engine, self._table)
+            location = await load.latest_listed(self._engine, self._table)
         except NotFoundError:
             return None
-        self._scheme = found.scheme
-        return found
+        self._scheme = location.scheme
+        return location
 
     async def version(self, version: int) -> Manifest | None:
         """A version by number. Cost: one GET."""
@@ -238,7 +238,7 @@ async def settle_manifest(
     Args:
         peeks: read it back beside the put, which saves a round where that fails.
     """
-    found: Manifest | None = None
+    manifest: Manifest | None = None
     location = store.root + path
     early = [asyncio.ensure_future(manifest_at(engine, location))] if peeks else []
 
@@ -249,9 +249,9 @@ async def settle_manifest(
         return await manifest_at(engine, location)
 
     async def whose() -> Settled:
-        nonlocal found
-        found = await look()
-        is_ours = found is not None and is_made_by(found, transaction_uuid)
+        nonlocal manifest
+        manifest = await look()
+        is_ours = manifest is not None and is_made_by(manifest, transaction_uuid)
         return Settled.OURS if is_ours else Settled.THEIRS
 
     try:
@@ -263,10 +263,10 @@ async def settle_manifest(
             at_once=not store.profile.is_remote,
         )
     finally:
-        for one in early:
-            one.cancel()
+        for read in early:
+            read.cancel()
         await asyncio.gather(*early, return_exceptions=True)
-    return Created(settled is Settled.OURS, found)
+    return Created(settled is Settled.OURS, manifest)
 
 
 async def load_all(
@@ -279,7 +279,7 @@ async def load_all(
     """
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(version: int) -> Manifest:
+    async def load_one(version: int) -> Manifest:
         where = newest
         if version != newest.version:
             name = table.manifest(manifest_name(version, scheme))
@@ -290,14 +290,14 @@ async def load_all(
             except NotFoundError as error:
                 raise VersionsGoneError(gone_text(table, version, newest.version)) from error
 
-    found = await all_of(one(version) for version in range(first, newest.version + 1))
-    for version, manifest in enumerate(found, first):
+    manifests = await all_of(load_one(version) for version in range(first, newest.version + 1))
+    for version, manifest in enumerate(manifests, first):
         if manifest.version != version:
             raise CorruptFileError(
                 f"dataset {table.uri!r}: the manifest of version {version} says that it is "
                 f"version {manifest.version}"
             )
-    return found
+    return manifests
 
 
 async def newest_for(
@@ -319,7 +319,7 @@ async def newest_for(
     if newest is None:
         return None
     ours, theirs = base.schema.walk(), newest.schema.walk()
-    is_same = [one.message for one in ours] == [one.message for one in theirs]
+    is_same = [field.message for field in ours] == [field.message for field in theirs]
     return newest if is_same or transaction.operation == "UpdateConfig" else None
 
 

@@ -63,8 +63,8 @@ class RowValues:
             runs = np.zeros(len(rows), np.int64)
         else:
             runs = np.searchsorted(self.starts, rows, "right") - 1
-        found = self.values[runs]
-        return found + (rows - self.starts[runs]).astype(np.uint64) if self.step else found
+        values = self.values[runs]
+        return values + (rows - self.starts[runs]).astype(np.uint64) if self.step else values
 
 
 @dataclass(frozen=True, slots=True)

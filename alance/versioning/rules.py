@@ -88,23 +88,25 @@ class TableRules:
         one for the transaction of a version that does not hold it.
         """
         theirs = await load_transaction(self.engine, self.table, newer)
-        wanted: tuple[int, ...] = ()
+        fragment_ids: tuple[int, ...] = ()
         if theirs is not None:
-            wanted = fragments_to_merge(ours, theirs, base=base, newer=newer, deleted=self.deleted)
-        vectors = await self._vectors(newer, wanted) if wanted else None
+            fragment_ids = fragments_to_merge(
+                ours, theirs, base=base, newer=newer, deleted=self.deleted
+            )
+        vectors = await self._vectors(newer, fragment_ids) if fragment_ids else None
         return rebase(ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors)
 
     async def _vectors(
-        self, newer: Manifest, wanted: tuple[int, ...]
+        self, newer: Manifest, fragment_ids: tuple[int, ...]
     ) -> Mapping[int, DeletionVector]:
-        places = [newer.fragments.position_of(one) for one in wanted]
-        found_there = [newer.fragments[place] for place in places if place is not None]
-        fragments = [one for one in found_there if one.deletion_file]
-        found = await all_of(
+        places = [newer.fragments.position_of(number) for number in fragment_ids]
+        records = [newer.fragments[place] for place in places if place is not None]
+        fragments = [fragment for fragment in records if fragment.deletion_file]
+        vectors = await all_of(
             load_deletions(self.engine, self.table, newer, fragment, fragment.physical_rows)
             for fragment in fragments
         )
-        return {one.id: vector for one, vector in zip(fragments, found, strict=True)}
+        return {fragment.id: vector for fragment, vector in zip(fragments, vectors, strict=True)}
 
     async def next_manifest(
         self, previous: Manifest | None, transaction: Transaction, version: int
@@ -118,7 +120,7 @@ class TableRules:
         noted = noted_config(config, Notes.of(transaction.properties))
 
         def build() -> bytes:
-            made = apply(
+            following = apply(
                 previous,
                 transaction,
                 now=self.now(),
@@ -128,6 +130,6 @@ class TableRules:
                 settings=self.settings,
                 config=noted,
             )
-            return manifest_bytes(made)
+            return manifest_bytes(following)
 
         return await self.engine.decode(build, 0 if previous is None else previous.num_bytes)

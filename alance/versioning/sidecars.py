@@ -39,11 +39,11 @@ async def load_deletions(
 
     async def load() -> DeletionVector:
         try:
-            known = await recall_object(
+            vector_on_disk = await recall_object(
                 engine, location, entity, lambda content: parse(content, num_physical_rows)
             )
-            if known is not None:
-                return known
+            if vector_on_disk is not None:
+                return vector_on_disk
             content = await read_object(engine, location, None, "deletions")
             vector = await engine.decode(lambda: parse(content, num_physical_rows), len(content))
             keep_object(engine, location, entity, content)
@@ -80,6 +80,6 @@ async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> 
 async def load_external(engine: Engine, table: Table, record: table_pb2.ExternalFile) -> bytes:
     """The bytes of a part of a file that a fragment names. Cost: one GET."""
     location = table.folder(record.path)
-    wanted = [ByteRange(location, record.offset, record.offset + record.size)]
-    (content,) = await engine.scheduler.read(wanted, reason="row ids")
+    ranges = [ByteRange(location, record.offset, record.offset + record.size)]
+    (content,) = await engine.scheduler.read(ranges, reason="row ids")
     return bytes(content)

@@ -31,15 +31,15 @@ def merge(draft: Draft, change: Merge) -> None:
     assert draft.previous is not None
     before = {fragment.id: fragment for fragment in draft.previous.fragments.records}
     existing, new = _split(change.fragments, before)
-    if missing := before.keys() - {one.id for one in existing}:
+    if missing := before.keys() - {fragment_record.id for fragment_record in existing}:
         raise InvalidInputError(
             f"Merge: fragments {sorted(missing)} are not among those of the operation"
         )
-    for one in existing:
-        if one.physical_rows != before[one.id].physical_rows:
+    for fragment_record in existing:
+        if fragment_record.physical_rows != before[fragment_record.id].physical_rows:
             raise InvalidInputError(
-                f"Merge: fragment {one.id} has {one.physical_rows} rows, "
-                f"expected {before[one.id].physical_rows} as before"
+                f"Merge: fragment {fragment_record.id} has {fragment_record.physical_rows} rows, "
+                f"expected {before[fragment_record.id].physical_rows} as before"
             )
     draft.replace(existing)
     changed = {}
@@ -80,7 +80,7 @@ def _split(
 def moved_fields(before: table_pb2.DataFragment, now: table_pb2.DataFragment) -> frozenset[int]:
     """The fields of a fragment that are in another file than before, or in one at all."""
     old, new = _paths(before), _paths(now)
-    return frozenset(one for one in old.keys() | new.keys() if old.get(one) != new.get(one))
+    return frozenset(field for field in old.keys() | new.keys() if old.get(field) != new.get(field))
 
 
 def _paths(fragment: table_pb2.DataFragment) -> dict[int, tuple[int | None, str]]:
@@ -99,8 +99,8 @@ def project(draft: Draft, change: Project) -> None:
     Raises:
         InvalidInputError: a field that is new.
     """
-    known = {field.id for field in draft.message.fields}
-    if unknown := sorted({one.id for one in change.schema} - known):
+    field_ids = {field.id for field in draft.message.fields}
+    if unknown := sorted({one.id for one in change.schema} - field_ids):
         raise InvalidInputError(f"Project: fields {unknown} are not in the table")
     draft.set_fields(change.schema)
 
@@ -124,14 +124,14 @@ def without_dead_files(
 ) -> list[table_pb2.DataFragment]:
     """Copies of fragments without the files that have no field of a schema, by field ids."""
     live = set(fields)
-    made = []
+    copies = []
     for fragment in fragments:
         copy = table_pb2.DataFragment()
         copy.CopyFrom(fragment)
         copy.ClearField("files")
         copy.files.extend(file for file in fragment.files if _is_live(file, live))
-        made.append(copy)
-    return made
+        copies.append(copy)
+    return copies
 
 
 def drop_tombstones(draft: Draft) -> None:

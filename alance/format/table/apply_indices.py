@@ -38,31 +38,31 @@ def with_coverage(
     index: table_pb2.IndexMetadata, fragment_ids: Iterable[int]
 ) -> table_pb2.IndexMetadata:
     """A copy of an entry with another bitmap."""
-    made = table_pb2.IndexMetadata()
-    made.CopyFrom(index)
-    made.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
-    return made
+    copy = table_pb2.IndexMetadata()
+    copy.CopyFrom(index)
+    copy.fragment_bitmap = roaring_bytes(np.array(sorted(fragment_ids), np.int64))
+    return copy
 
 
 def related(fields: Iterable[file_pb2.Field], ids: Iterable[int]) -> frozenset[int]:
     """Some fields with all above and below them: an index may name any of these."""
     parents = {field.id: field.parent_id for field in fields}
-    wanted = set(ids)
-    found = set(wanted)
-    for one in wanted:
-        above = parents.get(one, -1)
-        while above in parents and above not in found:
-            found.add(above)
+    asked = set(ids)
+    reached = set(asked)
+    for field_id in asked:
+        above = parents.get(field_id, -1)
+        while above in parents and above not in reached:
+            reached.add(above)
             above = parents[above]
     for parent in parents:
         above = parent
         path = []
-        while above in parents and above not in wanted:
+        while above in parents and above not in asked:
             path.append(above)
             above = parents[above]
-        if above in wanted:
-            found.update(path)
-    return frozenset(found)
+        if above in asked:
+            reached.update(path)
+    return frozenset(reached)
 
 
 def prune(
@@ -77,7 +77,10 @@ def prune(
     """
     if not any(changed.values()):
         return list(indices)
-    closures = {ids: related(fields, ids) for ids in {frozenset(one) for one in changed.values()}}
+    closures = {
+        ids: related(fields, ids)
+        for ids in {frozenset(field_ids) for field_ids in changed.values()}
+    }
     pruned = []
     for index in indices:
         keys = set(index.fields)
@@ -86,11 +89,11 @@ def prune(
             for fragment, ids in changed.items()
             if ids and not keys.isdisjoint(closures[frozenset(ids)])
         }
-        known = covered(index) if stale else None
-        if known is None or known.isdisjoint(stale) or index.name in SYSTEM:
+        coverage = covered(index) if stale else None
+        if coverage is None or coverage.isdisjoint(stale) or index.name in SYSTEM:
             pruned.append(index)
         else:
-            pruned.append(with_coverage(index, known - stale))
+            pruned.append(with_coverage(index, coverage - stale))
     return pruned
 
 
@@ -121,5 +124,5 @@ def retain(
 
 
 def _is_empty(index: table_pb2.IndexMetadata, fragment_ids: Set[int]) -> bool:
-    known = covered(index)
-    return known is not None and known.isdisjoint(fragment_ids)
+    coverage = covered(index)
+    return coverage is not None and coverage.isdisjoint(fragment_ids)

@@ -35,12 +35,12 @@ def create_index(draft: Draft, change: CreateIndex) -> None:
     Raises:
         InvalidInputError: a field that is not in the schema.
     """
-    known = {field.id for field in draft.message.fields}
+    field_ids = {field.id for field in draft.message.fields}
     for index in change.new_indices:
-        if not known.issuperset(index.fields):
+        if not field_ids.issuperset(index.fields):
             raise InvalidInputError(
                 f"CreateIndex: index {index.name!r} on fields {list(index.fields)}, "
-                f"the schema has {sorted(known)}"
+                f"the schema has {sorted(field_ids)}"
             )
     gone = {index.uuid.uuid for index in (*change.removed_indices, *change.new_indices)}
     draft.indices = [index for index in draft.indices if index.uuid.uuid not in gone]
@@ -72,8 +72,8 @@ def restore(draft: Draft, change: Restore) -> None:
     """
     source, previous = draft.source, draft.previous
     if source is None or source.version != change.version:
-        found = "none" if source is None else source.version
-        raise InvalidInputError(f"Restore: version {change.version} is needed, given: {found}")
+        given = "none" if source is None else source.version
+        raise InvalidInputError(f"Restore: version {change.version} is needed, given: {given}")
     assert previous is not None
     now, then = previous.head, source.head
     if (now.reader_feature_flags ^ then.reader_feature_flags) & STABLE_ROW_IDS:
@@ -113,18 +113,18 @@ def update_bases(draft: Draft, change: UpdateBases) -> None:
     """
     bases = draft.message.base_paths
     for base in change.new_bases:
-        for known in bases:
-            if base.path == known.path or (base.name and base.name == known.name):
+        for other in bases:
+            if base.path == other.path or (base.name and base.name == other.name):
                 raise InvalidInputError(
                     f"UpdateBases: base path {base.path!r} (name {base.name!r}) is there as "
-                    f"{known.id} ({known.path!r}, name {known.name!r})"
+                    f"{other.id} ({other.path!r}, name {other.name!r})"
                 )
-            if base.id and base.id == known.id:
+            if base.id and base.id == other.id:
                 raise InvalidInputError(f"UpdateBases: base path id {base.id} is there")
-        made = bases.add()
-        made.CopyFrom(base)
+        copy = bases.add()
+        copy.CopyFrom(base)
         if not base.id:
-            made.id = max(known.id for known in bases) + 1
+            copy.id = max(other.id for other in bases) + 1
 
 
 def update_config(draft: Draft, change: UpdateConfig) -> None:

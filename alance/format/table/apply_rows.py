@@ -99,10 +99,10 @@ def overwrite(draft: Draft, change: Overwrite) -> None:
     message.config.update(change.config_upsert_values)
     next_base = 1
     for base in change.initial_bases:
-        made = message.base_paths.add()
-        made.CopyFrom(base)
-        made.id = made.id or next_base
-        next_base = max(next_base, made.id) + 1
+        copy = message.base_paths.add()
+        copy.CopyFrom(base)
+        copy.id = copy.id or next_base
+        next_base = max(next_base, copy.id) + 1
     draft.add_new_rows(change.fragments, renumber=draft.previous is not None)
     version = draft.settings.data_storage_version
     if version is None and draft.previous is None:
@@ -155,10 +155,10 @@ def _rewritten(
     translated: RewrittenIndex | None,
     groups: list[tuple[RewriteGroup, list[int]]],
 ) -> table_pb2.IndexMetadata:
-    known = covered(index)
-    if known is None and translated is None:
+    covered_before = covered(index)
+    if covered_before is None and translated is None:
         return index
-    coverage = set(known or ())
+    coverage = set(covered_before or ())
     for group, new in groups:
         old = {fragment.id for fragment in group.old_fragments}
         inside = old & coverage
@@ -171,14 +171,14 @@ def _rewritten(
         if translated is not None and inside:
             coverage.update(new)
     if translated is None:
-        return index if coverage == set(known or ()) else with_coverage(index, coverage)
-    made = with_coverage(index, coverage)
-    if known is None:
-        made.ClearField("fragment_bitmap")
-    made.uuid.CopyFrom(translated.new_id)
+        return index if coverage == set(covered_before or ()) else with_coverage(index, coverage)
+    copy = with_coverage(index, coverage)
+    if covered_before is None:
+        copy.ClearField("fragment_bitmap")
+    copy.uuid.CopyFrom(translated.new_id)
     if translated.new_index_details is not None:
-        made.index_details.CopyFrom(translated.new_index_details)
-    made.index_version = translated.new_index_version
-    made.ClearField("files")
-    made.files.extend(translated.new_index_files)
-    return made
+        copy.index_details.CopyFrom(translated.new_index_details)
+    copy.index_version = translated.new_index_version
+    copy.ClearField("files")
+    copy.files.extend(translated.new_index_files)
+    return copy

@@ -32,8 +32,10 @@ def to_merge(case: Case) -> tuple[int, ...]:
         return ()
     if not isinstance(case.theirs, Delete | Update):
         return ()
-    ours = {one.id for one in updated(case.ours)} & case.deleted.keys()
-    theirs = {one.id for one in updated(case.theirs) if one.HasField("deletion_file")}
+    ours = {fragment.id for fragment in updated(case.ours)} & case.deleted.keys()
+    theirs = {
+        fragment.id for fragment in updated(case.theirs) if fragment.HasField("deletion_file")
+    }
     return tuple(sorted(ours & theirs))
 
 
@@ -48,20 +50,20 @@ def check_merge(case: Case) -> CommitConflictError | None:
     mergeable = to_merge(case)
     if unknown := sorted(set(case.shared) - set(mergeable)):
         return case.retry(f"both change rows of fragments {unknown}")
-    for one in updated(case.ours):
-        if one.id not in mergeable:
+    for fragment in updated(case.ours):
+        if fragment.id not in mergeable:
             continue
-        before = case.base.fragments.record_of(one.id)
-        now = case.newer.fragments.record_of(one.id)
+        before = case.base.fragments.record_of(fragment.id)
+        now = case.newer.fragments.record_of(fragment.id)
         assert before is not None
         assert now is not None
-        for record in (one, now):
+        for record in (fragment, now):
             if bare(record) != bare(before):
-                return case.retry(f"data files of fragment {one.id} changed")
-        vector = vector_of(case, one.id)
+                return case.retry(f"data files of fragment {fragment.id} changed")
+        vector = vector_of(case, fragment.id)
         assert case.deleted is not None
-        if same := int(vector.contains(case.deleted[one.id]).sum()):
-            return case.retry(f"both delete {same} rows of fragment {one.id}")
+        if same := int(vector.contains(case.deleted[fragment.id]).sum()):
+            return case.retry(f"both delete {same} rows of fragment {fragment.id}")
     return None
 
 
@@ -122,20 +124,20 @@ def _refreshed(
     """Our record of a fragment; made of the newer one where ours differs by its deletions only."""
     if before is None or now is None or before == now or bare(ours) != bare(before):
         return ours
-    made = copy_of(now)
-    made.deletion_file.CopyFrom(ours.deletion_file)
-    return made
+    fragment = copy_of(now)
+    fragment.deletion_file.CopyFrom(ours.deletion_file)
+    return fragment
 
 
 def copy_of(record: table_pb2.DataFragment) -> table_pb2.DataFragment:
     """A copy."""
-    made = table_pb2.DataFragment()
-    made.CopyFrom(record)
-    return made
+    fragment = table_pb2.DataFragment()
+    fragment.CopyFrom(record)
+    return fragment
 
 
 def bare(record: table_pb2.DataFragment) -> table_pb2.DataFragment:
     """A copy without its deletion file."""
-    made = copy_of(record)
-    made.ClearField("deletion_file")
-    return made
+    copy = copy_of(record)
+    copy.ClearField("deletion_file")
+    return copy

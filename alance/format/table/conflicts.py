@@ -58,9 +58,9 @@ MATRIX: Final[Mapping[str, str]] = {
 def _schema_kept(case: Case) -> CommitConflictError | None:
     """9: an index on a field that is no longer there."""
     assert isinstance(case.ours, CreateIndex)
-    known = {field.id for field in case.newer.message.fields}
+    field_ids = {field.id for field in case.newer.message.fields}
     for index in case.ours.new_indices:
-        if gone := sorted(set(index.fields) - known):
+        if gone := sorted(set(index.fields) - field_ids):
             return case.conflict(f"fields {gone} of index {index.name!r} were dropped")
     return None
 
@@ -150,8 +150,8 @@ def rebase(
         )
     case = _case(ours, theirs, base, newer, deleted, vectors or {})
     for rule in cell(ours.operation, theirs.operation):
-        if found := RULES[rule](case):
-            raise found
+        if conflict := RULES[rule](case):
+            raise conflict
     if isinstance(case.ours, Delete | Update):
         change, files = merge(case)
         moved = ours.with_change(change, read_version=newer.version)

@@ -49,8 +49,8 @@ class DraftedFragments:
 
     def missing(self, fragment_ids: Collection[int]) -> list[int]:
         """Those of some ids that no fragment has; sorted."""
-        wanted = np.array(sorted(fragment_ids), np.int64)
-        return [int(number) for number in wanted[~np.isin(wanted, self.ids)]]
+        numbers = np.array(sorted(fragment_ids), np.int64)
+        return [int(number) for number in numbers[~np.isin(numbers, self.ids)]]
 
     def get(self, fragment_id: int) -> table_pb2.DataFragment:
         """The record of a fragment that is there, to be changed."""

@@ -28,7 +28,7 @@ def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
     for fragment in message.fragments:
         left = dict(changes)
         for file in reversed(fragment.files):
-            file.fields[:] = [left.pop(one, one) for one in file.fields]
+            file.fields[:] = [left.pop(number, number) for number in file.fields]
     return tuple(changes)
 
 

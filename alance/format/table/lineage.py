@@ -151,25 +151,25 @@ def mark_moved(
         sources: where they may come from, in ascending order of ids; the first counts that has
             a row's id.
     """
-    wanted = np.concatenate(
+    row_ids = np.concatenate(
         [
-            parse_row_ids(one.inline_row_ids, one.physical_rows)[:count]
-            for one, count in zip(fragments, num_moved, strict=True)
+            parse_row_ids(fragment_record.inline_row_ids, fragment_record.physical_rows)[:count]
+            for fragment_record, count in zip(fragments, num_moved, strict=True)
         ]
         or [np.empty(0, np.uint64)]
     )
-    created = np.full(len(wanted), version, np.uint64)
-    left = np.ones(len(wanted), np.bool_)
+    created = np.full(len(row_ids), version, np.uint64)
+    left = np.ones(len(row_ids), np.bool_)
     for source in sources:
         if not left.any():
             break
         lineage = lineage_of(source, known)
         order = np.argsort(lineage.row_ids, kind="stable")
-        places = np.searchsorted(lineage.row_ids, wanted, sorter=order)
+        places = np.searchsorted(lineage.row_ids, row_ids, sorter=order)
         places[places == len(order)] = 0
         if not len(order):
             continue
-        hits = left & (lineage.row_ids[order[places]] == wanted)
+        hits = left & (lineage.row_ids[order[places]] == row_ids)
         created[hits] = lineage.created_at[order[places[hits]]]
         left &= ~hits
     start = 0

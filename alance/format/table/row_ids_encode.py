@@ -48,12 +48,12 @@ def extended_row_ids(content: bytes, num_rows: int, next_row_id: int) -> tuple[b
         InvalidInputError: the sequence has more rows than the fragment.
         CorruptFileError: no sequence.
     """
-    known = num_row_ids(content)
-    if known > num_rows:
-        raise InvalidInputError(f"row ids: {known} for a fragment of {num_rows} rows")
-    if known == num_rows:
+    count = num_row_ids(content)
+    if count > num_rows:
+        raise InvalidInputError(f"row ids: {count} for a fragment of {num_rows} rows")
+    if count == num_rows:
         return content, next_row_id
-    stop = next_row_id + num_rows - known
+    stop = next_row_id + num_rows - count
     sequence = rowids_pb2.RowIdSequence.FromString(content)
     parts = [segment_values(segment) for segment in sequence.segments]
     sequence.segments.add().range.end = stop
@@ -123,14 +123,14 @@ def segment_of(values: UInt64s) -> rowids_pb2.U64Segment:
 
 
 def _array(values: UInt64s) -> rowids_pb2.EncodedU64Array:
-    made = rowids_pb2.EncodedU64Array()
+    array = rowids_pb2.EncodedU64Array()
     base, highest = int(values.min()), int(values.max())
     if highest - base >= 1 << 32:
-        made.u64_array.values = values.astype("<u8").tobytes()
+        array.u64_array.values = values.astype("<u8").tobytes()
     elif highest - base >= 1 << 16:
-        made.u32_array.base = base
-        made.u32_array.offsets = (values - values.min()).astype("<u4").tobytes()
+        array.u32_array.base = base
+        array.u32_array.offsets = (values - values.min()).astype("<u4").tobytes()
     else:
-        made.u16_array.base = base
-        made.u16_array.offsets = (values - values.min()).astype("<u2").tobytes()
-    return made
+        array.u16_array.base = base
+        array.u16_array.offsets = (values - values.min()).astype("<u2").tobytes()
+    return array

@@ -37,12 +37,12 @@ class Wire:
     def from_protobuf(cls, message: Message) -> Self:
         """From a message, of which the parts are shared and not copied."""
         values: dict[str, Any] = {}
-        for one in fields(cls):
-            if one.name == EXTRA:
+        for attribute in fields(cls):
+            if attribute.name == EXTRA:
                 continue
-            name = cls.NAMES.get(one.name, one.name)
-            values[one.name] = _value(
-                message, name, cls.PARTS.get(one.name), is_optional=one.default is None
+            name = cls.NAMES.get(attribute.name, attribute.name)
+            values[attribute.name] = _value(
+                message, name, cls.PARTS.get(attribute.name), is_optional=attribute.default is None
             )
         return cls(**values, extra=unknown_fields(message))
 
@@ -51,10 +51,10 @@ class Wire:
         message = self.MESSAGE()
         if self.extra:
             message.MergeFromString(self.extra)
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name != EXTRA and value is not None:
-                _set(message, self.NAMES.get(one.name, one.name), value)
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            if attribute.name != EXTRA and value is not None:
+                _set(message, self.NAMES.get(attribute.name, attribute.name), value)
         return message
 
 
@@ -80,7 +80,7 @@ def _value(message: Message, name: str, part: type[Wire] | None, *, is_optional:
     if hasattr(value, "items"):
         return {key: part.from_protobuf(value[key]) if part else value[key] for key in value}
     if hasattr(value, "extend"):
-        return tuple(part.from_protobuf(one) if part else one for one in value)
+        return tuple(part.from_protobuf(item) if part else item for item in value)
     if is_optional and not message.HasField(name):
         return None
     return part.from_protobuf(value) if part else value
@@ -89,13 +89,13 @@ def _value(message: Message, name: str, part: type[Wire] | None, *, is_optional:
 def _set(message: Message, name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         into = getattr(message, name)
-        for key, one in value.items():
-            if isinstance(one, Wire | Message):
-                into[key].CopyFrom(_message(one))
+        for key, item in value.items():
+            if isinstance(item, Wire | Message):
+                into[key].CopyFrom(_message(item))
             else:
-                into[key] = one
+                into[key] = item
     elif isinstance(value, tuple):
-        getattr(message, name).extend([_message(one) for one in value])
+        getattr(message, name).extend([_message(item) for item in value])
     elif isinstance(value, Wire | Message):
         getattr(message, name).CopyFrom(_message(value))
     else:

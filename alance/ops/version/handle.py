@@ -198,12 +198,12 @@ class FragmentHandle:
             CorruptFileError: see `meta`.
             UnsupportedError: they lie elsewhere and were not loaded.
         """
-        found = self._values.get(name)
-        if found is None:
+        values = self._values.get(name)
+        if values is None:
             message = self.fragment.message
             arm = message.WhichOneof(_ONEOFS[name])
             if arm == f"inline_{ARMS[name]}":
-                found = self.keep_values(name, getattr(message, arm))
+                values = self.keep_values(name, getattr(message, arm))
             elif arm is not None:
                 raise UnsupportedError(
                     f"fragment {self.id}: {name} is not in the manifest, and was not loaded"
@@ -211,8 +211,8 @@ class FragmentHandle:
             elif name == ROW_ID:
                 raise CorruptFileError(f"fragment {self.id}: it has no row ids")
             else:
-                found = self.keep_values(name, np.ones(self._num_rows, np.uint64))
-        return found
+                values = self.keep_values(name, np.ones(self._num_rows, np.uint64))
+        return values
 
     def is_spilled(self, name: str) -> bool:
         """Whether row ids or versions lie in a file, and are not yet loaded."""
@@ -234,8 +234,8 @@ class FragmentHandle:
             try:
                 if name == ROW_ID:
                     runs = parse_row_id_runs(content, self._num_rows)
-                    found = self._values[name] = RowValues.of_runs(*runs, self._num_rows)
-                    return found
+                    values = self._values[name] = RowValues.of_runs(*runs, self._num_rows)
+                    return values
                 content = parse_versions(content, self._num_rows)
             except AlanceError as error:
                 error.add_note(f"in fragment {self.id}")
@@ -244,5 +244,5 @@ class FragmentHandle:
             raise CorruptFileError(
                 f"fragment {self.id}: {len(content)} values of {name}, {self._num_rows} rows"
             )
-        found = self._values[name] = RowValues.of(content, 1 if name == ROW_ID else 0)
-        return found
+        values = self._values[name] = RowValues.of(content, 1 if name == ROW_ID else 0)
+        return values

@@ -54,10 +54,10 @@ async def load_lineage(snapshot: Snapshot, fragment_ids: Iterable[int]) -> dict[
     await snapshot.load_meta(handles, names)
 
     def build() -> dict[int, Lineage]:
-        found = {}
+        lineages = {}
         for handle in handles:
             rows = np.arange(handle.num_physical_rows)
-            found[handle.id] = Lineage(*(handle.row_values(name).at(rows) for name in names))
-        return found
+            lineages[handle.id] = Lineage(*(handle.row_values(name).at(rows) for name in names))
+        return lineages
 
     return await snapshot.engine.pool.run(build)

@@ -138,13 +138,13 @@ class Snapshot:
         if columns is not None and not isinstance(columns, list | tuple):
             return TakenColumns.of(self.schema, columns)
         names = None if columns is None else tuple(columns)
-        known = self._wanted.get(names)
-        if known is None:
-            known = TakenColumns.of(self.schema, columns)
+        columns_of_names = self._wanted.get(names)
+        if columns_of_names is None:
+            columns_of_names = TakenColumns.of(self.schema, columns)
             if len(self._wanted) >= MAX_WANTED:
                 self._wanted.clear()
-            self._wanted[names] = known
-        return known
+            self._wanted[names] = columns_of_names
+        return columns_of_names
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made of this version, which never changes; of some hundred things at most.
