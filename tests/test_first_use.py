@@ -90,6 +90,29 @@ def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
     assert [one for one in loaded if one.startswith(rare)] == []
 
 
+def test_importing_the_blocking_face_loads_little_more() -> None:
+    program = """
+import sys
+import alance
+before = set(sys.modules)
+import alance.sync
+more = {name for name in sys.modules.keys() - before if name.startswith("alance")}
+assert more == {"alance.sync", "alance.io.own_loop"}, more
+assert issubclass(alance.sync.Compaction, object)
+assert "alance.optimize" in sys.modules
+assert set(alance.sync.__all__) <= set(dir(alance.sync))
+assert {name for name in alance.sync.__all__ if not hasattr(alance.sync, name)} == set()
+assert alance.sync.Dataset is alance.sync.Dataset
+try:
+    alance.sync.nothing
+except AttributeError as error:
+    assert "no attribute 'nothing'" in str(error)
+else:
+    raise AssertionError
+"""
+    run(program)
+
+
 def test_taking_and_scanning_load_nothing_more(tmp_path: Path) -> None:
     run(
         READER + f"asyncio.run(alance.write_dataset(rows(1000), {str(tmp_path / 't')!r}))",
