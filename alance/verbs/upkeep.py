@@ -212,10 +212,7 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed one of the keys.
         """
-        await self._load(config)
-        options = CommitOptions(**commit)
-        after = await config.update_config(self._snapshot, values, options, replace=replace)
-        return type(self)(after)
+        return await self._updated("config_updates", values, replace, commit)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
         """Delete keys of the table's configuration; those that are not there are no error."""
@@ -235,10 +232,7 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed one of the keys.
         """
-        await self._load(config)
-        options = CommitOptions(**commit)
-        after = await config.update_metadata(self._snapshot, values, options, replace=replace)
-        return type(self)(after)
+        return await self._updated("table_metadata_updates", values, replace, commit)
 
     async def update_schema_metadata(
         self,
@@ -253,11 +247,18 @@ class MetadataVerbs(Handle):
             InvalidInputError: keys or values that are no text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
+        return await self._updated("schema_metadata_updates", values, replace, commit)
+
+    async def _updated(
+        self,
+        kind: config.Kind,
+        values: Mapping[str, str | None],
+        replace: bool,
+        commit: CommitArguments,
+    ) -> Self:
         await self._load(config)
         options = CommitOptions(**commit)
-        after = await config.update_schema_metadata(
-            self._snapshot, values, options, replace=replace
-        )
+        after = await config.update(self._snapshot, kind, values, options, replace=replace)
         return type(self)(after)
 
     async def update_field_metadata(

@@ -19,7 +19,6 @@ from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import cast
 from alance.ops.columns.fields import added, check_grown, next_field_id
 from alance.ops.columns.sources import opened
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.write.write import messages_of
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
     from alance.ops.columns.sources import NewColumns, Transforms, Values
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
 
@@ -39,11 +39,11 @@ async def add_columns(
     *,
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
-    options: CommitOptions | None = None,
+    options: CommitOptions,
 ) -> Snapshot:
     """The version with new columns. See `Dataset.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
-    return await add_opened(snapshot, columns, options or CommitOptions())
+    return await add_opened(snapshot, columns, options)
 
 
 async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
@@ -146,10 +146,9 @@ async def replace_columns(
     *,
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
-    options: CommitOptions | None = None,
+    options: CommitOptions,
 ) -> Snapshot:
     """The version with other values of columns. See `Dataset.replace_columns`."""
-    commit = options or CommitOptions()
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     values = Conformed(columns.given_values())
 
@@ -158,10 +157,10 @@ async def replace_columns(
         fragments = await backfill.fragments(base, schema)
         change = DataReplacement(_replacements(base, fragments))
         summary = {"num_data_files": len(change.replacements)}
-        return await backfill.commit(base, change, commit, summary)
+        return await backfill.commit(base, change, options, summary)
 
     async with Backfill(values, columns.checkpoint) as backfill:
-        return await with_retries(snapshot, attempt, commit.max_retries)
+        return await with_retries(snapshot, attempt, options.max_retries)
 
 
 async def replace_in_fragment(

@@ -35,7 +35,6 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.pruning import Pruner
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.version.projection import ROW_ADDRESS, project
 from alance.ops.write.write import messages_of
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.format.schema import Schema
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 Alteration: TypeAlias = Mapping[str, Any]
@@ -102,10 +102,9 @@ class Altered:
 
 
 async def alter_columns(
-    snapshot: Snapshot, alterations: Sequence[Alteration], options: CommitOptions | None = None
+    snapshot: Snapshot, alterations: Sequence[Alteration], commit: CommitOptions
 ) -> Snapshot:
     """The version with other names, nullability or types. See `Dataset.alter_columns`."""
-    commit = options or CommitOptions()
     changes = [Change.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
@@ -295,10 +294,9 @@ def _num_nulls(array: pa.Array, names: Sequence[str]) -> int:
 
 
 async def drop_columns(
-    snapshot: Snapshot, columns: Sequence[str], options: CommitOptions | None = None
+    snapshot: Snapshot, columns: Sequence[str], commit: CommitOptions
 ) -> Snapshot:
     """The version without some columns. See `Dataset.drop_columns`."""
-    commit = options or CommitOptions()
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema = dropped(base.schema, columns)

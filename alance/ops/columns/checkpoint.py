@@ -75,15 +75,13 @@ class Checkpoint:
 
     async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
         """The file that was written before for a fragment, if it is still there."""
-        row = await self._run(
-            lambda database: database.execute(
-                "SELECT file FROM fragments WHERE job = ? AND fragment_id = ? AND source = ?",
-                (self.job, fragment_id, source),
-            ).fetchone()
+        content = await self._found(
+            "SELECT file FROM fragments WHERE job = ? AND fragment_id = ? AND source = ?",
+            (self.job, fragment_id, source),
         )
-        if row is None:
+        if content is None:
             return None
-        record = table_pb2.DataFile.FromString(row[0])
+        record = table_pb2.DataFile.FromString(content)
         location = self.snapshot.table.new_data_file(record.path)
         store, path = self.snapshot.engine.registry.resolve(location)
         with suppress(NotFoundError):
@@ -93,16 +91,11 @@ class Checkpoint:
 
     async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
         """A fragment is done; its batches are no longer needed."""
-        content = file.SerializeToString()
+        row = (self.job, fragment_id, source, file.SerializeToString())
 
         def store(database: sqlite3.Connection) -> None:
-            database.execute(
-                "INSERT OR REPLACE INTO fragments VALUES (?, ?, ?, ?)",
-                (self.job, fragment_id, source, content),
-            )
-            database.execute(
-                "DELETE FROM batches WHERE job = ? AND fragment_id = ?", (self.job, fragment_id)
-            )
+            database.execute("INSERT OR REPLACE INTO fragments VALUES (?, ?, ?, ?)", row)
+            database.execute("DELETE FROM batches WHERE job = ? AND fragment_id = ?", row[:2])
 
         await self._run(store)
 
@@ -110,16 +103,12 @@ class Checkpoint:
         self, fragment_id: int, source: str, start: int, num_rows: int
     ) -> pa.RecordBatch | None:
         """The result for some live rows of a fragment."""
-
-        def find(database: sqlite3.Connection) -> pa.RecordBatch | None:
-            row = database.execute(
-                "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
-                "AND start = ? AND num_rows = ?",
-                (self.job, fragment_id, source, start, num_rows),
-            ).fetchone()
-            return None if row is None else next(iter(pa.ipc.open_stream(row[0])))
-
-        return await self._run(find)
+        content = await self._found(
+            "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
+            "AND start = ? AND num_rows = ?",
+            (self.job, fragment_id, source, start, num_rows),
+        )
+        return None if content is None else next(iter(pa.ipc.open_stream(content)))
 
     async def add_batch(
         self, fragment_id: int, source: str, start: int, result: pa.RecordBatch
@@ -130,10 +119,8 @@ class Checkpoint:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, result.schema) as writer:
                 writer.write_batch(result)
-            database.execute(
-                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)",
-                (self.job, fragment_id, source, start, result.num_rows, sink.getvalue()),
-            )
+            row = (self.job, fragment_id, source, start, result.num_rows, sink.getvalue())
+            database.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
 
         await self._run(store)
 
@@ -145,6 +132,11 @@ class Checkpoint:
                 os.remove(self.path)
 
         await asyncio.to_thread(remove)
+
+    async def _found(self, query: str, values: tuple[str | int, ...]) -> bytes | None:
+        """The one column of the row that a query has, if there is one."""
+        row = await self._run(lambda database: database.execute(query, values).fetchone())
+        return None if row is None else row[0]
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:

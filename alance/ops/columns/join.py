@@ -27,7 +27,6 @@ from alance.ops.columns.sources import NewColumns, OfLiveRows
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.projection import META
 from alance.ops.write.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.write.sources import open_source
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
@@ -52,13 +52,11 @@ async def merge(
     left_on: str,
     right_on: str | None = None,
     *,
-    options: CommitOptions | None = None,
+    options: CommitOptions,
 ) -> Snapshot:
     """The version with the columns of other data, joined by a key. See `Dataset.merge`."""
     values = await Joined.of(snapshot, data, left_on, right_on or left_on)
-    return await add_opened(
-        snapshot, NewColumns(values, values.columns.schema), options or CommitOptions()
-    )
+    return await add_opened(snapshot, NewColumns(values, values.columns.schema), options)
 
 
 async def merge_into_fragment(

@@ -21,7 +21,6 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.moved import commit_rows
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
     from alance.ops.read.rows import ScanPlan
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 
 async def delete(
-    snapshot: Snapshot, predicate: str | pc.Expression, options: CommitOptions | None = None
+    snapshot: Snapshot, predicate: str | pc.Expression, commit: CommitOptions
 ) -> Snapshot:
     """The version without the rows for which a predicate is true. See `Dataset.delete`."""
-    commit = options or CommitOptions()
     await load_readers(snapshot, condition=predicate)
     checked = await checked_predicate(snapshot, predicate)
     change = Delete(predicate=checked.text)

@@ -28,7 +28,6 @@ from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.delete import Offsets
 from alance.ops.rows.moved import commit_rows
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
@@ -52,10 +52,9 @@ async def update(
     snapshot: Snapshot,
     updates: Updates,
     where: str | pc.Expression | None,
-    options: CommitOptions | None = None,
+    commit: CommitOptions,
 ) -> Snapshot:
     """The version in which rows have new values. See `Dataset.update`."""
-    commit = options or CommitOptions()
 
     async def attempt(base: Snapshot) -> Snapshot:
         # Off the loop: the engine of pyarrow's expressions takes 0.2 s to come up.

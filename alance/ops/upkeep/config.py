@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError
 from alance.format.table.operations_meta import UpdateConfig, UpdateMap
@@ -10,41 +10,27 @@ from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import TypeAlias
+    from typing import Literal, TypeAlias
 
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
+    Kind: TypeAlias = Literal["config_updates", "table_metadata_updates", "schema_metadata_updates"]
     Values: TypeAlias = Mapping[str, str | None]
 
 
-async def update_config(
-    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
+async def update(
+    snapshot: Snapshot, kind: Kind, values: Values, options: CommitOptions, *, replace: bool
 ) -> Snapshot:
-    """Change the table's configuration. Cost: two rounds where nobody else commits.
+    """Change the configuration or metadata of a table. Cost: two rounds where nobody else commits.
 
     Raises:
+        InvalidInputError: keys or values that are no text.
         CommitConflictError: a newer version changes the same keys, or rules this one out.
         CommitStateUnknownError: whether the version was made could not be found out.
     """
-    change = UpdateConfig(config_updates=_updates(values, replace=replace))
-    return await commit_change(snapshot, change, options)
-
-
-async def update_metadata(
-    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
-) -> Snapshot:
-    """Change the table's own metadata."""
-    change = UpdateConfig(table_metadata_updates=_updates(values, replace=replace))
-    return await commit_change(snapshot, change, options)
-
-
-async def update_schema_metadata(
-    snapshot: Snapshot, values: Values, options: CommitOptions, *, replace: bool
-) -> Snapshot:
-    """Change the metadata of the schema."""
-    change = UpdateConfig(schema_metadata_updates=_updates(values, replace=replace))
-    return await commit_change(snapshot, change, options)
+    changes: dict[str, Any] = {kind: _updates(values, replace=replace)}
+    return await commit_change(snapshot, UpdateConfig(**changes), options)
 
 
 async def update_field_metadata(
