@@ -88,12 +88,12 @@ class Optimize:
             InvalidInputError: an option out of its range.
         """
         await self._dataset._load(compact, compact_plan)
-        made = await compact.compact_files(
+        after = await compact.compact_files(
             self._dataset._snapshot,
             compact_plan.CompactionOptions(**options),
             CommitOptions(properties, message, max_retries),
         )
-        return type(self._dataset)(made)
+        return type(self._dataset)(after)
 
     async def optimize_indices(
         self,
@@ -122,14 +122,14 @@ class Optimize:
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_manage)
-        made = await index_manage.optimize_indices(
+        after = await index_manage.optimize_indices(
             self._dataset._snapshot,
             num_indices_to_merge=num_indices_to_merge,
             index_names=index_names,
             retrain=retrain,
             options=CommitOptions(**commit),
         )
-        return type(self._dataset)(made)
+        return type(self._dataset)(after)
 
 
 class Compaction:
@@ -162,10 +162,10 @@ class Compaction:
     async def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset:
         """All three at once: `Optimize.compact_files`."""
         await dataset._load(compact, compact_plan)
-        made = await compact.compact_files(
+        after = await compact.compact_files(
             dataset._snapshot, compact_plan.CompactionOptions(**options), CommitOptions()
         )
-        return type(dataset)(made)
+        return type(dataset)(after)
 
     @classmethod
     async def commit(

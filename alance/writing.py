@@ -234,7 +234,7 @@ def _place(
     """Where a table is, and the version in hand."""
     if isinstance(dataset_or_uri, Dataset):
         given = (store, storage_options, session, manifest_store, commit_lock)
-        if any(one is not None for one in given):
+        if any(option is not None for option in given):
             raise InvalidInputError(
                 "store, storage_options, session, manifest_store, commit_lock: a dataset has its "
                 "own"

@@ -64,7 +64,7 @@ def open_record(
         record: of the version; see `version_record`.
         uri: of the table; where the version is of a branch, of that branch or of the table.
         fragments: records of fragments, serialized.
-        storage_options, session: as of `dataset`.
+        storage_options: of the store. session: None: that of the loop.
     """
     message = table_pb2.Manifest.FromString(record)
     manifest = Manifest(
@@ -236,10 +236,10 @@ async def read_split(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows of one split, in the types of the table.
 
-    Cost: as of a scan of these rows; no manifest is read.
+    Cost: a scan of these rows; no manifest is read.
 
     Args:
-        record, uri, storage_options, session: as of `open_record`.
+        record, uri, storage_options, session: of the version, see `open_record`.
     """
     spans: dict[bytes, tuple[int, int | None]] = {}
     for piece in split:  # those of one fragment follow each other

@@ -209,13 +209,15 @@ async def replace_rows(
     """The version without some rows, and with new fragments.
 
     Args:
-        dataset, offsets: as of `delete_rows`.
+        dataset: the version that the rows were found in.
+        offsets: by fragment id physical offsets of live rows; shape (n,), sorted and unique.
         moved: records of fragments with new values of these rows.
         inserted: records of fragments with other rows.
         row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
 
     Raises:
-        RetryableConflictError, CommitConflictError: as of `delete_rows`.
+        RetryableConflictError: others changed the same rows; find them again.
+        CommitConflictError: a newer version rules this one out.
     """
     snapshot = dataset._snapshot
     fields = tuple(field.id for field in snapshot.schema.walk()) if moved else ()
@@ -301,12 +303,15 @@ class SourceGaps:
 class ColumnBackfill:
     """Columns that are computed by many processes. Can be pickled as its transforms can.
 
-        files = {one.fragment_id: (await backfill.execute(one))[1] for one in dataset.fragments}
+        files = {}
+        for fragment in dataset.fragments:
+            _, files[fragment.fragment_id] = await backfill.execute(fragment)
         dataset = await backfill.commit(dataset, files)
 
     Attributes:
         transforms: SQL text by column, or a `BatchUdf`.
-        read_columns, batch_size: as of `Dataset.add_columns`.
+        read_columns: that a function gets; None: all.
+        batch_size: rows that are computed at once at most.
     """
 
     transforms: Transforms
@@ -317,7 +322,7 @@ class ColumnBackfill:
         """Raise where the columns cannot be added, before anything is computed.
 
         Raises:
-            InvalidInputError: as of `Dataset.add_columns`.
+            InvalidInputError: a column that exists, or bad SQL.
         """
         await self._grown(dataset._snapshot)
 

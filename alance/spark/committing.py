@@ -129,7 +129,8 @@ async def commit_rows(
 ) -> Dataset | None:
     """Make what the tasks wrote one version. None: nothing was to be committed.
 
-    Cost: as of `alance.commit`; with a producer also the manifests back to its last batch.
+    Cost: two rounds where nobody else commits; with a producer also the manifests back to its last
+    batch.
 
     Args:
         appends: behind the rows that are there; else in their place, or as a new table.

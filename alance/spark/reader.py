@@ -126,7 +126,7 @@ class Rows(InputPartition):
 def plan(
     fragments: Sequence[Fragment], fields: frozenset[int] | None, options: ReadOptions
 ) -> list[Rows]:
-    """The partitions of a read, in row order; cost as of `plan_splits`.
+    """The partitions of a read, in row order. No request.
 
     Args:
         fields: ids of the fields that are read; None: all.

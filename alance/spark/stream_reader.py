@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
-    """What a version added to the one before it; cost as of `alance.distributed.added_by`.
+    """What a version added to the one before it. Cost: two GETs at most.
 
     Raises:
         NotFoundError: the version was cleaned up.

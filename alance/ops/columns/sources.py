@@ -333,7 +333,7 @@ class Expressions(OfLiveRows):
     async def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """As of `GroupedValues`."""
+        """The new columns of the live rows of neighbouring fragments, in order."""
         projection = self.projection(snapshot.schema)
         read = snapshot.schema.project(projection.fields)
         options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)

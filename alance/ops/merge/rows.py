@@ -144,21 +144,12 @@ async def chosen_rows(
             for begin in range(start, stop, PIECE_ROWS):
                 end = min(stop, begin + PIECE_ROWS)
                 chosen = rows[begin:end] - first
-                if len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any():
-                    yield (
-                        await run(partial(_picked, batch, chosen)),
-                        begin,
-                        end,
-                    )
-                else:
-                    yield batch, begin, end
+                is_part = len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any()
+                part = await run(partial(batch.take, to_arrow(chosen))) if is_part else batch
+                yield part, begin, end
             first = last
             if stop == len(rows):
                 return
-
-
-def _picked(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-    return batch.take(to_arrow(rows))
 
 
 async def _kept(

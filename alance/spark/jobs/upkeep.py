@@ -161,7 +161,7 @@ def cleanup(
     up. What failed and repeated tasks of Spark have left goes here, when it is seven days old.
 
     Args:
-        older_than_hours: None: as of `Dataset.cleanup_old_versions`, two weeks.
+        older_than_hours: None: two weeks.
         options: of `Dataset.cleanup_old_versions`.
     """
     where = place(spark, uri, storage_options)
