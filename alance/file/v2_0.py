@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page, row_page
+from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import LeafNode, Node
-from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from alance.format.plans import run
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.schema import Schema
 from alance.format.v2_0.arrays import ARRAY_ENCODING, array_page, value_buffers
-from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.base import Spans
 
 if TYPE_CHECKING:
     from alance.format.v2_0.arrays import ArrayPage

@@ -19,9 +19,14 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.layouts.fullzip_form import FullZipTask, ZipForm
-from alance.format.layouts.guess import MAX_WHOLE_BYTES, fetch_missing, guess_spans
 from alance.format.layouts.paged_rows import RowPage
-from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.layouts.place import (
+    MAX_WHOLE_BYTES,
+    fetch,
+    fetch_missing,
+    fetch_pieces,
+    guess_spans,
+)
 from alance.format.layouts.row_pages import zipped_rows
 
 if TYPE_CHECKING:

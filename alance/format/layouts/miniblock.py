@@ -19,17 +19,19 @@ from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
-from alance.format.layouts.guess import (
-    MARGIN_BYTES,
-    MAX_WHOLE_BYTES,
-    fetch_missing,
-    guess_spans,
-)
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_chunks import parse_chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
 from alance.format.layouts.paged_rows import RowPage
-from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
+from alance.format.layouts.place import (
+    MARGIN_BYTES,
+    MAX_WHOLE_BYTES,
+    PagePlace,
+    fetch,
+    fetch_missing,
+    fetch_pieces,
+    guess_spans,
+)
 from alance.format.layouts.row_pages import chunk_rows, row_form
 
 if TYPE_CHECKING:

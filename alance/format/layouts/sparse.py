@@ -17,8 +17,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.layouts.guess import MAX_WHOLE_BYTES
-from alance.format.layouts.place import PagePlace, fetch
+from alance.format.layouts.place import MAX_WHOLE_BYTES, PagePlace, fetch
 from alance.format.layouts.planar_values import (
     NO_VALUE,
     ChunkedSlots,

@@ -22,8 +22,8 @@ from alance.format.plans import together
 from alance.format.types import is_nested
 from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits, storage
 from alance.format.v0_1.pages import Pages
+from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
-from alance.format.v2_0.spans import Spans
 from alance.format.v2_0.strings import Ends
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from alance.format.layouts.place import fetch, unpinned
 from alance.format.numbers import offsets_of
 from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
-from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.base import Spans
 from alance.format.v2_0.strings import WIDE_BYTES, Ends
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.v0_1.pages import Pages, Parts
+    from alance.format.v2_0.base import BitPiece
     from alance.format.v2_0.fields import FieldPiece, PagedColumn
-    from alance.format.v2_0.spans import BitPiece
 
 # Bytes up to this many are read beside the offsets, whichever are wanted: at 100 MB/s they take
 # 5 ms, another round 30 ms.

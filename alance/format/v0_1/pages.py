@@ -13,7 +13,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.numbers import offsets_of, positions_of
-from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits
+from alance.format.v2_0.base import BitPiece, Spans, fetch_bits
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s

@@ -23,7 +23,7 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.format.numbers import as_numbers
 from alance.format.schema import Schema
 from alance.format.v0_1.fields import Tree, page_bits
-from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.base import Spans
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.format.plans import Plan
-    from alance.format.v2_0.base import Piece
-    from alance.format.v2_0.spans import Spans
+    from alance.format.v2_0.base import Piece, Spans
 
 PLAIN: Final = Shape.from_proto([Layer.ALL_VALID_ITEM])
 ARRAY_ENCODING: Final = "/lance.encodings.ArrayEncoding"

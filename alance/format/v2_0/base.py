@@ -1,22 +1,158 @@
-"""What every array encoding of 2.0 gives: plans over rows of a page, and pieces of them."""
+"""What array encodings of 2.0 share: which rows of a page are read, and pieces of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedWidth
+from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
-    from alance.arrays import Mask
+    from alance.arrays import Bytes, Int64s, Mask
     from alance.format.blocks import Block
     from alance.format.layouts.place import PagePlace
     from alance.format.plans import Plan
     from alance.format.proto import encodings_v2_0_pb2 as pb
-    from alance.format.v2_0.spans import Spans
+
+# Bits of rows that lie this close are read with all bits between them: one piece, 32 Ki rows.
+NEAR_BYTES: Final = 4 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Half-open ranges of rows: ascending, none empty, none touching the next."""
+
+    starts: Int64s  # shape (n,)
+    stops: Int64s  # shape (n,), exclusive
+
+    @classmethod
+    def of(cls, starts: Int64s, stops: Int64s) -> Spans:
+        """Ascending ranges, the empty ones dropped and neighbours that touch joined."""
+        some = stops > starts
+        if not some.all():
+            starts, stops = starts[some], stops[some]
+        if len(starts) > 1:
+            first = np.concatenate([[True], starts[1:] != stops[:-1]])
+            if not first.all():
+                starts = starts[first]
+                stops = stops[np.append(first[1:], True)]
+        return cls(starts, stops)
+
+    @classmethod
+    def of_range(cls, start: int, stop: int) -> Spans:
+        """One range."""
+        if start >= stop:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        return cls(np.array([start], np.int64), np.array([stop], np.int64))
+
+    @classmethod
+    def of_rows(cls, rows: Int64s) -> Spans:
+        """Ascending, unique rows."""
+        return cls(rows, rows + 1) if len(rows) == 1 else cls.of(rows, rows + 1)
+
+    @property
+    def counts(self) -> Int64s:
+        """Rows of each span."""
+        return self.stops - self.starts
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.counts.sum())
+
+    def times(self, factor: int) -> Spans:
+        """The spans of what each row has `factor` of, side by side."""
+        return self if factor == 1 else Spans(self.starts * factor, self.stops * factor)
+
+    def is_all(self, num_rows: int) -> bool:
+        """Whether these are all of so many rows."""
+        return len(self.starts) == 1 and self.starts[0] == 0 and self.stops[0] == num_rows
+
+    def within(self, start: int, stop: int) -> Spans:
+        """The part inside a range, counted from its start."""
+        if len(self.starts) == 1:
+            begin = max(int(self.starts[0]), start) - start
+            return Spans.of_range(begin, min(int(self.stops[0]), stop) - start)
+        first = int(np.searchsorted(self.stops, start, "right"))
+        last = int(np.searchsorted(self.starts, stop, "left"))
+        return Spans(
+            np.maximum(self.starts[first:last], start) - start,
+            np.minimum(self.stops[first:last], stop) - start,
+        )
+
+    def positions(self) -> Int64s:
+        """All rows, one by one."""
+        return positions_of(self.starts, self.counts)
+
+
+def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
+    """Plan values of `width` bytes each: one round, none where there are no rows."""
+    return (yield from fetch_spans(place, buffer, spans.starts * width, spans.stops * width))
+
+
+def fetch_spans(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
+    """Plan pieces of a buffer, joined in order; the usual single one costs less planning."""
+    if len(starts) != 1:
+        return (yield from fetch_pieces(place, buffer, starts, stops))
+    (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class BitPiece:
+    """Bits of rows, and where in the bytes that were read they are."""
+
+    content: memoryview
+    first_bit: int  # of the rows, where they are one span
+    places: Int64s | None  # of each row in the content; None: one behind the other
+    num_rows: int
+
+    def bits(self) -> Bytes:
+        """The rows' bits, LSB first, beginning at bit 0; a view where they are so already."""
+        data = np.frombuffer(self.content, np.uint8)
+        if self.places is None and self.first_bit == 0:
+            return data[: (self.num_rows + 7) // 8]
+        places = self.places
+        if places is None:
+            places = np.arange(self.first_bit, self.first_bit + self.num_rows)
+        return _kernels.gather_bits(data, places)
+
+    def mask(self) -> Mask:
+        """The bits as booleans, shape (num_rows,)."""
+        data = np.frombuffer(self.content, np.uint8)
+        bits = np.unpackbits(data, bitorder="little").view(np.bool_)
+        if self.places is not None:
+            return bits[self.places]
+        return bits[self.first_bit : self.first_bit + self.num_rows]
+
+
+def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
+    """Plan bits of rows: one round, none where there are no rows."""
+    if len(spans.starts) == 0:
+        return BitPiece(memoryview(b""), 0, None, 0)
+    starts, stops = spans.starts // 8, (spans.stops + 7) // 8
+    begin, end = starts[:1], stops[-1:]
+    if len(starts) == 1 or int(end[0] - begin[0]) <= NEAR_BYTES:
+        content = yield from fetch_spans(place, buffer, begin, end)
+        first = int(begin[0]) * 8
+        if len(starts) == 1:
+            return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)
+        places = spans.positions() - first
+        return BitPiece(content, 0, places, len(places))
+    # Two spans may share a byte: it belongs to the first of them.
+    starts[1:] = np.maximum(starts[1:], stops[:-1])
+    pieces = Spans.of(starts, stops)
+    content = yield from fetch_pieces(place, buffer, pieces.starts, pieces.stops)
+    rows = spans.positions()
+    owners = np.searchsorted(pieces.starts, rows // 8, "right") - 1
+    counts = pieces.counts
+    shifts = (np.cumsum(counts) - counts - pieces.starts) * 8
+    return BitPiece(content, 0, rows + shifts[owners], len(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
-from alance.format.v2_0.base import NullableBlock, Piece
-from alance.format.v2_0.spans import Spans
+from alance.format.v2_0.base import NullableBlock, Piece, Spans
 
 if TYPE_CHECKING:
     from typing import Any

@@ -19,8 +19,8 @@ from alance.format.layouts.arrays import bitmap, narrow, wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
+from alance.format.v2_0.base import Spans
 from alance.format.v2_0.dictionary import narrowed
-from alance.format.v2_0.spans import Spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

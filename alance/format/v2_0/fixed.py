@@ -28,8 +28,15 @@ from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth, 
 from alance.format.codecs.base import MAX_BITS_PER_VALUE
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import NullableBlock, Piece, kind_of
-from alance.format.v2_0.spans import BitPiece, Spans, fetch_bits, fetch_values
+from alance.format.v2_0.base import (
+    BitPiece,
+    NullableBlock,
+    Piece,
+    Spans,
+    fetch_bits,
+    fetch_values,
+    kind_of,
+)
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes

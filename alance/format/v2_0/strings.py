@@ -19,8 +19,7 @@ from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, fixed
-from alance.format.v2_0.spans import Spans, fetch_spans
+from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fetch_spans, fixed
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, Mask

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.format.layouts.guess import MAX_GUESS_BYTES, MAX_WHOLE_BYTES, guess_spans
+from alance.format.layouts.place import MAX_GUESS_BYTES, MAX_WHOLE_BYTES, guess_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
