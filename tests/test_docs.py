@@ -101,6 +101,16 @@ async def merging() -> Names:
     return {"dataset": dataset, "changes": changes(20, 2)}
 
 
+async def search() -> Names:
+    rng = np.random.default_rng(1)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(8000, np.float32)), 8)
+    years = pa.array([2015 + n % 10 for n in range(1000)])
+    texts = pa.array([f"text {n}" for n in range(1000)])
+    table = rows(0, 1000, year=years, text=texts, vector=vectors)
+    dataset = await alance.write_dataset(table, "table", max_rows_per_file=400)
+    return {"dataset": dataset, "query": rng.random(8), "queries": rng.random((3, 8))}
+
+
 async def security() -> Names:
     await alance.write_dataset(rows(0, 10), "s3://ours/table")
     return {}
@@ -141,6 +151,7 @@ SETUPS = {
     "indices": indices,
     "ingest": ingest,
     "merging": merging,
+    "search": search,
     "security": security,
     "statistics": statistics,
     "stores": stores,

@@ -88,3 +88,17 @@ def test_the_example_of_producers_runs_from_any_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12000 rows" in done.stdout
+
+
+def test_the_example_of_searches_runs_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / "search.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0.000  waterfall" in done.stdout
+    assert "near papers, of more than six letters: paper" in done.stdout

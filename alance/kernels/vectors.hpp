@@ -119,7 +119,8 @@ ALANCE_INLINE void distances_of(const uint8_t* rows, int64_t count, int64_t dim,
       squares[0] += squares[1];
       squares[2] += squares[3];
       squares[0] += squares[2];
-      out[r] = static_cast<float>(1 - total / (length * std::sqrt(double{sum<T>(squares[0])})));
+      const double distance = 1 - total / (length * std::sqrt(double{sum<T>(squares[0])}));
+      out[r] = distance < 0 ? 0.0f : static_cast<float>(distance);  // by rounding alone
     }
   }
 }
