@@ -15,6 +15,7 @@ import vortex
 import vortex.expr as ve
 
 import alance
+from benchmarks.data import near_directions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -181,6 +182,34 @@ def cold(
     )
 
 
+QUERIES: Final = near_directions(20, seed=6)
+
+
+async def searches(opened: Opened, **options: Any) -> None:
+    """Twenty searches, one after the other, on an open handle."""
+    for query in QUERIES:
+        await opened.ours.nearest("vec", query, 10, columns=["id"], **options)
+
+
+def their_searches(opened: Opened, **options: Any) -> None:
+    """As of `searches`."""
+    for query in QUERIES:
+        nearest = {"column": "vec", "q": query, "k": 10, **options}
+        opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
+
+
+def search(name: str, target: float | None, *, remote: bool = False, **options: Any) -> Case:
+    """Searches by vector; the queries are the same in every round."""
+    return Case(
+        f"20 searches, {name}",
+        "vectors",
+        lambda opened: searches(opened, **options),
+        lambda opened: their_searches(opened, **options),
+        target,
+        remote,
+    )
+
+
 CALLS: Final = 512
 
 
@@ -299,6 +328,9 @@ CASES: Final = [
     scans("scan all, 1 000 columns", "integers", 0.7),
     scans("scan all, 3 columns", "narrow", 0.7),
     scans("scan all, 2 000 columns", "wide", 0.7, remote=True),
+    search("every vector", None, use_index=False),
+    search("IVF_PQ, 10 of 128 partitions", None, nprobes=10),
+    search("IVF_PQ, 10 of 128 partitions, refined 10 times", None, nprobes=10, refine_factor=10),
     cold("cold take 1, all columns", "lineitem", 1, 0.85, remote=True),
     cold("cold take 100, all columns", "lineitem", 100, 0.6, remote=True),
     takes("warm take 100, all columns", "lineitem", 100, 0.75, remote=True),
@@ -314,6 +346,7 @@ CASES: Final = [
         columns=THREE,
         filter=PERCENT,
     ),
+    search("IVF_PQ, 20 of 128 partitions", None, remote=True, nprobes=20),
     crowds(64, 1 / 3, remote=True),
     crowds(256, 1 / 3, remote=True),
 ]

@@ -19,6 +19,8 @@ from alance.sync import write_dataset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy.typing as npt
+
 FOLDER: Final = Path(__file__).parents[1] / "build" / "bench"
 ROWS_PER_FILE: Final = 1 << 20
 PIECE_ROWS: Final = 100
@@ -33,6 +35,8 @@ def table(name: str, scale: float) -> Path:
         write = write_dataset if name in OURS else lance.write_dataset
         rows_per_file = PIECE_ROWS if name == "pieces" else ROWS_PER_FILE
         write(MAKERS[name](scale), str(partial), max_rows_per_file=rows_per_file, mode="overwrite")
+        if name == "vectors":
+            indexed(partial)
         partial.rename(path)
     return path
 
@@ -177,6 +181,28 @@ def narrow(scale: float) -> pa.RecordBatchReader:
     return pa.table(columns).to_reader()
 
 
+def vectors(scale: float) -> pa.RecordBatchReader:
+    """Vectors of 128 floats, most of what they differ in in 24 directions; 100 thousand rows."""
+    count = max(10_000, int(1e5 * scale))
+    values = near_directions(count, seed=5)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 128)
+    return pa.table({"id": range(count), "vec": lists}).to_reader()
+
+
+def near_directions(count: int, seed: int) -> npt.NDArray[np.float32]:
+    """Vectors of the kind of the table `vectors`; shape (count, 128)."""
+    strong = 0.5 * np.random.default_rng(24).normal(size=(24, 128))
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(count, 24)) @ strong + 0.6 * rng.normal(size=(count, 128))
+    return values.astype(np.float32)
+
+
+def indexed(path: Path) -> None:
+    """An index of pylance for the vectors."""
+    dataset = lance.dataset(str(path))
+    dataset.create_index("vec", "IVF_PQ", num_partitions=128, num_sub_vectors=16)
+
+
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
@@ -188,4 +214,5 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "wide": wide,
     "integers": integers,
     "narrow": narrow,
+    "vectors": vectors,
 }

@@ -234,8 +234,9 @@ async def search_segments(
     Cost: a round for the partitions that are not cached; one more each time that their number is
     doubled.
     """
-    orders = await snapshot.engine.pool.run(
-        lambda: [ivf.nearest_partitions(queries) for ivf, _ in segments]
+    orders = await snapshot.engine.decode(
+        lambda: [ivf.nearest_partitions(queries) for ivf, _ in segments],
+        sum(int(ivf.centroids.values.nbytes) for ivf, _ in segments) * len(queries),
     )
     limits = [search.probing.partitions(ivf.num_partitions) for ivf, _ in segments]
     done = [0] * len(segments)

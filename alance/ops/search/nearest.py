@@ -39,7 +39,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     """
     await load_readers(snapshot, columns, options.filter)
     search = checked_search(snapshot, options)
-    schema = search_schema(snapshot, columns, options)
+    schema = _schema(snapshot, columns, options, is_batch=search.is_batch)
     keys = _sort_keys(schema, options)
     hits = await find_hits(snapshot, search, options, _stored(columns))
     if options.filter is not None and not options.prefilter:
@@ -84,8 +84,15 @@ def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     """The Arrow schema of the output.
 
     Raises:
-        InvalidInputError: an unknown column or a bad expression.
+        InvalidInputError: an unknown column, a bad expression or search.
     """
+    is_batch = checked_search(snapshot, options).is_batch
+    return _schema(snapshot, columns, options, is_batch=is_batch)
+
+
+def _schema(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool
+) -> pa.Schema:
     plain = replace(options, with_row_id=False, with_row_address=False)
     schema = output_schema(snapshot, _stored(columns), plain)
     fields = {field.name: field for field in schema}
@@ -96,8 +103,7 @@ def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
         if is_asked and name not in names:
             names.append(name)
             fields[name] = pa.field(name, pa.uint64())
-    assert options.nearest is not None
-    if search_of(snapshot.schema, options.nearest).is_batch:
+    if is_batch:
         names.insert(0, QUERY_INDEX)
         fields[QUERY_INDEX] = pa.field(QUERY_INDEX, pa.int32(), nullable=False)
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
