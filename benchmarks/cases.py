@@ -210,6 +210,55 @@ def search(name: str, target: float | None, *, remote: bool = False, **options: 
     )
 
 
+async def count(opened: Opened, condition: str, *, is_new: bool) -> None:
+    """Count by a filter, by the open handle or by a new one of a new session."""
+    if not is_new:
+        await opened.ours.count_rows(condition)
+        return
+    async with alance.Session() as session:
+        dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
+        await dataset.count_rows(condition)
+
+
+async def look_up(opened: Opened, condition: str, *, is_new: bool) -> None:
+    """All columns of the rows of a filter, by the open handle or by a new one of a new session."""
+    if not is_new:
+        await opened.ours.to_table(filter=condition)
+        return
+    async with alance.Session() as session:
+        dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
+        await dataset.to_table(filter=condition)
+
+
+def their_handle(opened: Opened, *, is_new: bool) -> lance.LanceDataset:
+    """The open handle, or a new one of a new session."""
+    if not is_new:
+        return opened.theirs
+    return lance.dataset(opened.uri, storage_options=opened.options, session=lance.Session())
+
+
+def indexed(name: str, condition: str, target: float, *, counts: bool = False) -> list[Case]:
+    """A filter that indices answer, by the open handle and by a new one."""
+
+    def case(where: str, is_new: bool) -> Case:
+        def theirs(opened: Opened) -> object:
+            dataset = their_handle(opened, is_new=is_new)
+            if counts:
+                return dataset.count_rows(condition)
+            return dataset.to_table(filter=condition)
+
+        ours = count if counts else look_up
+        return Case(
+            f"{name}{where}",
+            "indexed",
+            lambda opened: ours(opened, condition, is_new=is_new),
+            theirs,
+            target,
+        )
+
+    return [case("", False), case(", new handle", True)]
+
+
 CALLS: Final = 512
 
 
@@ -268,6 +317,8 @@ PAIRS: Final = " OR ".join(
 KEYS: Final = " OR ".join(f"l_orderkey = {1500 * number}" for number in range(4000))
 LIST: Final = f"l_orderkey IN ({', '.join(str(15 * number) for number in range(400_000))})"
 
+ORDERS: Final = f"l_orderkey IN ({', '.join(str(59_999 * number) for number in range(1, 101))})"
+
 CASES: Final = [
     scans("scan all", "lineitem", 0.5),
     scans("scan 2 columns", "lineitem", 0.5, columns=["l_orderkey", "l_extendedprice"]),
@@ -297,6 +348,9 @@ CASES: Final = [
     takes("take 1, all columns", "lineitem", 1, 0.8),
     cold("open and take 100, new handle", "lineitem", 100, 0.6),
     crowds(64, 0.5, remote=False),
+    *indexed("count by a bitmap index", "l_shipmode = 'AIR'", 0.7, counts=True),
+    *indexed("rows of one key by a B-tree", KEY, 0.7),
+    *indexed("rows of 100 keys by a B-tree", ORDERS, 0.7),
     scans("scan all", "events", 0.6),
     scans("scan text and tags", "events", None, columns=["text", "tags"]),
     scans(

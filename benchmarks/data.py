@@ -37,12 +37,15 @@ def table(name: str, scale: float) -> Path:
         write(MAKERS[name](scale), str(partial), max_rows_per_file=rows_per_file, mode="overwrite")
         if name == "vectors":
             indexed(partial)
+        for column, kind in INDICES.get(name, {}).items():
+            lance.dataset(str(partial)).create_scalar_index(column, kind)  # type: ignore[arg-type]
         partial.rename(path)
     return path
 
 
 def vortex_file(name: str, scale: float) -> Path:
     """The same table as a Vortex file, written from the Lance one where it is not there yet."""
+    name = "lineitem" if name == "indexed" else name
     path = FOLDER / f"{name}-{scale:g}.vortex"
     if not path.exists():
         source = lance.dataset(str(table(name, scale)))
@@ -204,10 +207,12 @@ def indexed(path: Path) -> None:
 
 
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
+INDICES: Final = {"indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"}}
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
     "ours": lineitem,
     "shipped": by_date,
+    "indexed": lineitem,
     "events": events,
     "embeddings": embeddings,
     "pieces": pieces,

@@ -109,6 +109,12 @@ def test_filters_give_the_same(
                 found = await dataset.to_table(["id"], filter=condition)
                 plain = await dataset.to_table(["id"], filter=condition, use_scalar_index=False)
                 assert found.equals(plain), condition
+                assert await dataset.count_rows(condition) == plain.num_rows, condition
+                first = dataset._snapshot.handles[0].id
+                part = {"filter": condition, "fragments": [first]}
+                counted = await dataset.scanner(["id"], **part).count_rows()
+                rows_of_part = await dataset.to_table(["id"], use_scalar_index=False, **part)
+                assert counted == rows_of_part.num_rows, condition
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check(Path(folder) / "t"))
