@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
-MAX_ROWS: Final = 8 << 20  # of which the numbers are held in memory
+MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
 WORK: Final = 8  # looking up a stable row id, as bytes to decode
 ROWS_A_BYTE: Final = 16  # of sets that are joined, as bytes to decode
 # What a damaged index, or one of a kind that is not known, may raise.
@@ -243,6 +243,8 @@ class _Lookup:
         """The addresses that a segment gives, of the fragments that it covers."""
         rows, segment = await asked.row_numbers(), asked.segment
         if segment.has_row_ids and rows:
+            if len(rows) > MAX_ROWS:
+                raise UnsupportedError(f"{len(rows):,} stable row ids, at most {MAX_ROWS:,}")
             index = await self.snapshot.row_index()
 
             def addresses() -> RowSet:
