@@ -109,17 +109,17 @@ class RowSetBuilder:
         starts = self._starts(values)
         if not len(starts) or starts[0]:
             self._open.append(ids[: starts[0] if len(starts) else None])
-        made = []
+        ready = []
         ends = [*starts.tolist(), len(ids)][1:]
         for start, end in zip(starts.tolist(), ends, strict=True):
             self._close()
             self._open = [ids[start:end]]
             self._keys.append(values.slice(start, 1))
             if self._num_bytes >= SET_BYTES:
-                made.append(self._batch(self._keys[:-1]))
+                ready.append(self._batch(self._keys[:-1]))
                 self._keys = self._keys[-1:]
         self._last = values.slice(len(values) - 1, 1)
-        return made
+        return ready
 
     def finish(self) -> list[pa.RecordBatch]:
         """The batches that are left."""
@@ -130,10 +130,12 @@ class RowSetBuilder:
         """Where a row has another key than the one before it."""
         before = values.slice(0, 1) if self._last is None else self._last
         keys = self._sort_key(pa.concat_arrays([before, values]))
-        one, other = keys.slice(0, len(values)), keys.slice(1)
-        differs = pc.coalesce(pc.not_equal(one, other), pc.xor(pc.is_null(one), pc.is_null(other)))
-        found = np.flatnonzero(as_mask(differs))
-        return found if self._last is not None else np.concatenate([[0], found])
+        left, other = keys.slice(0, len(values)), keys.slice(1)
+        differs = pc.coalesce(
+            pc.not_equal(left, other), pc.xor(pc.is_null(left), pc.is_null(other))
+        )
+        starts = np.flatnonzero(as_mask(differs))
+        return starts if self._last is not None else np.concatenate([[0], starts])
 
     def _close(self) -> None:
         if self._open:
@@ -146,8 +148,8 @@ class RowSetBuilder:
     def _set(self) -> bytes:
         if not self._of_sets:
             return rows_bytes(np.concatenate(self._open))
-        sets = [one.as_buffer() for part in self._open for one in part]
-        return joined_rows([memoryview(one) for one in sets])
+        sets = [rows.as_buffer() for part in self._open for rows in part]
+        return joined_rows([memoryview(rows) for rows in sets])
 
     def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:
         ends = np.cumsum([0, *map(len, self._sets)]).astype(np.int32)

@@ -93,7 +93,7 @@ class SegmentBuilder:
 
     def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         is_tree = self.kind == BTREE
-        made = table_pb2.IndexMetadata(
+        record = table_pb2.IndexMetadata(
             fields=[self.leaf.id],
             name=self.name,
             dataset_version=self.snapshot.version,
@@ -102,9 +102,9 @@ class SegmentBuilder:
             created_at=int(time.time() * 1000),
             files=self._files,
         )
-        made.uuid.uuid = self.id.bytes
-        made.index_details.type_url = DETAILS.format(self.kind)
-        return made
+        record.uuid.uuid = self.id.bytes
+        record.index_details.type_url = DETAILS.format(self.kind)
+        return record
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
@@ -141,18 +141,18 @@ class SegmentBuilder:
         pool = self.snapshot.engine.pool
         sets = RowSetBuilder(self.leaf.arrow_type, sort_key, of_sets=of_sets)
 
-        async def found() -> AsyncGenerator[pa.RecordBatch, None]:
+        async def set_batches() -> AsyncGenerator[pa.RecordBatch, None]:
             async for batch in rows:
-                for made in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                    yield made
-            for made in await pool.run(sets.finish):
-                yield made
+                for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                    yield ready
+            for ready in await pool.run(sets.finish):
+                yield ready
 
         def told() -> dict[str, str]:
             counts = {"num_bitmaps": sets.num_keys}
             return {bitmap.STATS: json.dumps(counts, separators=(",", ":"))}
 
-        await self._write(bitmap.FILE, sets.schema, found(), told)
+        await self._write(bitmap.FILE, sets.schema, set_batches(), told)
 
     async def _write(
         self,
@@ -218,8 +218,8 @@ async def sorted_rows(
         return
     async with aclosing(read()) as batches:
         sorting = RowSorter(snapshot.engine.pool, memory).sorted(batches, schema)
-        async with aclosing(sorting) as found:
-            async for batch in found:
+        async with aclosing(sorting) as in_order:
+            async for batch in in_order:
                 yield batch
 
 

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The segments of indices by name. See `Dataset.list_indices`."""
-    paths = {one: join_path(path) for one, path in struct_paths(snapshot.schema.fields)}
-    found = []
-    for message in sorted(snapshot.manifest.indices, key=lambda one: one.name):
+    paths = {number: join_path(path) for number, path in struct_paths(snapshot.schema.fields)}
+    listed = []
+    for message in sorted(snapshot.manifest.indices, key=lambda entry: entry.name):
         if message.name in SYSTEM:
             continue
         index = Index.from_protobuf(message)
-        found.append(
+        listed.append(
             {
                 "name": index.name,
                 "type": index.kind or "Unknown",
                 "uuid": str(index.uuid),
-                "fields": [paths.get(one, str(one)) for one in index.fields],
+                "fields": [paths.get(number, str(number)) for number in index.fields],
                 "version": index.dataset_version,
                 "fragment_ids": set(index.fragment_ids or ()),
                 "base_id": message.base_id if message.HasField("base_id") else None,
             }
         )
-    return found
+    return listed

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-async def create_index(snapshot: Snapshot, wanted: NewIndex, options: CommitOptions) -> Snapshot:
+async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions) -> Snapshot:
     """The version with a new index. See `Dataset.create_scalar_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
-        found = check_new(base, wanted)
-        covered = [one.id for one in base.handles] if wanted.train else []
-        builder = SegmentBuilder(base, found.column, found.leaf, found.kind, found.name)
-        return await _commit(base, {builder: covered}, found.old, options)
+        checked = check_new(base, new)
+        covered = [handle.id for handle in base.handles] if new.train else []
+        builder = SegmentBuilder(base, checked.column, checked.leaf, checked.kind, checked.name)
+        return await _commit(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -62,9 +62,9 @@ async def optimize_indices(
 
     async def attempt(base: Snapshot) -> Snapshot:
         groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)
-        for one in base.manifest.indices:
-            if one.name not in SYSTEM and (index_names is None or one.name in index_names):
-                groups[one.name].append(one)
+        for message in base.manifest.indices:
+            if message.name not in SYSTEM and (index_names is None or message.name in index_names):
+                groups[message.name].append(message)
         for name in index_names or ():
             _segments(base, name)
         new: dict[SegmentBuilder, list[int]] = {}
@@ -89,13 +89,13 @@ async def optimize_indices(
 
 async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Counts of an index. See `Dataset.index_statistics`."""
-    segments = [Index.from_protobuf(one) for one in _segments(snapshot, name)]
+    segments = [Index.from_protobuf(message) for message in _segments(snapshot, name)]
     counts = await snapshot.live_counts()
-    rows = {one.id: int(count) for one, count in zip(snapshot.handles, counts, strict=True)}
-    covered = [rows.keys() & (one.fragment_ids or frozenset()) for one in segments]
+    rows = {handle.id: int(count) for handle, count in zip(snapshot.handles, counts, strict=True)}
+    covered = [rows.keys() & (segment.fragment_ids or frozenset()) for segment in segments]
     indexed = set[int]().union(*covered)
-    details = [await _details(snapshot, one) for one in segments]
-    created = [one.created_at for one in segments if one.created_at is not None]
+    details = [await _details(snapshot, segment) for segment in segments]
+    created = [segment.created_at for segment in segments if segment.created_at is not None]
     return {
         "index_type": segments[0].kind or "Unknown",
         "name": name,
@@ -104,12 +104,12 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
         "indices": details,
         "segments": details,
         "num_indexed_fragments": len(indexed),
-        "num_indexed_rows": sum(rows[one] for one in indexed),
+        "num_indexed_rows": sum(rows[fragment] for fragment in indexed),
         "num_unindexed_fragments": len(rows) - len(indexed),
-        "num_unindexed_rows": sum(rows[one] for one in rows.keys() - indexed),
-        "num_indexed_rows_per_delta": [sum(rows[one] for one in ids) for ids in covered],
+        "num_unindexed_rows": sum(rows[fragment] for fragment in rows.keys() - indexed),
+        "num_indexed_rows_per_delta": [sum(rows[fragment] for fragment in ids) for ids in covered],
         "updated_at_timestamp_ms": max(
-            (round(one.timestamp() * 1000) for one in created), default=None
+            (round(time.timestamp() * 1000) for time in created), default=None
         ),
     }
 
@@ -141,19 +141,23 @@ async def _commit(
             await builder.discard()
 
     try:
-        made = [await builder.build(fragments) for builder, fragments in new.items()]
+        messages = [await builder.build(fragments) for builder, fragments in new.items()]
     except BaseException:
         await discard()
         raise
-    change = CreateIndex(new_indices=tuple(made), removed_indices=tuple(old))
+    change = CreateIndex(new_indices=tuple(messages), removed_indices=tuple(old))
     return await commit_change(base, change, options, discard=discard, summary=summary)
 
 
 def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
-    found = [one for one in snapshot.manifest.indices if one.name == name and name not in SYSTEM]
-    if not found:
+    segments = [
+        message
+        for message in snapshot.manifest.indices
+        if message.name == name and name not in SYSTEM
+    ]
+    if not segments:
         raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
-    return found
+    return segments
 
 
 def _builder_like(
@@ -161,10 +165,10 @@ def _builder_like(
 ) -> SegmentBuilder | None:
     """A builder of a segment like others; None where such are not written."""
     paths = dict(struct_paths(base.schema.fields))
-    found = {(Index.from_protobuf(one).kind, tuple(one.fields)) for one in segments}
-    if len(found) != 1:
+    kinds = {(Index.from_protobuf(message).kind, tuple(message.fields)) for message in segments}
+    if len(kinds) != 1:
         return None
-    ((kind, fields),) = found
+    ((kind, fields),) = kinds
     if kind not in KINDS.values() or len(fields) != 1 or fields[0] not in paths:
         return None
     column = join_path(paths[fields[0]])
@@ -176,8 +180,8 @@ def _extension(
 ) -> tuple[list[table_pb2.IndexMetadata], list[int] | None]:
     """The segments to replace and the fragments of the new one; None: nothing is to do."""
     live = [handle.id for handle in base.handles]
-    parts = [Index.from_protobuf(one).fragment_ids for one in segments]
-    covered = frozenset[int]().union(*(one or frozenset() for one in parts))
+    parts = [Index.from_protobuf(message).fragment_ids for message in segments]
+    covered = frozenset[int]().union(*(numbers or frozenset() for numbers in parts))
     missing = set(live) - covered
     if retrain:
         return list(segments), live
@@ -186,9 +190,15 @@ def _extension(
     replaced = list(segments[len(segments) - merged :]) if merged else []
     # A segment that covers nothing is of no use beside the new one.
     replaced += [
-        one for one, ids in zip(segments, parts, strict=True) if not ids and one not in replaced
+        segment
+        for segment, ids in zip(segments, parts, strict=True)
+        if not ids and segment not in replaced
     ]
-    wanted = missing.union(
-        *(ids or frozenset() for one, ids in zip(segments, parts, strict=True) if one in replaced)
+    added = missing.union(
+        *(
+            ids or frozenset()
+            for segment, ids in zip(segments, parts, strict=True)
+            if segment in replaced
+        )
     )
-    return replaced, [one for one in live if one in wanted]
+    return replaced, [fragment for fragment in live if fragment in added]

@@ -150,9 +150,9 @@ class RunMerger:
         """
         waiting: list[pa.RecordBatch] = []
         num_rows = 0
-        async for found in self._pieces([_Run(part) for part in parts if part.blocks]):
-            waiting.append(found)
-            num_rows += found.num_rows
+        async for piece in self._pieces([_Run(part) for part in parts if part.blocks]):
+            waiting.append(piece)
+            num_rows += piece.num_rows
             if num_rows >= BATCH_ROWS:
                 yield await self._joined(waiting)
                 waiting, num_rows = [], 0
@@ -160,7 +160,7 @@ class RunMerger:
             yield await self._joined(waiting)
 
     async def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-        num_rows = sum(one.num_rows for one in pieces)
+        num_rows = sum(piece.num_rows for piece in pieces)
         if self.on_rows is not None:
             self.on_rows(num_rows)
         if len(pieces) == 1:
@@ -176,10 +176,10 @@ class RunMerger:
                 while run.nulls:
                     yield run.nulls.popleft()
         while True:
-            hungry = [one for one in runs if not one.is_read and one.held_bytes <= share // 2]
-            await all_of(self._fill(one, share) for one in hungry)
-            self.peak_bytes = max(self.peak_bytes, sum(one.held_bytes for one in runs))
-            runs = [one for one in runs if one.blocks]
+            hungry = [run for run in runs if not run.is_read and run.held_bytes <= share // 2]
+            await all_of(self._fill(run, share) for run in hungry)
+            self.peak_bytes = max(self.peak_bytes, sum(run.held_bytes for run in runs))
+            runs = [run for run in runs if run.blocks]
             if not runs:
                 return
             value = min(run.last() for run in runs)
@@ -188,10 +188,10 @@ class RunMerger:
                 parts = [part for run in runs for part in run.take(value, behind=False)]
                 return sort_parts(parts) if parts else None
 
-            found = await pool.run(below)
-            for start in range(0, 0 if found is None else found.num_rows, BATCH_ROWS):
-                assert found is not None
-                yield found.slice(start, BATCH_ROWS)
+            rows = await pool.run(below)
+            for start in range(0, 0 if rows is None else rows.num_rows, BATCH_ROWS):
+                assert rows is not None
+                yield rows.slice(start, BATCH_ROWS)
             for run in runs:
                 while run.blocks:
                     for piece in run.take(value, behind=True):
@@ -203,5 +203,5 @@ class RunMerger:
     async def _fill(self, run: _Run, budget: int) -> None:
         start, stop = run.next_block, run.wanted(budget)
         if stop > start:
-            found = await read_blocks(self.snapshot, run.part, start, stop, self.schema)
-            await self.snapshot.engine.pool.run(lambda: run.put(found))
+            blocks = await read_blocks(self.snapshot, run.part, start, stop, self.schema)
+            await self.snapshot.engine.pool.run(lambda: run.put(blocks))

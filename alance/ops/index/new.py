@@ -51,7 +51,7 @@ class Checked:
     old: tuple[table_pb2.IndexMetadata, ...]
 
 
-def check_new(base: Snapshot, wanted: NewIndex) -> Checked:
+def check_new(base: Snapshot, new: NewIndex) -> Checked:
     """The index as it would be made of a version.
 
     Raises:
@@ -59,37 +59,36 @@ def check_new(base: Snapshot, wanted: NewIndex) -> Checked:
         InvalidInputError: an unknown column, or one whose values have no order.
         AlreadyExistsError: the name is in use.
     """
-    kind = KINDS.get(wanted.kind.upper()) if isinstance(wanted.kind, str) else None
+    kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
     if kind is None:
         raise UnsupportedError(
-            f"index of type {wanted.kind!r}: not written by this alance, expected "
-            f"{' or '.join(KINDS)}"
+            f"index of type {new.kind!r}: not written by this alance, expected {' or '.join(KINDS)}"
         )
     refuse_reuse(base)
-    column = base.schema.in_this_case(wanted.column)
+    column = base.schema.in_this_case(new.column)
     leaf = _leaf(base, column)
-    name = wanted.name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    old = tuple(one for one in base.manifest.indices if one.name == name)
-    _check_name(name, old, leaf, wanted)
+    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
+    old = tuple(message for message in base.manifest.indices if message.name == name)
+    _check_name(name, old, leaf, new)
     return Checked(column, kind, name, leaf, old)
 
 
 def refuse_reuse(base: Snapshot) -> None:
     """Raise `UnsupportedError` where addresses in indices would have to be translated."""
-    if any(one.name == FRAGMENT_REUSE for one in base.manifest.indices):
+    if any(message.name == FRAGMENT_REUSE for message in base.manifest.indices):
         raise UnsupportedError(
             "new index segments beside a fragment-reuse index: not written by this alance"
         )
 
 
 def _check_name(
-    name: str, old: tuple[table_pb2.IndexMetadata, ...], leaf: Field, wanted: NewIndex
+    name: str, old: tuple[table_pb2.IndexMetadata, ...], leaf: Field, new: NewIndex
 ) -> None:
     if not isinstance(name, str) or name in SYSTEM or not name:
         raise InvalidInputError(f"index name {name!r}: expected text that is no name of the format")
-    if any(list(one.fields) != [leaf.id] for one in old):
+    if any(list(message.fields) != [leaf.id] for message in old):
         raise AlreadyExistsError(f"index {name!r}: there is one on other columns; choose a name")
-    if old and not wanted.replace:
+    if old and not new.replace:
         raise AlreadyExistsError(f"index {name!r}: there is one; name another, or replace=True")
 
 

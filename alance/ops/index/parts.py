@@ -124,23 +124,23 @@ async def plan(
     for name, value in (("task_bytes", task_bytes), ("max_tasks", max_tasks)):
         if type(value) is not int or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
-    found = check_new(snapshot, new)
-    new = replace(new, column=found.column)
+    checked = check_new(snapshot, new)
+    new = replace(new, column=checked.column)
 
     def build() -> IndexPlan:
-        kept = tuple(one for one in done if _holds(snapshot, one, new.column, found.kind))
+        kept = tuple(part for part in done if _holds(snapshot, part, new.column, checked.kind))
         had = {fragment.id for part in kept for fragment in part.fragments}
-        left = [one for one in snapshot.manifest.fragments if one.id not in had]
-        sizes = [_work_bytes(one, found.leaf) for one in left]
+        left = [fragment for fragment in snapshot.manifest.fragments if fragment.id not in had]
+        sizes = [_work_bytes(fragment, checked.leaf) for fragment in left]
         target = max(task_bytes, -(-sum(sizes) // max(1, max_tasks - len(kept))))
         place, version = str(uuid.uuid4()), snapshot.version
         tasks = [
             IndexTask(
                 new.column,
-                found.kind,
+                checked.kind,
                 place,
                 version,
-                tuple(one.message for one in group),
+                tuple(fragment.message for fragment in group),
                 memory_bytes,
             )
             for group in _groups(left, sizes, target)
@@ -152,14 +152,14 @@ async def plan(
 
 async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
     """Do a task on the version that it is of; see `IndexTask.execute`."""
-    for one in task.fragments:
-        known = snapshot.handle(one.id).fragment.message
-        if not _same_files(known, one):
+    for message in task.fragments:
+        present = snapshot.handle(message.id).fragment.message
+        if not _same_files(present, message):
             raise InvalidInputError(
-                f"index task: fragment {one.id} has other files in version {snapshot.version} of "
-                f"{snapshot.uri!r}; the task is of another dataset"
+                f"index task: fragment {message.id} has other files in version "
+                f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
             )
-    ids = [one.id for one in task.fragments]
+    ids = [message.id for message in task.fragments]
     leaf = snapshot.schema.field(task.column)
     rows = sorted_rows(snapshot, task.column, leaf, task.kind, ids, task.memory_bytes)
     pool, num_rows = snapshot.engine.pool, 0
@@ -173,10 +173,10 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
                 if sets is None:
                     yield batch
                     continue
-                for made in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                    yield made
-        for made in [] if sets is None else await pool.run(sets.finish):
-            yield made
+                for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                    yield ready
+        for ready in [] if sets is None else await pool.run(sets.finish):
+            yield ready
 
     path, blocks = await write_run(snapshot, task.build, counted())
     return IndexPart(
@@ -197,16 +197,16 @@ async def merge(
     new = check_new(base, plan.new)
     all_parts = [*plan.parts, *parts]
     ids = [fragment.id for part in all_parts for fragment in part.fragments]
-    wanted = [one.id for one in base.handles]
-    if sorted(ids) != sorted(wanted):
+    expected = [handle.id for handle in base.handles]
+    if sorted(ids) != sorted(expected):
         raise InvalidInputError(
             f"index parts: of {len(set(ids))} fragments, {len(ids)} counted twice where they are; "
-            f"expected each of the {len(wanted)} fragments of version {base.version} once"
+            f"expected each of the {len(expected)} fragments of version {base.version} once"
         )
-    if any(one.kind != new.kind or one.column != plan.new.column for one in all_parts):
+    if any(part.kind != new.kind or part.column != plan.new.column for part in all_parts):
         raise InvalidInputError(f"index parts: not all are of {new.kind} on {plan.new.column!r}")
-    position = {number: place for place, number in enumerate(wanted)}
-    all_parts.sort(key=lambda part: min(position[one.id] for one in part.fragments))
+    position = {number: place for place, number in enumerate(expected)}
+    all_parts.sort(key=lambda part: min(position[fragment.id] for fragment in part.fragments))
     merger = RunMerger(base, run_schema(new.kind, new.leaf.arrow_type), memory_bytes, on_rows)
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.kind, new.name)
     try:
@@ -222,21 +222,21 @@ async def commit(
 ) -> Snapshot:
     """Make a merged index part of the next version; see `IndexBuild.commit`."""
     base = await at_version(snapshot, plan.read_version)
-    old = [one for one in base.manifest.indices if one.name == segment.record.name]
+    old = [message for message in base.manifest.indices if message.name == segment.record.name]
 
     async def forget() -> None:
         record = segment.record
         await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), record.files)
 
     change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
-    made = await commit_change(base, change, options, discard=forget)
-    await discard(made, segment.parts)
-    return made
+    committed = await commit_change(base, change, options, discard=forget)
+    await discard(committed, segment.parts)
+    return committed
 
 
 async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
     """Remove the files of parts, as far as the store can be reached."""
-    places = [snapshot.table.folder(one.path) for one in parts]
+    places = [snapshot.table.folder(part.path) for part in parts]
     await discard_objects(snapshot.engine, places)
 
 
@@ -247,20 +247,20 @@ def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
     fragments = snapshot.manifest.fragments
     # A moved row keeps its id: of row ids none may be of a row that went.
     same = _equal if kind == BITMAP and snapshot.has_stable_row_ids else _same_files
-    for one in part.fragments:
-        place = fragments.position_of(one.id)
-        if place is None or not same(fragments[place].message, one):
+    for message in part.fragments:
+        place = fragments.position_of(message.id)
+        if place is None or not same(fragments[place].message, message):
             return False
     return True
 
 
-def _same_files(one: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
-    paths = [[file.path for file in each.files] for each in (one, other)]
-    return paths[0] == paths[1] and list(one.overlays) == list(other.overlays)
+def _same_files(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
+    paths = [[file.path for file in each.files] for each in (fragment, other)]
+    return paths[0] == paths[1] and list(fragment.overlays) == list(other.overlays)
 
 
-def _equal(one: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
-    return bool(one == other)
+def _equal(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
+    return bool(fragment == other)
 
 
 def _groups(

@@ -97,24 +97,24 @@ async def read_blocks(
         NotFoundError: the file is gone.
     """
     first = sum(num_bytes for _, num_bytes, _ in part.blocks[:start])
-    wanted = part.blocks[start:stop]
-    num_bytes = sum(size for _, size, _ in wanted)
+    blocks = part.blocks[start:stop]
+    num_bytes = sum(size for _, size, _ in blocks)
     location = snapshot.table.folder(part.path)
     (content,) = await snapshot.engine.scheduler.read(
         [ByteRange(location, first, first + num_bytes)], reason="index run"
     )
 
     def parse() -> list[pa.RecordBatch]:
-        found, at = [], 0
-        for number, (num_rows, size, told) in enumerate(wanted, start):
+        batches, at = [], 0
+        for number, (num_rows, size, told) in enumerate(blocks, start):
             block = content[at : at + size]
             if zlib.crc32(block) != told:
                 raise CorruptFileError(f"index run {part.path!r}: block {number} of {size} bytes")
             batch = pa.ipc.read_record_batch(pa.py_buffer(block), schema)
             assert batch.num_rows == num_rows
-            found.append(batch)
+            batches.append(batch)
             at += size
-        return found
+        return batches
 
     return await snapshot.engine.decode(parse, num_bytes)
 
@@ -122,9 +122,9 @@ async def read_blocks(
 def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer]]:
     count = max(1, -(-batch.nbytes // BLOCK_BYTES))
     step = max(1, -(-batch.num_rows // count))
-    found = []
+    blocks = []
     for at in range(0, batch.num_rows, step):
         content = batch.slice(at, step).serialize()
         num_rows = min(step, batch.num_rows - at)
-        found.append(((num_rows, content.size, zlib.crc32(content)), content))
-    return found
+        blocks.append(((num_rows, content.size, zlib.crc32(content)), content))
+    return blocks

@@ -59,29 +59,29 @@ class RowSorter:
             ranges = [spool]
             if spool.num_bytes > self.memory:
                 ranges = await self._cut(spool, scratch, schema)
-            for one in ranges:
-                parts = [batch async for batch in one.batches()]
+            for bucket in ranges:
+                parts = [batch async for batch in bucket.batches()]
                 if parts:
-                    found = await self.pool.run(lambda parts=parts: sort_parts(parts))  # type: ignore[misc]
-                    for start in range(0, found.num_rows, BATCH_ROWS):
-                        yield found.slice(start, BATCH_ROWS)
-                await one.close()
+                    rows = await self.pool.run(lambda parts=parts: sort_parts(parts))  # type: ignore[misc]
+                    for start in range(0, rows.num_rows, BATCH_ROWS):
+                        yield rows.slice(start, BATCH_ROWS)
+                await bucket.close()
         finally:
             await scratch.remove()
 
     async def _cut(self, spool: Spool, scratch: Scratch, schema: pa.Schema) -> list[Spool]:
         """The rows by ranges of values, each range in a spool of its own."""
-        wanted = min(MAX_RANGES, -(-2 * spool.num_bytes // self.memory))
-        ends = await self.pool.run(lambda: _ends(self._samples, wanted))
-        made = [
+        num_buckets = min(MAX_RANGES, -(-2 * spool.num_bytes // self.memory))
+        ends = await self.pool.run(lambda: _ends(self._samples, num_buckets))
+        buckets = [
             Spool(scratch, schema, self.memory // (len(ends) + 1)) for _ in range(len(ends) + 1)
         ]
         async for batch in spool.batches():
             parts = await self.pool.run(lambda batch=batch: _parted(batch, ends))  # type: ignore[misc]
-            for one, part in zip(made, parts, strict=True):
-                await one.append(part)
+            for bucket, part in zip(buckets, parts, strict=True):
+                await bucket.append(part)
         await spool.close()
-        return made
+        return buckets
 
 
 def _sample(batch: pa.RecordBatch) -> pa.Array:
@@ -111,13 +111,13 @@ def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of batches in order, nulls first; rows of equal values keep theirs."""
-    found = pa.concat_batches(parts)
-    values = found.column(0)
+    rows = pa.concat_batches(parts)
+    values = rows.column(0)
     if is_text(values.type) or is_bytes(values.type):
-        coded = _by_codes(found)
+        coded = _by_codes(rows)
         if coded is not None:
             return coded
-    return found.take(_order(sort_key(values)))
+    return rows.take(_order(sort_key(values)))
 
 
 def _order(keys: pa.Array) -> pa.Array:

@@ -162,7 +162,7 @@ def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
         zones = np.flatnonzero(may_match(ask.check, all_zones))
         sizes = [page.fences.num_pages for page in pages]
         numbers = np.repeat(np.arange(len(pages)), sizes)[zones]
-        starts = np.concatenate([np.arange(size) for size in sizes])[zones] * FENCE_ROWS
+        starts = (zones - (np.cumsum(sizes) - sizes)[numbers]) * FENCE_ROWS
         spans = list(zip(numbers.tolist(), starts.tolist(), strict=True))
         values = [pages[number].values.slice(start, FENCE_ROWS) for number, start in spans]
         ids = [pages[number].ids[start : start + FENCE_ROWS] for number, start in spans]
@@ -177,7 +177,9 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
     low, high = ([plain(getattr(table, end)) for table in tables] for end in ("low", "high"))
     low, high = (ends[0] if len(ends) == 1 else pa.concat_arrays(ends) for ends in (low, high))
     nulls = np.concatenate([table.null_counts for table in tables])
-    has_values = nulls < np.concatenate([table.counts() for table in tables])
+    has_values = np.ones(len(nulls), np.bool_)
+    if nulls.any():
+        has_values = nulls < np.concatenate([table.counts() for table in tables])
     has_nans = np.zeros(len(nulls), np.bool_)
     if pa.types.is_floating(low.type):
         # Behind nulls there may be a NaN with its sign set.

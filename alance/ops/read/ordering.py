@@ -12,7 +12,7 @@ from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.projection import project
+from alance.ops.version.projection import plain_names, project
 
 if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
@@ -26,9 +26,9 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     Raises:
         InvalidInputError: an unknown column or a bad expression.
     """
-    if columns is not None and not isinstance(columns, list | tuple):
+    names = plain_names(columns)
+    if columns is not None and names is None:
         return _output_schema(snapshot, columns, options)
-    names = None if columns is None else tuple(map(str, columns))
     key = (output_schema, names, options.with_row_id, options.with_row_address)
     return snapshot.remember(key, lambda: _output_schema(snapshot, columns, options))
 

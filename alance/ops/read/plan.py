@@ -11,7 +11,7 @@ from alance.errors import InvalidInputError
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.projection import META, project
+from alance.ops.version.projection import META, plain_names, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,8 @@ async def plan_scan(
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
     await load_readers(snapshot, columns, options.filter)
-    projection = project(
-        snapshot.schema,
-        columns,
-        flat=True,
-        with_row_id=options.with_row_id,
-        with_row_address=options.with_row_address,
-    )
     predicate = await parsed_predicate(snapshot, options.filter)
-    first, late = split_fields(snapshot.schema, projection, predicate, options)
+    _, projection, first, late = _projected(snapshot, columns, predicate, options)
     meta = projection.meta
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
@@ -80,6 +73,31 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
         raise InvalidInputError(f"fragments {missing}: not in version {snapshot.version}")
     positions = sorted(position for position in of_ids.values() if position is not None)
     return [snapshot.handles[position] for position in positions]
+
+
+def _projected(
+    snapshot: Snapshot, columns: Columns, predicate: Predicate | None, options: ScanOptions
+) -> tuple[Predicate | None, Projection, Schema, Schema | None]:
+    """The filter, the projection, and the fields read first and late; remembered by names."""
+
+    def make() -> tuple[Predicate | None, Projection, Schema, Schema | None]:
+        projection = project(
+            snapshot.schema,
+            columns,
+            flat=True,
+            with_row_id=options.with_row_id,
+            with_row_address=options.with_row_address,
+        )
+        fields = split_fields(snapshot.schema, projection, predicate, options)
+        return predicate, projection, *fields
+
+    names = plain_names(columns)
+    if columns is not None and names is None:
+        return make()
+    meta = (options.with_row_id, options.with_row_address)
+    # The id is the filter's as long as it is remembered, too.
+    key = (split_fields, names, id(predicate), *meta, options.late_materialization)
+    return snapshot.remember(key, make)
 
 
 def split_fields(

@@ -20,6 +20,7 @@ FILTER: Final = ("alance.ops.read.pruning", "alance.ops.lookup.look_up")
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
 OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
 NEWER_FILES: Final = "alance.format.layouts.planar"
+_loaded: Final[set[str]] = set()
 
 
 async def load_readers(
@@ -45,5 +46,6 @@ async def load_readers(
             needed += SQL
         if not all(isinstance(text, str) for text in texts):
             needed.append(ENGINE)
-    if needed:
+    if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)
+        _loaded.update(needed)

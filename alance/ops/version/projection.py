@@ -127,6 +127,13 @@ def project(
     return Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset(meta))
 
 
+def plain_names(columns: Columns) -> tuple[str, ...] | None:
+    """The names of columns, as a key of caches; None: all columns, or they are computed."""
+    if isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns):
+        return tuple(columns)
+    return None
+
+
 def _member(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     """A member of structs; null where one of them is."""
     for name in path:
