@@ -33,10 +33,22 @@ def test_what_differs_between_stores_is_asked_of_them() -> None:
     assert {path for path in modules_with(r"profile\.kind") if not path.startswith("io/")} == set()
 
 
+def test_no_store_of_a_kind_is_asked_for_by_those_that_read() -> None:
+    readers = {"io/inline.py", "io/scheduler.py", "io/engine.py", "io/flights.py"}
+    kinds = ("LocalStore", "RemoteStore", "MemoryStore")
+    assert not readers & {path for kind in kinds for path in modules_that_name(kind)}
+
+
+def test_a_trace_chooses_no_other_way() -> None:
+    """Who asks whether there is a trace tells it more, and does nothing else."""
+    asking = {"file/tracing.py", "io/cache.py", "io/reads.py", "io/trace.py"}
+    assert modules_with(r"\btrace\.active\b|^active: ") <= asking
+
+
 def modules_with(pattern: str) -> set[str]:
     """Modules of the package whose text has something."""
     return {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
-        if re.search(pattern, path.read_text())
+        if re.search(pattern, path.read_text(), re.MULTILINE)
     }

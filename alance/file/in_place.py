@@ -20,7 +20,7 @@ from alance.file.ranged import place_range
 from alance.file.states import PATIENCE
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
-from alance.io import files
+from alance.io import files, trace
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from alance.file.states import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Extent
+    from alance.io.inline import Note
 
 
 class _Learned:
@@ -55,6 +56,7 @@ class LocalRows:
     stop: int
     states: ScanStates
     files: Mapping[str, files.OpenFile]  # by location
+    note: Note
 
     @property
     def num_rows(self) -> int:
@@ -81,7 +83,11 @@ class LocalRows:
         source = files.source([file for file in opened if file is not None], patience=PATIENCE)
         if None in opened:
             return None
+        begun = trace.now()
         batch = ranged.batch(schema, self._column, source)
+        if batch is not None:
+            for extent in ranged.ranges() if self.note.recorder is not None else ():
+                self.note.read(extent, begun)
         states.were_held(source.reads - source.waits, source.waits)
         return batch
 
@@ -122,7 +128,7 @@ class LocalRows:
         return contents
 
     def _read_one(self, asked: Extent) -> memoryview:
-        file = self.files.get(asked.path)
+        file, begun = self.files.get(asked.path), trace.now()
         if file is None:
             raise NotAtHand
         if isinstance(asked, ByteRange):
@@ -131,6 +137,8 @@ class LocalRows:
             opened = {asked.path: (file, file.num_bytes)}
             content = files.read_pieces(opened, "", asked)
             is_held = content is not None
+        if content is not None:
+            self.note.read(asked, begun)
         self.states.were_held(is_held, not is_held)
         if content is None or self.states.is_cold:
             raise NotAtHand

@@ -58,6 +58,10 @@ class RangedRows:
         """Encoded bytes at hand."""
         return sum(map(len, self.contents or ()))
 
+    def ranges(self) -> Sequence[ByteRange]:
+        """Where the bytes of each page of the plan are."""
+        return () if self.plan is None else self.columns.ranges(self.plan)
+
     def batch(
         self,
         schema: Schema,

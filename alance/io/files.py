@@ -105,6 +105,7 @@ class FileCache:
         return file
 
 
+FILES_AT_ONCE: Final = 128  # that one read holds open
 PIECES_GAP: Final = 4 << 10  # bytes that are copied as fast as another call is made
 PIECES_DONE: Final = 0
 PIECES_SHORT: Final = -2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,7 +11,6 @@ from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.coalesce import coalesce, is_range
 from alance.io.files import PIECES_GAP
-from alance.io.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.registry import StoreRegistry
-    from alance.io.store import Store
+    from alance.io.store import PieceReader, Store
+
+    Asking: TypeAlias = tuple[int, Pieces, Pieces]  # a number in its read; inside of the store
 
 Asked: TypeAlias = tuple[int, int, int]  # the number of a range in its read, its start and stop
 
@@ -34,14 +36,13 @@ def sort_out(
         InvalidInputError: no store with this root was opened.
     """
     found: dict[str, list[Asked]] = {}
-    from_disk: dict[LocalStore, list[tuple[int, Pieces, Pieces]]] = {}
+    by_reader: dict[PieceReader, list[Asking]] = {}
     for number, one in enumerate(ranges):
         if isinstance(one, Pieces):
-            places = [registry.resolve(location) for location in one.paths]
-            store = places[0][0]
-            if isinstance(store, LocalStore) and all(other is store for other, _ in places):
-                inside = one._replace(paths=[path for _, path in places])
-                from_disk.setdefault(store, []).append((number, one, inside))
+            reader, paths = registry.piece_reader(one.paths)
+            if reader is not None:
+                inside = one._replace(paths=paths)
+                by_reader.setdefault(reader, []).append((number, one, inside))
                 continue
             single: Sequence[ByteRange] = one.ranges()
             slots = range(first := read.add_pieces(number, len(single)), first + len(single))
@@ -54,8 +55,8 @@ def sort_out(
                 read.buffers[slot] = memoryview(b"")
             else:
                 found.setdefault(location, []).append((slot, start, stop))
-    for store, asked in from_disk.items():
-        pieces_from_disk(store, asked, read, inline=not bulk)
+    for reader, asked in by_reader.items():
+        _read_pieces(reader, asked, read, inline=not bulk)
     return found
 
 
@@ -100,38 +101,59 @@ def answer_now(store: Store, path: str, wanted: Sequence[Asked], read: Read) -> 
     return True
 
 
-def pieces_from_disk(
-    store: LocalStore, asked: Sequence[tuple[int, Pieces, Pieces]], read: Read, *, inline: bool
-) -> None:
-    """Answer pieces of files: at once if the page cache has them all, else from threads.
-
-    Args:
-        asked: the number of the pieces in the read, these, and with paths inside of the store.
-    """
-    begun = trace.now()
-    found = store.pieces_now([inside for *_, inside in asked]) if inline else None
-    if found is not None:
-        for (number, pieces, _), content in zip(asked, found, strict=True):
+def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, inline: bool) -> None:
+    """Answer pieces of objects: at once if they are at hand, all of them, else from threads."""
+    note, begun = Note(read.recorder, read.reason, read.caller), trace.now()
+    contents = reader.pieces_now([inside for *_, inside in asked]) if inline else None
+    if contents is not None:
+        for (number, pieces, _), content in zip(asked, contents, strict=True):
             read.buffers[number] = content
-            note_pieces(pieces, read.recorder, read.reason, read.caller, begun)
+            note.read(pieces, begun)
         return
     for number, pieces, inside in asked:
 
         def finish(content: memoryview, pieces: Pieces = pieces) -> memoryview:
-            note_pieces(pieces, read.recorder, read.reason, read.caller, begun)
+            note.read(pieces, begun)
             return content
 
-        read.wait_for(number, store.get_pieces(inside), finish)
+        read.wait_for(number, reader.get_pieces(inside), finish)
 
 
-def note_pieces(
-    pieces: Pieces, recorder: trace.Recorder | None, reason: str, caller: str, begun: float
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Whom to tell of what is read: by itself where threads read that know of no trace."""
+
+    recorder: trace.Recorder | None
+    reason: str
+    caller: str
+
+    @classmethod
+    def of_caller(cls, reason: str) -> Note:
+        """For the trace of the task that runs now."""
+        return cls(trace.current(), reason, trace.caller())
+
+    def read(self, wanted: Extent, begun: float) -> None:
+        """Bytes of objects were read: an event an object, with the gaps that were read too."""
+        if self.recorder is None:
+            return
+        if isinstance(wanted, Pieces):
+            _note_pieces(wanted, self.recorder, self.reason, self.caller, begun)
+            return
+        trace.record(
+            [self.recorder],
+            "get",
+            wanted.path,
+            (wanted.start, wanted.stop),
+            [self.reason],
+            begun,
+            num_bytes=wanted.num_bytes,
+            callers=[self.caller],
+        )
+
+
+def _note_pieces(
+    pieces: Pieces, recorder: trace.Recorder, reason: str, caller: str, begun: float
 ) -> None:
-    """Tell a trace of pieces of files that were read: an event a file and group, with the gaps
-    that were read too.
-    """
-    if recorder is None:
-        return
     for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
         starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()
         gaps = [start - stop for stop, start in zip(stops, starts[1:], strict=False)]

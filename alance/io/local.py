@@ -35,7 +35,6 @@ INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
 PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
 JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 MAX_OPEN_FILES: Final = 512
-FILES_AT_ONCE: Final = 128  # that one read holds open
 TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
@@ -117,6 +116,11 @@ class LocalStore:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
 
+    @property
+    def pieces(self) -> LocalStore:
+        """Itself."""
+        return self
+
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
         """The ranges from the page cache; None if a byte is not there, or the tick has had its
         share of inline reads.
@@ -184,7 +188,7 @@ class LocalStore:
 
         def job() -> memoryview:
             contents = []
-            for part in pieces.split(FILES_AT_ONCE):
+            for part in pieces.split(files.FILES_AT_ONCE):
                 path = ""
                 try:
                     opened = {}

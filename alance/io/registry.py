@@ -35,11 +35,11 @@ from alance.io.uri import Address, clean_path, join, parse_uri
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from alance.io.profile import StoreProfile
     from alance.io.remote import ObjectStore
-    from alance.io.store import Store
+    from alance.io.store import PieceReader, Store
 
     Config: TypeAlias = dict[str, object]
 
@@ -201,6 +201,17 @@ class StoreRegistry:
         if store is None:
             raise InvalidInputError(f"location {location!r}: its store was not opened")
         return store, location[end:]
+
+    def piece_reader(self, locations: Sequence[str]) -> tuple[PieceReader | None, list[str]]:
+        """What reads pieces of objects of one store that has such a thing, and the paths inside it.
+
+        Raises:
+            InvalidInputError: no store with one of the roots is open.
+        """
+        places = [self.resolve(location) for location in locations]
+        (store, _), *others = places
+        reader = store.pieces if all(other is store for other, _ in others) else None
+        return reader, [path for _, path in places]
 
     def close(self) -> None:
         """Keep no store any more; those that tables hold go with them."""

@@ -92,6 +92,10 @@ class RemoteStore:
         """The store object of obstore."""
         return self._objects
 
+    @property
+    def pieces(self) -> None:
+        """None: a request has one range."""
+
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
         """None: a network always waits."""
 

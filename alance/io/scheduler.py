@@ -17,9 +17,9 @@ from alance.errors import InvalidInputError
 from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import ReadRange, book
+from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
-from alance.io.inline import answer_now, from_blocks, note_pieces, sort_out, total
-from alance.io.local import FILES_AT_ONCE, LocalSource, LocalStore
+from alance.io.inline import Note, answer_now, from_blocks, sort_out, total
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
 from alance.io.store import ObjectMeta
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alance.io.inline import Asked
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
-    from alance.io.store import Store
+    from alance.io.store import PieceSource, Store
 
 # From the page cache at 4 GB/s and 3 us a read: a millisecond or two of the loop. More goes to
 # threads, as does what a store has not at hand.
@@ -116,24 +116,24 @@ class Scheduler:
         self._check_open()
         if len(locations) > FILES_AT_ONCE:
             return None
-        places = {location: self._registry.resolve(location) for location in locations}
-        (store, _), *others = places.values()
-        if not isinstance(store, LocalStore) or any(other is not store for other, _ in others):
+        pieces_of, paths_inside = self._registry.piece_reader(list(locations))
+        if pieces_of is None:
             return None
-        recorder, caller = trace.current(), trace.caller()
+        inside = dict(zip(locations, paths_inside, strict=True))
+        note = Note.of_caller(reason)
         # Columns of the same rows share a source. A thread has its own: a source has one place.
-        sources: dict[tuple[int, int], tuple[Sequence[str], LocalSource]] = {}
+        sources: dict[tuple[int, int], tuple[Sequence[str], PieceSource]] = {}
 
         @contextmanager
         def read(paths: Sequence[str], pieces: Callable[[], Pieces]) -> Iterator[_kernels.Source]:
             begun = trace.now()
             key = threading.get_ident(), id(paths)
             if key not in sources:
-                sources[key] = paths, store.source([places[path][1] for path in paths])
+                sources[key] = paths, pieces_of.source([inside[path] for path in paths])
             with sources[key][1].reading() as source:
                 yield source
-            if recorder is not None:
-                note_pieces(pieces(), recorder, reason, caller, begun)
+            if note.recorder is not None:
+                note.read(pieces(), begun)
 
         return read
 

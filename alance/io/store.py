@@ -27,8 +27,11 @@ from alance.errors import (
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
+    from alance import _kernels
+    from alance.format.plans import Pieces
     from alance.io.files import OpenFile
     from alance.io.profile import StoreProfile
     from alance.io.upload import Upload
@@ -51,11 +54,48 @@ class ObjectMeta:
     e_tag: str | None
 
 
+class PieceSource(Protocol):
+    """Objects whose bytes the kernel reads while it decodes them, in one thread."""
+
+    def reading(self) -> AbstractContextManager[_kernels.Source]:
+        """The kernel's source.
+
+        Raises:
+            CorruptFileError: an object ends before what was to be read of it.
+            StoreError: the system refuses.
+        """
+
+
+class PieceReader(Protocol):
+    """What reads pieces of a store's objects by one call; paths are inside of the store."""
+
+    def pieces_now(self, wanted: Sequence[Pieces]) -> Sequence[memoryview] | None:
+        """A buffer for each, where they can be had without waiting; else None."""
+
+    def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
+        """Start reading pieces.
+
+        Raises:
+            CorruptFileError: (in the future) an object ends before a piece does.
+        """
+
+    def source(self, paths: Sequence[str]) -> PieceSource:
+        """What brings bytes of objects to the kernel that decodes them; blocks. For one thread.
+
+        Raises:
+            NotFoundError, StoreError: an object cannot be opened.
+        """
+
+
 class Store(Protocol):
     """A store of objects. May be used from several event loops at once."""
 
     root: str  # unique in the process, ends in "/"
     profile: StoreProfile
+
+    @property
+    def pieces(self) -> PieceReader | None:
+        """What reads pieces of objects; None: they are ranges like any others."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges of an object, each by a request of its own.

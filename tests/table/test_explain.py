@@ -50,8 +50,10 @@ async def test_it_tells_what_happens(
     assert {event.reasons for event in recorder.events} <= {("explain",), ("deletions",)}
     with trace() as recorder:
         table = await scanner.to_table()
-    assert found.num_requests == recorder.num_requests
-    assert found.num_bytes == recorder.num_bytes
+    # Local files are read column by column: what lies between neighbours is not.
+    wasted = sum(step.num_wasted for step in found.steps)
+    assert found.num_bytes - wasted == recorder.num_bytes
+    assert found.num_requests <= recorder.num_requests
     assert table.num_rows == (limit or 108_000)
     assert found.num_rows >= table.num_rows
     assert found.num_rows + found.num_rows_skipped == 120_000

@@ -101,7 +101,8 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
 
     Late columns are counted as if the filter kept every row. An offset or limit behind a filter
     is not counted either: it ends the scan early. Indices are asked as the scan asks them: what
-    that reads is kept, and is not in the sums.
+    that reads is kept, and is not in the sums. Local files are read column by column where they are
+    decoded; neighbouring reads of them are told as one request.
 
     Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
     Processor time is that of planning the scan.

@@ -28,7 +28,7 @@ from alance.file.states import ScanStates
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.plans import all_read, together
-from alance.io import trace
+from alance.io.inline import Note
 from alance.io.readahead import Job
 from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES
@@ -169,15 +169,14 @@ class SplitReader:
         group = splits[0].group
         schema, is_remote = self.plan.first_schema, self.snapshot.is_remote
         states = group.states
-        if isinstance(states, ScanStates) and not (
-            group.is_small or trace.active or states.is_cold
-        ):
+        if isinstance(states, ScanStates) and not (group.is_small or states.is_cold):
             locations = [source.location for source in group.handles[0].sources]
             local_file = self.snapshot.engine.local_file
             files = {place: file for place in locations if (file := local_file(place))}
             if files:
+                note = Note.of_caller("scan")
                 return [
-                    LocalRows(group.opened[0], split.start, split.stop, states, files)
+                    LocalRows(group.opened[0], split.start, split.stop, states, files, note)
                     for split in splits
                 ]
         plans = [split.reading(schema, guess=is_remote) for split in splits]
