@@ -27,6 +27,7 @@ from benchmarks.alone import NAMES, WORKS, measure_alone
 from benchmarks.cases import CASES, Case, Opened
 from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
+from benchmarks.cases_small import run_small
 from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
 from benchmarks.measure import measure
@@ -144,6 +145,7 @@ def main() -> None:
             "cases": asyncio.run(run_cases(arguments)),
             "alone": run_alone(arguments),
             "writes": run_writes(arguments.only, arguments.scale, ALONE_ROUNDS),
+            "small": run_small(arguments.only, ALONE_ROUNDS),
             "changes": changes(arguments),
             "commits": commits(arguments),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import cases_changes, cases_commits, cases_writes
+from benchmarks import cases_changes, cases_commits, cases_small, cases_writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +58,8 @@ def report(results: dict[str, Any]) -> str:
         parts.append("\n".join(["## Memory and import\n", *_alone(results["alone"]), ""]))
     if results.get("writes"):
         parts.append(cases_writes.section(results["writes"]))
+    if results.get("small"):
+        parts.append(cases_small.section(results["small"]))
     if results.get("changes"):
         parts.append(cases_changes.section(results["changes"]))
     if results.get("commits"):

@@ -1,28 +1,18 @@
-"""Small data files encoded in memory, by one thread from the first row to the last byte.
-
-A `DataFileWriter` gives its work to threads and its bytes to an upload, page by page; of a small
-file these hops cost more than the work. Here the same writer runs where it is called.
-"""
+"""Small data files encoded in memory, by one thread from the first row to the last byte."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
+from alance.file.here import Here, Pieces, without_waiting
 from alance.file.v0_1_writer import writer_of
-from alance.format.plans import answered
-from alance.io.pool import DecodePool
-from alance.io.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
     import pyarrow as pa
 
     from alance.file.writer import WrittenFile
     from alance.file_version import FileVersion
     from alance.format.schema import Schema
-
-T = TypeVar("T")
 
 
 def encode_file(
@@ -37,48 +27,8 @@ def encode_file(
         InvalidInputError: values that the format cannot hold.
         UnsupportedError: types that files of the version do not hold.
     """
-    upload = _Pieces()
-    writer = writer_of(version)(upload, schema, version, _Here(), threads=1, statistics=statistics)
-    _now(writer.write(batch))
-    written = _now(writer.seal())
+    upload = Pieces()
+    writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)
+    without_waiting(writer.write(batch))
+    written = without_waiting(writer.seal())
     return upload.content(), written
-
-
-class _Here(DecodePool):
-    """A pool whose work is done by the caller."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    async def run(self, work: Callable[[], T], *, inline: bool = True) -> T:
-        return work()
-
-
-class _Pieces(Upload):
-    """An upload that stays in memory."""
-
-    def __init__(self) -> None:
-        super().__init__("memory")
-
-    def content(self) -> bytes:
-        """All that was written."""
-        self._end_block()
-        return b"".join(self._pieces)
-
-    async def _advance(self) -> None:
-        """Nothing is under way."""
-
-    async def _publish(self) -> None:
-        """The bytes are there already."""
-
-    async def _drop(self) -> None:
-        """They go with the upload."""
-
-
-def _now(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
-    return answered(work.__await__(), _never)
-
-
-def _never(_: object) -> Sequence[memoryview]:
-    raise AssertionError("a writer without threads and without an upload has waited")

@@ -62,20 +62,13 @@ class PageWriter(DataFileWriter):
 
     def attach(self, sidecars: Sidecars) -> None:
         """Tell where blobs of version 2 go; without it they are refused."""
+        self._may_be_small = False  # their objects are uploaded meanwhile
         self._blobs = BlobPlacer(sidecars, self._builder, self._pool, self._upload_all)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+    def _bytes_so_far(self) -> int:
         return self._builder.num_bytes + sum(column.num_bytes for column in self._columns)
 
-    async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet.
-
-        Raises:
-            InvalidInputError: values that the format cannot hold.
-            StoreError: of the upload.
-        """
+    async def _seal(self) -> WrittenFile:
         await self._flush(self._columns)
         if self._statistics is not None:
             content = await self._pool.run(self._statistics.finish)
@@ -85,7 +78,7 @@ class PageWriter(DataFileWriter):
         columns = {column.leaf.field.id: column.number for column in self._columns}
         return WrittenFile(self._num_rows, self._builder.num_bytes, columns)
 
-    async def publish(self) -> None:
+    async def publish(self, content: bytes = b"") -> None:
         """Make the sealed object visible.
 
         Raises:
@@ -93,7 +86,7 @@ class PageWriter(DataFileWriter):
         """
         if self._blobs is not None:
             await self._blobs.finish()
-        await super().publish()
+        await super().publish(content)
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         fields = list(zip(self._schema.fields, batch.columns, strict=True))

@@ -50,18 +50,10 @@ class BatchWriter(DataFileWriter):
         self._waiting_rows = 0
         self._waiting_bytes = 0
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+    def _bytes_so_far(self) -> int:
         return self._batches.num_bytes + self._waiting_bytes
 
-    async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet.
-
-        Raises:
-            InvalidInputError: values that the format cannot hold.
-            StoreError: of the upload.
-        """
+    async def _seal(self) -> WrittenFile:
         await self._upload_all(await self._pool.run(lambda: self._encode_batches(whole=False)))
         await self._upload_all(self._batches.finish())
         if self._batches.lost:

@@ -74,18 +74,10 @@ class ArrayWriter(DataFileWriter):
         self._arrays = ArrayFileBuilder(self._schema, self._array_columns)
         self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+    def _bytes_so_far(self) -> int:
         return self._arrays.num_bytes + sum(one.num_bytes for one in self._waiting)
 
-    async def seal(self) -> WrittenFile:
-        """Hand all bytes to the upload; the object is not visible yet.
-
-        Raises:
-            InvalidInputError: values that the format cannot hold.
-            StoreError: of the upload.
-        """
+    async def _seal(self) -> WrittenFile:
         await self._flush_units(self._waiting)
         for number in self._array_columns.headers:
             self._arrays.add_header_rows(number, self._num_rows)

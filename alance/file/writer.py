@@ -1,20 +1,23 @@
 """DataFileWriter: batches in, one object on a store; what is common to all versions.
 
-Rows are kept as they come until there are enough of them; then they are encoded by threads, and
-the bytes go to the upload. Memory is what the rows that wait hold, up to a budget, and what the
-upload has under way.
+Batches wait until there are enough rows for the encoder, rows until a page is full; they are
+encoded by threads, and the bytes go to the upload. Memory is what the rows that wait hold, up to a
+budget, and what the upload has under way. A file that has nothing but small batches is encoded by
+one job, from the first row to the last byte.
 """
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import InvalidInputError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
+from alance.file.here import Here, Pieces, without_waiting
 from alance.file.parts import steps
+from alance.file.small_batches import SmallBatches, merged
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ class DataFileWriter(ABC):
         statistics: bool = True,
     ) -> None:
         self._upload = upload
+        self._sink = upload  # of what is encoded
         self._schema = schema
         self._version = version
         self._pool = pool
@@ -83,6 +87,9 @@ class DataFileWriter(ABC):
         self._page_bytes = page_bytes
         self._buffer_bytes = buffer_bytes
         self._num_rows = 0
+        self._small = SmallBatches()
+        self._may_be_small = True
+        self._encoded_bytes = 0
         self._begin(statistics=statistics)
 
     @abstractmethod
@@ -107,9 +114,9 @@ class DataFileWriter(ABC):
         return self._num_rows
 
     @property
-    @abstractmethod
     def num_bytes(self) -> int:
         """Bytes of the file so far, and of the rows that wait, before they are encoded."""
+        return self._encoded_bytes + self._small.num_bytes
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -125,9 +132,16 @@ class DataFileWriter(ABC):
             raise InvalidInputError(
                 f"a batch of {batch.num_columns} columns for {len(self._schema.fields)} fields"
             )
-        for part in steps(batch):
-            await self._write(part)
+        if not batch.num_rows:
+            return
+        leaving = self._small.add(batch)
         self._num_rows += batch.num_rows
+        if leaving:
+            await self._write_merged(leaving)
+        if self._small.are_enough:
+            await self._write_merged(self._small.take())
+        else:
+            await self._pool.share_turn()
 
     async def finish(self) -> WrittenFile:
         """Write what waits and the file's end; the object is visible when this returns.
@@ -140,7 +154,6 @@ class DataFileWriter(ABC):
         await self.publish()
         return written
 
-    @abstractmethod
     async def seal(self) -> WrittenFile:
         """Hand all bytes to the upload; the object is not visible yet.
 
@@ -148,35 +161,87 @@ class DataFileWriter(ABC):
             InvalidInputError: values that the format cannot hold.
             StoreError: of the upload.
         """
+        if not self._may_be_small:
+            await self._write_merged(self._small.take())
+            return await self._seal()
+        content, written = await self.encode()
+        await self._upload.write(content)
+        return written
 
-    async def publish(self) -> None:
+    async def encode(self) -> tuple[bytes, WrittenFile]:
+        """All bytes of a file that has small batches alone; one hop. No row may follow.
+
+        Raises:
+            InvalidInputError: values that the format cannot hold.
+        """
+        assert self._may_be_small
+        pool, pieces = self._pool, Pieces(self._upload.where)
+        self._pool, self._threads, self._sink = Here(), 1, pieces
+
+        def work() -> WrittenFile:
+            without_waiting(self._write_merged(self._small.take()))
+            return without_waiting(self._seal())
+
+        written = await pool.run(work)
+        return pieces.content(), written
+
+    @property
+    def is_small(self) -> bool:
+        """Whether `encode` gives the file: nothing of it has been encoded yet."""
+        return self._may_be_small
+
+    @abstractmethod
+    async def _seal(self) -> WrittenFile:
+        """Encode what waits, and the file's end."""
+
+    async def publish(self, content: bytes = b"") -> None:
         """Make the sealed object visible.
+
+        Args:
+            content: what `encode` gave, where that took the place of `seal`.
 
         Raises:
             StoreError: of the upload.
         """
+        if content:
+            await self._upload.write(content)
         await self._upload.finish()
 
     async def abort(self) -> None:
         """Leave no object and no part of one."""
         await self._upload.abort()
 
+    async def _write_merged(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Give batches to the encoder, as one."""
+        if len(batches) > 1:
+            batches = await self._pool.run(partial(merged, batches))
+        self._may_be_small = False
+        for batch in batches:
+            for part in steps(batch):
+                await self._write(part)
+        self._encoded_bytes = self._bytes_so_far()
+
     @abstractmethod
     async def _write(self, batch: pa.RecordBatch) -> None:
         """Take rows of a batch that is not large, and write what has become enough."""
 
+    @abstractmethod
+    def _bytes_so_far(self) -> int:
+        """Bytes of the file so far, and of the rows that wait for pages."""
+
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of CPU work, in order; some at a time."""
-        if self._threads == 1:
-            return [await self._pool.run(work) for work in works]
-        limit = asyncio.Semaphore(self._threads)
+        """The results of CPU work, in order: one hop for each thread that may help."""
+        left = iter(enumerate(works))
+        results: dict[int, T] = {}
 
-        async def run(work: Callable[[], T]) -> T:
-            async with limit:
-                return await self._pool.run(work)
+        def help_out() -> None:
+            for number, work in left:
+                results[number] = work()
 
-        return await all_of(run(work) for work in works)
+        helpers = min(self._threads, len(works))
+        await all_of(self._pool.run(help_out) for _ in range(helpers))
+        return [results[number] for number in range(len(works))]
 
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:
         for chunk in chunks:
-            await self._upload.write(chunk)
+            await self._sink.write(chunk)

@@ -49,10 +49,10 @@ class LocalUpload(Upload):
         self._end_block()
         self._begin_job()
 
-    def _begin_job(self) -> None:
+    def _begin_job(self, then: Callable[[], None] | None = None) -> None:
         pieces, self._pieces = self._pieces, []
         self._in_job = sum(len(piece) for piece in pieces)
-        self._job = self._start(partial(_append, self._file, pieces))
+        self._job = self._start(partial(_append, self._file, pieces, then))
 
     async def _ended(self) -> None:
         """Wait for the job that is under way; a cancellation does not stop it."""
@@ -69,9 +69,7 @@ class LocalUpload(Upload):
     async def _publish(self) -> None:
         await self._ended()
         self._end_block()
-        self._begin_job()
-        await self._ended()
-        self._job = self._start(self._file.publish)
+        self._begin_job(self._file.publish)
         await self._ended()
 
     async def _drop(self) -> None:
@@ -82,6 +80,10 @@ class LocalUpload(Upload):
         await self._ended()
 
 
-def _append(file: publish.NewFile, pieces: Sequence[memoryview]) -> None:
+def _append(
+    file: publish.NewFile, pieces: Sequence[memoryview], then: Callable[[], None] | None
+) -> None:
     for piece in pieces:
         file.append(piece)
+    if then is not None:
+        then()

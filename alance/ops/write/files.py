@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AlanceError
 from alance.file.budgets import BUFFER_BYTES
@@ -20,7 +21,7 @@ from alance.ops.version.discards import in_time
 from alance.ops.write.options import Limits, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
+FILES_TOGETHER: Final = 64  # small ones that are put at once, as many as stores take
+TOGETHER_BYTES: Final = 16 << 20  # of them
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class _File:
     location: str
     blobs: BlobFiles | None = None
     written: WrittenFile | None = None
-    ending: asyncio.Task[None] | None = None
+    ending: asyncio.Task[None] | None = None  # small files share one
 
 
 @dataclass(slots=True)
@@ -67,6 +70,11 @@ class DataFiles:
     bases: Mapping[int, BasePath] = field(default_factory=dict)
     _files: list[_File] = field(default_factory=list, init=False)
     _current: _File | None = field(default=None, init=False)
+    _ended_rows: int = field(default=0, init=False)
+    _ended_bytes: int = field(default=0, init=False)
+    _small: list[tuple[_File, bytes]] = field(default_factory=list, init=False)
+    _small_bytes: int = field(default=0, init=False)
+    _endings: deque[asyncio.Task[None]] = field(default_factory=deque, init=False)
     _engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +83,7 @@ class DataFiles:
     @property
     def num_rows(self) -> int:
         """Rows written so far."""
-        return sum(file.writer.num_rows for file in self._files)
+        return self._ended_rows + (self._current.writer.num_rows if self._current else 0)
 
     @property
     def num_files(self) -> int:
@@ -85,7 +93,7 @@ class DataFiles:
     @property
     def num_bytes(self) -> int:
         """Bytes of the files so far, and of the rows that are not encoded yet."""
-        return sum(file.writer.num_bytes for file in self._files)
+        return self._ended_bytes + (self._current.writer.num_bytes if self._current else 0)
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Add rows that have the columns of the schema, in its order.
@@ -97,11 +105,12 @@ class DataFiles:
         start = 0
         while start < batch.num_rows:
             file = self._current or self._open()
-            room = self.limits.max_rows_per_file - file.writer.num_rows
-            part = batch.slice(start, room)
-            await file.writer.write(part)
-            start += part.num_rows
             writer = file.writer
+            room = self.limits.max_rows_per_file - writer.num_rows
+            fits = start == 0 and batch.num_rows <= room
+            part = batch if fits else batch.slice(start, room)
+            await writer.write(part)
+            start += part.num_rows
             if (
                 writer.num_rows >= self.limits.max_rows_per_file
                 or writer.num_bytes >= self.limits.max_bytes_per_file
@@ -110,13 +119,14 @@ class DataFiles:
         self._tell()
 
     async def cut(self) -> None:
-        """End the file that is being written; further rows begin another.
+        """End the file that is being written, and all before it; further rows begin another.
 
         Raises:
             StoreError: the store failed.
         """
         if self._current is not None:
             await self._seal(self._current)
+        await self._end_small()
 
     async def seal(self) -> list[table_pb2.DataFragment]:
         """The fragments of all rows, one a file; their last bytes may still be on their way.
@@ -147,19 +157,20 @@ class DataFiles:
         Raises:
             StoreError: the store failed.
         """
-        await all_of([self._ended(file) for file in self._files])
+        await all_of([asyncio.shield(ending) for ending in self._endings])
 
     async def discard(self) -> None:
         """Remove all files, as far as the store can be reached; see `io.background`."""
         await in_time(self._engine, self.table.store, self._discard())
 
     async def _discard(self) -> None:
-        for file in self._files:
-            if file.ending is not None:
-                file.ending.cancel()
-                await asyncio.gather(file.ending, return_exceptions=True)
+        endings = {file.ending for file in self._files if file.ending is not None}
+        for ending in endings:
+            ending.cancel()
+        await asyncio.gather(*endings, return_exceptions=True)
         await asyncio.gather(*(self._remove(file) for file in self._files), return_exceptions=True)
         self._files.clear()
+        self._small.clear()
         self._current = None
 
     def _open(self) -> _File:
@@ -188,17 +199,45 @@ class DataFiles:
         return self._current
 
     async def _seal(self, file: _File) -> None:
+        """Give a file its end. Small ones wait for others: many cost a store little more."""
         self._current = None
-        file.written = await file.writer.seal()
-        file.ending = asyncio.ensure_future(file.writer.publish())
-        ending = [one for one in self._files if one.ending is not None and not one.ending.done()]
-        for one in ending[:-FILES_ENDING]:
-            await self._ended(one)
+        if file.writer.is_small:
+            content, file.written = await file.writer.encode()
+            self._small.append((file, content))
+            self._small_bytes += len(content)
+            if len(self._small) >= FILES_TOGETHER or self._small_bytes >= TOGETHER_BYTES:
+                await self._end_small()
+        else:
+            file.written = await file.writer.seal()
+            await self._end([file], file.writer.publish())
+        self._ended_rows += file.written.num_rows
+        self._ended_bytes += file.written.num_bytes
 
-    @staticmethod
-    async def _ended(file: _File) -> None:
-        if file.ending is not None:
-            await asyncio.shield(file.ending)
+    async def _end_small(self) -> None:
+        """Put the small files that wait."""
+        small, self._small, self._small_bytes = self._small, [], 0
+        if small:
+            await self._end([file for file, _ in small], self._put(small))
+
+    async def _put(self, small: Sequence[tuple[_File, bytes]]) -> None:
+        if len(small) == 1:  # by an upload: a cancelled one takes back what has landed
+            ((file, content),) = small
+            await file.writer.publish(content)
+            return
+        places = [self._engine.registry.resolve(file.location) for file, _ in small]
+        contents = [content for _, content in small]
+        paths = [path for _, path in places]
+        await places[0][0].put_many(list(zip(paths, contents, strict=True)))
+
+    async def _end(self, files: Sequence[_File], work: Coroutine[Any, Any, None]) -> None:
+        """Begin to make files visible; waits for those long before."""
+        ending = asyncio.create_task(work)
+        for file in files:
+            file.ending = ending
+        self._endings.append(ending)
+        while len(self._endings) > FILES_ENDING:
+            await asyncio.shield(self._endings[0])
+            self._endings.popleft()
 
     async def _remove(self, file: _File) -> None:
         paths = [] if file.blobs is None else await file.blobs.abort()

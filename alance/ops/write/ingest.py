@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
+from alance.file.small_batches import BatchSizes
 from alance.ops.version.discards import in_time
 from alance.ops.write.append import queue_of
 from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
@@ -53,7 +54,6 @@ class Ingest:
         self.schema: pa.Schema = snapshot.schema.to_arrow()
         self.last = snapshot
         self.last_sequence = last_sequence  # committed
-        self.metrics = IngestMetrics()
         self._options = options
         self._accepted_sequence = last_sequence
         self._written_sequence = last_sequence
@@ -61,8 +61,12 @@ class Ingest:
         self._room = max(1, options.max_buffer_bytes - options.max_buffer_bytes // 2)
         self._tokens: dict[str, None] | None = None  # in order; None: not read yet
         self._turn = asyncio.Lock()  # of writes
+        self._sizes = BatchSizes()
         self._items: deque[Item] = deque()
         self._num_items = 0
+        self._num_rows = self._num_bytes = self._num_skipped = 0  # of all that was accepted
+        self._buffered_bytes = 0
+        self._rarely = IngestMetrics()  # what seldom changes: waits, versions
         self._committed_items = 0
         self._flush_to = 0
         self._is_closing = False
@@ -84,20 +88,31 @@ class Ingest:
             AlanceError: what has failed before; nothing more is written.
         """
         checked_sequence(sequence, self._options.producer)
-        num_bytes = sum(column.nbytes for batch in batches for column in batch.columns)
         async with self._turn:
             self._check()
+            num_bytes = sum([self._sizes.of(batch) for batch in batches])
             if token is not None and self._tokens is None:
                 self._tokens = await self._read_tokens()
             known = token is not None and token in (self._tokens or ())
             if known or (sequence is not None and sequence <= self._accepted_sequence):
-                self.metrics = replace(self.metrics, num_skipped=self.metrics.num_skipped + 1)
+                self._num_skipped += 1
                 return False
             await self._wait_for_room(num_bytes)
             if sequence is None and self._options.producer is not None:
                 sequence = self._accepted_sequence + 1
             self._accept(batches, num_bytes, token, sequence)
         return True
+
+    @property
+    def metrics(self) -> IngestMetrics:
+        """What was done so far."""
+        return replace(
+            self._rarely,
+            num_rows=self._num_rows,
+            num_bytes=self._num_bytes,
+            num_skipped=self._num_skipped,
+            buffered_bytes=self._buffered_bytes,
+        )
 
     async def flush(self) -> Snapshot:
         """Commit what was accepted before the call; a version that has it.
@@ -163,13 +178,13 @@ class Ingest:
         clock = asyncio.get_running_loop().time
         begun = clock()
         is_full = False
-        while self._items and self.metrics.buffered_bytes + num_bytes > self._room:
+        while self._items and self._buffered_bytes + num_bytes > self._room:
             is_full = True
             await self._until_moved()
             self._check()
         if is_full:
-            metrics = self.metrics
-            self.metrics = replace(
+            metrics = self._rarely
+            self._rarely = replace(
                 metrics,
                 num_waits=metrics.num_waits + 1,
                 waited_s=metrics.waited_s + clock() - begun,
@@ -191,13 +206,9 @@ class Ingest:
                 del self._tokens[next(iter(self._tokens))]
         if sequence is not None:
             self._accepted_sequence = sequence
-        metrics = self.metrics
-        self.metrics = replace(
-            metrics,
-            num_rows=metrics.num_rows + num_rows,
-            num_bytes=metrics.num_bytes + num_bytes,
-            buffered_bytes=metrics.buffered_bytes + num_bytes,
-        )
+        self._num_rows += num_rows
+        self._num_bytes += num_bytes
+        self._buffered_bytes += num_bytes
         self._wake.set()
 
     async def _read_tokens(self) -> dict[str, None]:
@@ -238,8 +249,7 @@ class Ingest:
         await self._chunk.write(item)
         self._written_sequence = self._chunk.last_sequence
         self._items.popleft()
-        buffered = self.metrics.buffered_bytes - item.num_bytes
-        self.metrics = replace(self.metrics, buffered_bytes=buffered)
+        self._buffered_bytes -= item.num_bytes
         self._moved.set()
 
     async def _see_to_time(self) -> None:
@@ -282,8 +292,8 @@ class Ingest:
         self.last = made
         self.last_sequence = chunk.last_sequence
         self._committed_items = chunk.last_item
-        metrics = self.metrics
-        self.metrics = replace(
+        metrics = self._rarely
+        self._rarely = replace(
             metrics,
             num_files=metrics.num_files + chunk.num_files,
             num_commits=metrics.num_commits + 1,

@@ -1,11 +1,12 @@
 """Data of users, as a stream of Arrow batches.
 
-Whatever blocks (readers, iterators, pyarrow datasets) is asked for its next batch in a thread, and
-only when the batch before has been taken.
+Whatever blocks (readers, iterators, pyarrow datasets) is asked for its next batch in a thread: for
+one, or for as many small ones as are a megabyte, and only when those before have been taken.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runt
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.file.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import has_blobs
 
@@ -68,6 +70,7 @@ ACCEPTED: Final = (
     "iterable of Tables or RecordBatches"
 )
 _END: Final = object()
+ASKED_S: Final = 0.02  # so long a job of a thread waits for more small batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +199,34 @@ def _schema_of(data: Any) -> pa.Schema:
 
 async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterator[pa.RecordBatch]:
     while True:
-        rows: object = await pool.run(lambda: next(batches, _END))
-        if rows is _END:
-            return
-        for batch in _batches_of(rows):
+        some, end = await pool.run(partial(_next_of, batches))
+        for batch in some:
             yield batch
+        if isinstance(end, Exception):
+            raise end
+        if end is _END:
+            return
+
+
+def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
+    """The next batch or, if that is small, some; and the end or the error that came behind them."""
+    some: list[pa.RecordBatch] = []
+    waiting = SmallBatches()
+    until = time.monotonic() + ASKED_S
+    while not waiting.are_enough:
+        try:
+            rows: object = next(batches, _END)
+            if rows is _END:
+                return some, _END
+            parts = _batches_of(rows)
+        except Exception as error:
+            return some, error
+        some += parts
+        for batch in parts:
+            waiting.add(batch)
+        if time.monotonic() > until:
+            break
+    return some, None
 
 
 async def _from_async(data: AsyncIterable[Rows]) -> AsyncIterator[pa.RecordBatch]:

@@ -1,0 +1,57 @@
+"""Coroutines of a writer run where they are called: no thread, no upload, nothing to wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from alance.format.plans import answered
+from alance.io.pool import DecodePool
+from alance.io.upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+T = TypeVar("T")
+
+
+class Here(DecodePool):
+    """A pool whose work is done by the caller."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return work()
+
+    async def share_turn(self) -> None:
+        """It is no loop's turn."""
+
+
+class Pieces(Upload):
+    """An upload that stays in memory."""
+
+    def __init__(self, where: str = "memory") -> None:
+        super().__init__(where)
+
+    def content(self) -> bytes:
+        """All that was written."""
+        self._end_block()
+        return b"".join(self._pieces)
+
+    async def _advance(self) -> None:
+        """Nothing is under way."""
+
+    async def _publish(self) -> None:
+        """The bytes are there already."""
+
+    async def _drop(self) -> None:
+        """They go with the upload."""
+
+
+def without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    return answered(work.__await__(), _never)
+
+
+def _never(_: object) -> Sequence[memoryview]:
+    raise AssertionError("a writer without threads and without an upload has waited")

@@ -1,0 +1,102 @@
+"""Small batches wait until they are enough for the encoder, and are encoded as one.
+
+What a batch costs an encoder does not depend on its rows: of 100 rows it is a hundred times what
+copying them takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ENOUGH_ROWS: Final = 8 << 10
+ENOUGH_BYTES: Final = 1 << 20  # copied in a third of a millisecond
+OWN_BYTES: Final = 64 << 10  # so little memory need not be asked what of it is a batch's own
+
+
+class BatchSizes:
+    """How large the batches of a stream are, about: asking Arrow for each costs 20 microseconds.
+
+    Of small ones it is the memory that they hold. Of slices of one large batch the first, second,
+    fourth and so on are measured, and the others are taken to have rows of the same size.
+
+    Attributes:
+        is_new: the last batch is a small part of memory that those before it do not hold.
+    """
+
+    def __init__(self) -> None:
+        self.is_new = False
+        self._held = self._offset = 0
+        self._row_bytes = 0.0
+        self._num_seen = 0
+
+    def of(self, batch: pa.RecordBatch) -> int:
+        """Bytes of the rows of the next batch."""
+        held = int(batch.get_total_buffer_size())
+        self.is_new = False
+        if held <= OWN_BYTES or not batch.num_columns:
+            return held
+        offset = batch.column(0).offset
+        is_next = held == self._held and offset > self._offset
+        self._num_seen = self._num_seen + 1 if is_next else 1
+        self._held, self._offset = held, offset
+        if self._num_seen & (self._num_seen - 1) == 0:
+            self._row_bytes = batch.nbytes / max(1, batch.num_rows)
+        num_bytes = int(self._row_bytes * batch.num_rows)
+        self.is_new = not is_next and held > 2 * num_bytes + OWN_BYTES
+        return num_bytes
+
+
+class SmallBatches:
+    """Batches of a stream that wait; they hold little memory beside their rows, or share it.
+
+    Attributes:
+        num_bytes: of the rows that wait, about.
+    """
+
+    def __init__(self) -> None:
+        self.num_rows = self.num_bytes = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._sizes = BatchSizes()
+
+    def add(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+        """Let a batch of at least a row wait; gives those that leave before it.
+
+        A large one waits alone, and so is not copied. Slices of one large batch wait together, but
+        those of several would keep all of these alive.
+        """
+        num_bytes = self._sizes.of(batch)
+        leaving: Sequence[pa.RecordBatch] = ()
+        is_large = batch.num_rows >= ENOUGH_ROWS or num_bytes >= ENOUGH_BYTES
+        if self._batches and (is_large or self._sizes.is_new):
+            leaving = self.take()
+        self._batches.append(batch)
+        self.num_rows += batch.num_rows
+        self.num_bytes += num_bytes
+        return leaving
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether they are worth an encoder's call."""
+        return self.num_rows >= ENOUGH_ROWS or self.num_bytes >= ENOUGH_BYTES
+
+    def take(self) -> Sequence[pa.RecordBatch]:
+        """All of them; none waits any longer."""
+        batches, self._batches = self._batches, []
+        self.num_rows = self.num_bytes = 0
+        return batches
+
+
+def merged(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """The rows of all batches in one; in as many as there are where Arrow cannot join them."""
+    if len(batches) < 2:
+        return batches
+    try:
+        joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return joined
+    except pa.ArrowException:  # of several types, or of dictionaries that do not fit into one
+        return batches
