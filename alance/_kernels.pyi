@@ -763,6 +763,21 @@ def file_pages(
     ]
     | None
 ): ...
+def read_footer(tail: memoryview) -> tuple[int, int, int, int, int]: ...
+def footer_tables(
+    tail: memoryview, file_bytes: int, alignment: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None: ...
+def pages_together(
+    columns: list[ColumnPages],
+) -> tuple[
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    list[bytes],
+]: ...
 def gather_spans(
     contents: list[memoryview],
     numbers: npt.NDArray[np.int64],

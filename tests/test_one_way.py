@@ -45,6 +45,30 @@ def test_a_trace_chooses_no_other_way() -> None:
     assert modules_with(r"\btrace\.active\b|^active: ") <= asking
 
 
+def test_footers_and_small_files_are_read_in_one_place() -> None:
+    assert modules_that_name("read_footer") == {"format/container.py"}
+    assert modules_that_name("footer_tables") == {"format/container.py"}
+    assert modules_that_name("column_pages") == {"format/container_columns.py"}
+    assert modules_that_name("decode_together") == {"file/grouped.py"}
+    assert modules_that_name("gather_spans") == {"file/grouped.py"}
+
+
+def test_small_batches_are_joined_in_one_place() -> None:
+    assert modules_that_name("merged") & {"file/writer.py"} == {"file/writer.py"}
+    assert modules_that_name("combine_chunks") & in_folder("ops/write", "file") == {
+        "file/small_batches.py"
+    }
+
+
+def in_folder(*folders: str) -> set[str]:
+    """The modules of some folders."""
+    return {
+        str(path.relative_to(PACKAGE))
+        for folder in folders
+        for path in PACKAGE.glob(f"{folder}/*.py")
+    }
+
+
 def modules_with(pattern: str) -> set[str]:
     """Modules of the package whose text has something."""
     return {

@@ -29,16 +29,15 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.columns import States
-    from alance.file.grouped import GroupedPages
+    from alance.file.grouped import LeafPages
     from alance.file.v2_0 import FieldRows
-    from alance.file.whole import LeafPages
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
 
-    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | GroupedPages | LeafPages | Parts
+    Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | LeafPages | Parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,92 +1,139 @@
 """Whole fragments read together: their pages of one field, decoded in as few calls as they allow.
 
-Of tables of many small fragments a page costs more than its bytes. Here no page has a plan or a
-state of its own: a file is asked for in one range or few, and neighbouring pages of one kind are
-decoded as one.
+Of tables of many small fragments a page costs more than its bytes. Here no page has a plan, a
+state or an object of its own: pages are rows of arrays, a file is asked for in one range or few,
+and neighbouring pages of one kind are decoded as one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
-from alance.format.layouts.miniblock import MiniBlockPage
-from alance.format.layouts.miniblock_join import AlikePages, decode_together
+from alance.format.container_columns import FlatPages
+from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
+from alance.format.layouts.miniblock_join import TOO_MANY, AlikePages, Joined, decode_together
 from alance.format.plans import ByteRange, answered, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from alance.arrays import Int64s
     from alance.file.fragment import Found, OpenFragment
+    from alance.file_version import FileVersion
+    from alance.format.container import Container
     from alance.format.field import Field
-    from alance.format.layouts.base import PageLayout, PageValues
+    from alance.format.layouts.base import PageValues
+    from alance.format.layouts.miniblock import MiniBlockPage
     from alance.format.plans import Plan
 
-    Content: TypeAlias = tuple[memoryview, int]  # bytes of a file, and where they begin
-    Span: TypeAlias = tuple[int, int]
 
 GAP_BYTES: Final = 256  # between pages of a file: the filler; wider gaps are the store's affair
 
 
+class PageTables(NamedTuple):
+    """Pages of columns of some files, column by column, of each file by file."""
+
+    counts: Int64s  # pages of each (column, file)
+    rows: Int64s  # of each page
+    kinds: Int64s  # of each page: which of the descriptions is its
+    ends: Int64s  # shape (pages + 1,): buffers before each page, and all
+    starts: Int64s  # of each buffer: byte offset in its file
+    sizes: Int64s
+    encodings: list[bytes]  # descriptions of pages
+
+    @property
+    def bounds(self) -> Int64s:
+        """Pages before each (column, file), and all."""
+        bounds = np.zeros(len(self.counts) + 1, np.int64)
+        np.cumsum(self.counts, out=bounds[1:])
+        return bounds
+
+    def places(self) -> tuple[Int64s, Int64s]:
+        """Of each page the first byte of its buffers, and the one behind the last; 0, 0: none."""
+        lows, highs = np.zeros((2, len(self.rows)), np.int64)
+        has_buffers = np.diff(self.ends) > 0
+        if has_buffers.any():
+            first = self.ends[:-1][has_buffers]
+            lows[has_buffers] = np.minimum.reduceat(self.starts, first)
+            highs[has_buffers] = np.maximum.reduceat(self.starts + self.sizes, first)
+        return lows, highs
+
+
 @dataclass(frozen=True, slots=True)
-class PageBytes:
-    """A page of an open column, with the bytes of its file around it."""
+class Content:
+    """Bytes of a file."""
 
-    column: OpenColumn
-    number: int
+    path: str
+    version: FileVersion
     content: memoryview
-    first: int  # byte offset of the content in the file
+    first: int = 0  # where they begin
 
-    def layout(self) -> PageLayout:
-        """Its layout.
 
-        Raises:
-            CorruptFileError, UnsupportedError: its description.
-        """
-        return self.column.layout(self.number)
+@dataclass(frozen=True, slots=True)
+class FilePages:
+    """Pages of files, and the bytes that they lie in."""
 
-    def buffers(self) -> list[memoryview]:
-        """Its buffers."""
-        content, first = self.content, self.first
-        return [
-            content[start - first : start - first + size]
-            for start, size in self.column.column.pages[self.number].buffers
-        ]
+    tables: PageTables
+    contents: Sequence[Content]
 
-    def decode(self) -> PageValues:
-        """Its rows.
+    def decode(self, page: int, content: Content) -> PageValues:
+        """The rows of a page by itself.
 
         Raises:
             CorruptFileError, UnsupportedError: its description or its bytes.
         """
+        tables = self.tables
+        buffers = slice(tables.ends[page], tables.ends[page + 1])
+        places = zip(tables.starts[buffers].tolist(), tables.sizes[buffers].tolist(), strict=True)
+        layout = page_layout(
+            tables.encodings[tables.kinds[page]],
+            path=content.path,
+            buffers=list(places),
+            num_rows=int(tables.rows[page]),
+            version=content.version,
+        )
         task = answered(
-            self.layout().read_page(),
-            lambda ranges: [cut(one, self.content, self.first) for one in ranges],
+            layout.read_page(),
+            lambda ranges: [cut(span, content.content, content.first) for span in ranges],
         )
         return task.decode()
 
+    def gather(self, buffers: Int64s, contents: Int64s) -> Joined:
+        """Buffers end to end, each of the content of a number."""
+        firsts = np.array([content.first for content in self.contents], np.int64)
+        starts, sizes = self.tables.starts[buffers], self.tables.sizes[buffers]
+        views = [content.content for content in self.contents]
+        inside = starts - firsts[contents]
+        return Joined(_kernels.gather_spans(views, contents, inside, sizes), sizes)
+
 
 @dataclass(frozen=True, slots=True)
-class GroupedPages:
-    """All pages of a field in some fragments."""
+class LeafPages:
+    """All pages of a field in some files, in row order."""
 
     field: Field
-    pages: Sequence[PageBytes]
+    columns: Int64s  # of each page: the number of its column in its file
+    pages: FilePages
+    first: int  # the first of its pages
+    contents: Int64s  # of each page: which content has it
 
     is_array = False
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return sum(
-            size for page in self.pages for _, size in page.column.column.pages[page.number].buffers
-        )
+        tables = self.pages.tables
+        last = self.first + len(self.contents)
+        return int(tables.sizes[tables.ends[self.first] : tables.ends[last]].sum())
 
     def decode_pages(self) -> list[PageValues]:
         """The rows of all pages; some stand together in one.
@@ -94,35 +141,81 @@ class GroupedPages:
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        found: list[PageValues] = []
-        merges = not pa.types.is_dictionary(self.field.arrow_type)
-        for kind, run in groupby(self.pages, _kind):
-            pages = list(run)
-            joined = None
-            if kind and len(pages) > 1 and merges:
-                layouts: list[MiniBlockPage] = [page.layout() for page in pages]  # type: ignore[misc]
-                joined = decode_together(AlikePages.of(layouts, [page.buffers() for page in pages]))
-            found += [_decoded(page) for page in pages] if joined is None else [joined]
-        return found
+        tables = self.pages.tables
+        kinds = tables.kinds[self.first : self.first + len(self.contents)]
+        layouts = {
+            number: _described(tables.encodings[number]) for number in np.unique(kinds).tolist()
+        }
+        names = [None if layout is None else layout.said.kind for layout in layouts.values()]
+        numbers = {name: number for number, name in enumerate(names)}
+        alike = dict(zip(layouts, (numbers[name] for name in names), strict=True))
+        kind_of_page = np.array([alike[kind] for kind in kinds.tolist()], np.int64)
+        changes = np.flatnonzero(kind_of_page[1:] != kind_of_page[:-1]) + 1
+        decoded: list[PageValues] = []
+        for start, stop in pairwise([0, *changes.tolist(), len(kinds)]):
+            joined = self._joined(start, stop, layouts)
+            decoded += self._one_by_one(start, stop) if joined is None else [joined]
+        return decoded
+
+    def _joined(
+        self, start: int, stop: int, layouts: Mapping[int, MiniBlockPage | None]
+    ) -> PageValues | None:
+        """Neighbouring pages of one kind decoded as one; None: they must be decoded one by one."""
+        tables, pages = self.pages.tables, slice(self.first + start, self.first + stop)
+        if stop - start < 2 or pa.types.is_dictionary(self.field.arrow_type):
+            return None
+        kinds = tables.kinds[pages]
+        first = layouts[int(kinds[0])]
+        if first is None:
+            return None
+        firsts = tables.ends[pages]
+        counts = tables.ends[self.first + start + 1 : self.first + stop + 1] - firsts
+        if counts.min() < first.said.num_buffers:
+            return None
+        contents = self.contents[start:stop]
+
+        def numbers(name: str) -> Int64s:
+            values = np.zeros(len(tables.encodings), np.int64)
+            for kind, layout in layouts.items():
+                if layout is not None:
+                    values[kind] = min(getattr(layout.said, name), TOO_MANY)
+            return values[kinds]
+
+        items, dictionary_items = numbers("num_items"), numbers("num_dictionary_items")
+        rows = tables.rows[pages]
+        return decode_together(
+            AlikePages(
+                first,
+                rows,
+                items,
+                dictionary_items,
+                lambda number: self.pages.gather(firsts + number, contents),
+            )
+        )
+
+    def _one_by_one(self, start: int, stop: int) -> Iterator[PageValues]:
+        for number in range(start, stop):
+            content = self.pages.contents[self.contents[number]]
+            try:
+                yield self.pages.decode(self.first + number, content)
+            except AlanceError as error:
+                before = self.contents[:number].tolist()
+                place = sum(self.pages.contents[other].path == content.path for other in before)
+                column = self.columns[number]
+                error.add_note(f"in page {place} of column {column} of {content.path}")
+                raise
 
 
-def _kind(page: PageBytes) -> bytes:
-    layout = page.layout()
-    return layout.said.kind if isinstance(layout, MiniBlockPage) else b""
-
-
-def _decoded(page: PageBytes) -> PageValues:
-    try:
-        return page.decode()
-    except AlanceError as error:
-        column, path = page.column.column, page.column.container.path
-        error.add_note(f"in page {page.number} of column {column.index} of {path}")
-        raise
+def _described(encoding: bytes) -> MiniBlockPage | None:
+    return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else None
 
 
 def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
     """Equal for fragments that can be read together: the fields they have; None: not at all."""
-    if all(isinstance(leaf.column, OpenColumn) for leaf in fragment.leaves):
+    if all(
+        isinstance(leaf.column, OpenColumn) and isinstance(leaf.column.column.pages, FlatPages)
+        for leaf in fragment.leaves
+    ):
         return tuple(leaf.leaf.field.id for leaf in fragment.leaves)
     return None
 
@@ -133,67 +226,83 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[FragmentTask]:
     Args:
         fragments: of the same schema, with one `group_key`.
     """
-    spans: dict[str, list[Span]] = {}
-    for fragment in fragments:
-        for leaf in fragment.leaves:
-            column = leaf.column
-            assert isinstance(column, OpenColumn)
-            if not column.container.is_whole:
-                spans.setdefault(column.container.path, []).extend(_places(column))
-    wanted = [ByteRange(path, *span) for path, places in spans.items() for span in _merged(places)]
-    fetched = (yield wanted) if wanted else ()
-    contents: dict[str, list[Content]] = {}
-    for one, content in zip(wanted, fetched, strict=True):
-        if len(content) != one.num_bytes:
-            raise CorruptFileError(
-                f"{len(content)} bytes of {one.path} from {one.start}, expected {one.num_bytes}"
-            )
-        contents.setdefault(one.path, []).append((content, one.start))
-    leaves: dict[int, Found] = {}
-    for number, leaf in enumerate(fragments[0].leaves):
-        pages: list[PageBytes] = []
-        for fragment in fragments:
-            column = fragment.leaves[number].column
-            assert isinstance(column, OpenColumn)
-            pages += _pages(column, contents)
-        leaves[leaf.leaf.field.id] = GroupedPages(leaf.leaf.field, pages)
+    fields = [leaf.leaf.field for leaf in fragments[0].leaves]
+    columns = [
+        _open_column(fragment, number) for number in range(len(fields)) for fragment in fragments
+    ]
+    tables = PageTables(*_kernels.pages_together([_pages_of(column) for column in columns]))
+    contents, numbers = yield from _contents(columns, tables)
+    pages = FilePages(tables, contents)
+    of_page = np.repeat(
+        np.array([column.column.index for column in columns], np.int64), tables.counts
+    )
+    bounds = tables.bounds[:: len(fragments)].tolist()
+    leaves: dict[int, Found] = {
+        field.id: LeafPages(field, of_page[start:stop], pages, start, numbers[start:stop])
+        for field, (start, stop) in zip(fields, pairwise(bounds), strict=True)
+    }
     num_rows = sum(fragment.num_rows for fragment in fragments)
     return FragmentTask(fragments[0].schema, num_rows, leaves)
 
 
-def _places(column: OpenColumn) -> Iterable[Span]:
-    for page in column.column.pages:
-        if page.buffers:
-            yield (
-                min([start for start, _ in page.buffers]),
-                max([start + size for start, size in page.buffers]),
+def _open_column(fragment: OpenFragment, number: int) -> OpenColumn:
+    column = fragment.leaves[number].column
+    assert isinstance(column, OpenColumn)
+    return column
+
+
+def _pages_of(column: OpenColumn) -> _kernels.ColumnPages:
+    pages = column.column.pages
+    assert isinstance(pages, FlatPages)
+    return pages.kernel
+
+
+def _contents(
+    columns: Sequence[OpenColumn], tables: PageTables
+) -> Plan[tuple[list[Content], Int64s]]:
+    """The bytes of all pages, and in which of them each page lies: at most one round."""
+    lows, highs = tables.places()
+    runs: dict[str, list[slice]] = {}
+    containers: dict[str, Container] = {}
+    for column, (start, stop) in zip(columns, pairwise(tables.bounds.tolist()), strict=True):
+        container = containers.setdefault(column.container.path, column.container)
+        runs.setdefault(container.path, []).append(slice(start, stop))
+    contents: list[Content] = []
+    missing: list[tuple[int, ByteRange]] = []  # of which content
+    numbers = np.zeros(len(lows), np.int64)
+    for path, container in containers.items():
+        version, base = container.version, len(contents)
+        if container.is_whole:
+            contents.append(Content(path, version, container.content))
+            for run in runs[path]:
+                numbers[run] = base
+            continue
+        firsts, lasts = _merged(
+            np.concatenate([lows[run] for run in runs[path]]),
+            np.concatenate([highs[run] for run in runs[path]]),
+        )
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            missing.append((len(contents), ByteRange(path, first, last)))
+            contents.append(Content(path, version, memoryview(b""), first))
+        for run in runs[path]:
+            places = np.searchsorted(firsts, lows[run], "right") - 1
+            numbers[run] = base + places.clip(0)
+        if not len(firsts):
+            contents.append(Content(path, version, memoryview(b"")))
+    fetched = (yield [span for _, span in missing]) if missing else ()
+    for (number, span), content in zip(missing, fetched, strict=True):
+        if len(content) != span.num_bytes:
+            raise CorruptFileError(
+                f"{len(content)} bytes of {span.path} from {span.start}, expected {span.num_bytes}"
             )
+        contents[number] = Content(span.path, contents[number].version, content, span.start)
+    return contents, numbers
 
 
-def _merged(places: list[Span]) -> list[Span]:
-    """Spans that cover places of a file, few and far apart."""
-    places.sort()
-    found: list[Span] = []
-    first, last = places[0] if places else (0, 0)
-    for start, stop in places:
-        if start > last + GAP_BYTES:
-            found.append((first, last))
-            first = start
-        last = max(last, stop)
-    return [*found, (first, last)] if last > first else found
-
-
-def _pages(column: OpenColumn, contents: dict[str, list[Content]]) -> list[PageBytes]:
-    container = column.container
-    if container.is_whole:
-        content, first = container.content, 0
-        return [PageBytes(column, n, content, first) for n in range(len(column.column.pages))]
-    held = contents.get(container.path) or [(memoryview(b""), 0)]
-    found = []
-    for number, page in enumerate(column.column.pages):
-        content, first = held[0]
-        if len(held) > 1 and page.buffers:
-            start = min([start for start, _ in page.buffers])
-            content, first = next((one for one in reversed(held) if one[1] <= start), held[0])
-        found.append(PageBytes(column, number, content, first))
-    return found
+def _merged(lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
+    """Starts and stops of spans that cover places of a file, few and far apart, in order."""
+    lows, highs = lows[highs > lows], highs[highs > lows]
+    order = np.argsort(lows, kind="stable")
+    lows, reach = lows[order], np.maximum.accumulate(highs[order])
+    begins = np.append(np.True_, lows[1:] > reach[:-1] + GAP_BYTES)[: len(lows)]
+    return lows[begins], reach[np.append(begins[1:], np.True_)[: len(lows)]]

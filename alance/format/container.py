@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
@@ -39,8 +39,10 @@ from alance.format.proto import file2_pb2, file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alance.arrays import Int64s
-    from alance.format.plans import Plan
+    from alance.format.plans import Plan, T
 
 MAGIC: Final = b"LANC"
 FOOTER: Final = struct.Struct("<QQQIIHH4s")
@@ -331,36 +333,38 @@ def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -
     if tail is None:
         tail = yield from read_tail(path, file_bytes)
     tail_start = file_bytes - len(tail)
-    metadata, cmo, gbo, num_buffers, num_columns, major, minor, magic = FOOTER.unpack(
-        tail[-FOOTER.size :]
-    )
-    if magic != MAGIC:
-        raise CorruptFileError(f"{path}: ends in {magic!r}, expected {MAGIC!r}")
+    major, minor, metadata, *tables = _parsed(path, partial(_kernels.read_footer, tail))
     version = FileVersion.from_footer(major, minor)
     if version < FileVersion.V2_0:
         raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
-    footer_start = file_bytes - FOOTER.size
-    check_table(path, "column metadata table", cmo, num_columns, footer_start)
-    check_table(path, "global buffer table", gbo, num_buffers, footer_start)
-    if num_buffers == 0:
-        raise CorruptFileError(f"{path}: no global buffer, the schema is missing")
-    if metadata > cmo:
-        raise CorruptFileError(f"{path}: column metadata at {metadata}, their table at {cmo}")
-    needed = min(cmo, gbo)
-    if needed < tail_start:
+    alignment = 64 if version > FileVersion.V2_0 else 1
+    places = _parsed(path, partial(_kernels.footer_tables, tail, file_bytes, alignment))
+    if places is None:
+        needed = min(tables)
         # Tables first: they may be all that the tail misses, or far larger than needed.
         head_start = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
-        # And the schema, and what readers need of pages.
-        head_start = max(0, head_start - TAIL_BYTES)
+        head_start = max(
+            0, head_start - TAIL_BYTES
+        )  # and the schema, and what readers need of pages
         (head,) = yield [ByteRange(path, head_start, tail_start)]
         tail, tail_start = memoryview(bytes(head) + bytes(tail)), head_start
-    columns = read_table(tail, cmo - tail_start, num_columns)
-    buffers = read_table(tail, gbo - tail_start, num_buffers)
-    check_spans(path, "column metadata", columns, footer_start, 1)
-    alignment = 64 if version > FileVersion.V2_0 else 1
-    check_spans(path, "global buffer", buffers, footer_start, alignment)
+        places = _parsed(path, partial(_kernels.footer_tables, tail, file_bytes, alignment))
+        assert places is not None
+    columns, buffers = (table.reshape(-1, 2) for table in places)
     search = parse_search_buffer(path, tail, tail_start, buffers)
     return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
+
+
+def _parsed(path: str, parse: Callable[[], T]) -> T:
+    """What a kernel finds at the end of a file.
+
+    Raises:
+        CorruptFileError: tables or parts outside of the file, or no file of this kind.
+    """
+    try:
+        return parse()
+    except ValueError as error:
+        raise CorruptFileError(f"{path}: {error}") from error
 
 
 def read_tail(path: str, file_bytes: int) -> Plan[memoryview]:

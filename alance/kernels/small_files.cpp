@@ -6,14 +6,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "column_wire.hpp"
+#include "column_pages.hpp"
+#include "footer.hpp"
 #include "owned.hpp"
 #include "spans.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int64_t kFooter = 40;
 constexpr int64_t kAlign = 64;  // of buffers in files of 2.1 and later
 
 // Byte strings that are the same have one number.
@@ -66,48 +66,54 @@ struct Pages {
   }
 };
 
-// The footer of a file, its tables checked.
-struct Footer {
-  uint64_t columns_at = 0;
-  uint32_t num_columns = 0, version = 0;
+Numpy<int64_t> numpy_of(const std::vector<int64_t>& values) {
+  Owned<int64_t> found(static_cast<int64_t>(values.size()));
+  if (!values.empty()) std::memcpy(found.data(), values.data(), values.size() * sizeof(int64_t));
+  return found.numpy();
+}
 
-  static bool table(const File& file, uint64_t at, uint64_t count, uint64_t limit, int64_t align) {
-    if (at > limit || count > (limit - at) / 16) return false;
-    for (uint64_t i = 0; i < count; ++i) {
-      const uint64_t start = load<uint64_t>(file.data + at + 16 * i);
-      const uint64_t size = load<uint64_t>(file.data + at + 16 * i + 8);
-      if (start > limit || size > limit - start || start % static_cast<uint64_t>(align))
-        return false;
-    }
-    return true;
-  }
+// The footer of a whole file, with all that it names inside of the file.
+Footer whole_footer(const File& file) {
+  const Footer footer = Footer::read(file.data, file.size);
+  footer.check(file.size);
+  auto skip = [](int64_t, int64_t) {};
+  Footer::places(file.data + footer.columns, footer.num_columns, file.size, 1, "column metadata", skip);
+  Footer::places(file.data + footer.buffers, footer.num_buffers, file.size, kAlign, "global buffer", skip);
+  return footer;
+}
 
-  bool read(const File& file) {
-    if (file.size < kFooter) return false;
-    const uint64_t limit = file.size - kFooter;
-    const uint8_t* at = file.data + limit;
-    const uint64_t metadata = load<uint64_t>(at);
-    columns_at = load<uint64_t>(at + 8);
-    const uint32_t num_buffers = load<uint32_t>(at + 24);
-    num_columns = load<uint32_t>(at + 28);
-    version = uint32_t{load<uint16_t>(at + 32)} << 16 | load<uint16_t>(at + 34);
-    return std::memcmp(at + 36, "LANC", 4) == 0 && num_buffers > 0 && metadata <= columns_at &&
-           table(file, columns_at, num_columns, limit, 1) &&
-           table(file, load<uint64_t>(at + 16), num_buffers, limit, kAlign);
-  }
-};
+// (major, minor, column metadata, its table, that of global buffers) from the last bytes of a file.
+nb::tuple read_footer(const Bytes& tail) {
+  const Footer footer = Footer::read(tail.data(), tail.size());
+  return nb::make_tuple(footer.major, footer.minor, footer.metadata, footer.columns, footer.buffers);
+}
+
+// Starts and stops of the metadata of columns and of global buffers, by turns; None where the tail
+// of the file does not have their tables, which can be in the file.
+nb::object footer_tables(const Bytes& tail, int64_t file_bytes, int64_t alignment) {
+  const uint64_t size = static_cast<uint64_t>(file_bytes);
+  if (file_bytes < 0 || tail.size() > size || alignment < 1) corrupt("a tail of no file");
+  const Footer footer = Footer::read(tail.data(), tail.size());
+  footer.check(size);
+  const uint64_t first = size - tail.size();
+  if (footer.columns < first || footer.buffers < first) return nb::none();
+  auto places = [&](uint64_t at, uint32_t count, uint64_t align, const char* what) {
+    std::vector<int64_t> found;
+    found.reserve(2 * size_t{count});
+    Footer::places(tail.data() + (at - first), count, size, align, what,
+                   [&](int64_t start, int64_t stop) { found.insert(found.end(), {start, stop}); });
+    return numpy_of(found);
+  };
+  return nb::make_tuple(
+      places(footer.columns, footer.num_columns, 1, "column metadata"),
+      places(footer.buffers, footer.num_buffers, static_cast<uint64_t>(alignment), "global buffer"));
+}
 
 std::vector<Bytes> buffers_of(const nb::list& list) {
   std::vector<Bytes> found;
   found.reserve(list.size());
   for (nb::handle one : list) found.push_back(nb::cast<Bytes>(one));
   return found;
-}
-
-Numpy<int64_t> numpy_of(const std::vector<int64_t>& values) {
-  Owned<int64_t> found(static_cast<int64_t>(values.size()));
-  if (!values.empty()) std::memcpy(found.data(), values.data(), values.size() * sizeof(int64_t));
-  return found.numpy();
 }
 
 // The pages of columns of whole files: (version, pages of each column of each file, rows of each
@@ -122,27 +128,62 @@ nb::object file_pages(const nb::list& contents, const In<int64_t>& columns) {
   {
     nb::gil_scoped_release release;
     std::vector<File> files;
-    std::vector<Footer> footers(buffers.size());
-    for (size_t f = 0; usual && f < buffers.size(); ++f) {
-      files.push_back({buffers[f].data(), buffers[f].size()});
-      usual = footers[f].read(files[f]) && footers[f].version == footers[0].version;
+    std::vector<Footer> footers;
+    try {
+      for (const Bytes& buffer : buffers) {
+        files.push_back({buffer.data(), buffer.size()});
+        footers.push_back(whole_footer(files.back()));
+      }
+    } catch (const std::invalid_argument&) {
+      usual = false;
     }
+    for (size_t f = 0; usual && f < footers.size(); ++f)
+      usual = footers[f].major == footers[0].major && footers[f].minor == footers[0].minor;
     for (size_t c = 0; usual && c < num_wanted; ++c) {
       for (size_t f = 0; usual && f < files.size(); ++f) {
         usual = wanted[c] >= 0 && wanted[c] < footers[f].num_columns;
         if (!usual) break;
-        const uint8_t* entry = files[f].data + footers[f].columns_at + 16 * wanted[c];
+        const uint8_t* entry = files[f].data + footers[f].columns + 16 * wanted[c];
         const uint64_t start = load<uint64_t>(entry);
         usual = pages.column(files[f].view(start, start + load<uint64_t>(entry + 8)), files[f]);
       }
     }
-    if (usual) pages.version = footers[0].version;
+    if (usual) pages.version = uint32_t{footers[0].major} << 16 | footers[0].minor;
   }
   if (!usual) return nb::none();
   return nb::make_tuple(pages.version, numpy_of(pages.counts), numpy_of(pages.table.rows),
                         numpy_of(pages.kinds), numpy_of(pages.table.ends),
                         numpy_of(pages.table.starts), numpy_of(pages.table.sizes), pages.encodings.list(),
                         pages.column_encodings.list());
+}
+
+// The same of columns of open files, in the order in which they are given: (pages of each column,
+// rows of each page, number of its description, ends of its buffers, their starts, their sizes,
+// descriptions).
+nb::tuple pages_together(const nb::list& columns) {
+  std::vector<const ColumnPages*> given;
+  given.reserve(columns.size());
+  for (nb::handle one : columns) given.push_back(&nb::cast<const ColumnPages&>(one));
+  Pages pages;
+  PageTable& table = pages.table;
+  {
+    nb::gil_scoped_release release;
+    for (const ColumnPages* column : given) {
+      const PageTable& own = column->table();
+      const int64_t before = table.ends.back();
+      pages.counts.push_back(column->count());
+      table.rows.insert(table.rows.end(), own.rows.begin(), own.rows.end());
+      table.starts.insert(table.starts.end(), own.starts.begin(), own.starts.end());
+      table.sizes.insert(table.sizes.end(), own.sizes.begin(), own.sizes.end());
+      for (size_t page = 0; page < own.rows.size(); ++page) {
+        table.ends.push_back(before + own.ends[page + 1]);
+        pages.kinds.push_back(pages.encodings.number(column->description(page)));
+      }
+    }
+  }
+  return nb::make_tuple(numpy_of(pages.counts), numpy_of(table.rows), numpy_of(pages.kinds),
+                        numpy_of(table.ends), numpy_of(table.starts), numpy_of(table.sizes),
+                        pages.encodings.list());
 }
 
 // Spans of buffers, one behind the other: span i is bytes of buffer `numbers[i]`.
@@ -184,6 +225,9 @@ void register_small_files(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
   m.def("file_pages", &file_pages, arg("contents"), arg("columns").noconvert());
+  m.def("read_footer", &read_footer, arg("tail"));
+  m.def("footer_tables", &footer_tables, arg("tail"), arg("file_bytes"), arg("alignment"));
+  m.def("pages_together", &pages_together, arg("columns"));
   m.def("gather_spans", &gather_spans, arg("contents"), arg("numbers").noconvert(),
         arg("starts").noconvert(), arg("sizes").noconvert());
 }

@@ -18,6 +18,7 @@ has, or as if there were none; `doubtful` says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
@@ -56,7 +57,12 @@ class Options:
         Raises:
             InvalidInputError: a value that its key does not have, and that pylance does not take.
         """
-        keys = _keys(hints.metadata)
+        return cls._of(tuple(_keys(hints.metadata).items()))
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def _of(cls, items: tuple[tuple[str, str], ...]) -> Options:
+        keys = dict(items)
         numbers = {key: limits.read(keys[key]) for key, limits in NUMBERS.items() if key in keys}
         ratio = numbers.get("dict-size-ratio")
         return cls(

@@ -21,7 +21,7 @@ from alance.format.layouts.miniblock_task import MiniBlockTask
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from alance.arrays import Bytes, Int64s
     from alance.format.blocks import Block
@@ -37,12 +37,6 @@ class Joined(NamedTuple):
     data: Bytes
     sizes: Int64s  # bytes of each page
 
-    @classmethod
-    def of(cls, buffers: Sequence[memoryview]) -> Joined:
-        """Copies of buffers, one behind the other."""
-        sizes = np.array([len(buffer) for buffer in buffers], np.int64)
-        return cls(np.frombuffer(b"".join(buffers), np.uint8), sizes)
-
 
 @dataclass(frozen=True, slots=True)
 class AlikePages:
@@ -53,19 +47,6 @@ class AlikePages:
     num_items: Int64s
     num_dictionary_items: Int64s
     buffer: Callable[[int], Joined]  # the buffer of a number, of all pages
-
-    @classmethod
-    def of(
-        cls, pages: Sequence[MiniBlockPage], buffers: Sequence[Sequence[memoryview]]
-    ) -> AlikePages:
-        """Pages by their layouts, and all buffers of each."""
-        return cls(
-            pages[0],
-            np.array([page.num_rows for page in pages], np.int64),
-            np.array([min(page.said.num_items, TOO_MANY) for page in pages], np.int64),
-            np.array([min(page.said.num_dictionary_items, TOO_MANY) for page in pages], np.int64),
-            lambda number: Joined.of([page[number] for page in buffers]),
-        )
 
 
 def decode_together(pages: AlikePages) -> PageValues | None:
