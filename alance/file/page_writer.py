@@ -57,7 +57,7 @@ class PageWriter(DataFileWriter):
         self._columns = [
             WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
         ]
-        self._by_field = {one.leaf.field.id: one for one in self._columns}
+        self._by_field = {column.leaf.field.id: column for column in self._columns}
         check_version(self._version, [leaf.field for _, leaf in leaves])
 
     def attach(self, sidecars: Sidecars) -> None:
@@ -90,8 +90,8 @@ class PageWriter(DataFileWriter):
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         fields = list(zip(self._schema.fields, batch.columns, strict=True))
-        flushed = await self._in_threads([partial(self._add, *one) for one in fields])
-        await self._put([one for group in flushed for one in group])
+        flushed = await self._in_threads([partial(self._add, *pair) for pair in fields])
+        await self._put([part for group in flushed for part in group])
         await self._flush(largest(self._columns, self._buffer_bytes))
 
     def _add(self, root: Field, array: pa.Array) -> list[_Flushed]:
@@ -142,15 +142,15 @@ class PageWriter(DataFileWriter):
             )
 
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
-        for one in flushed:
-            leaf = one.column.leaf.field
-            pages = list(one.pages)
-            if one.rows is not None and self._blobs is not None:
-                one.column.add(await self._blobs.place(leaf, one.rows))
-                if one.column.num_bytes >= self._page_bytes:
-                    pages += (await self._pool.run(partial(self._encode, one.column))).pages
-            for values in one.blobs:
-                hints = hints_of(one.column.root, leaf, self._version)
+        for part in flushed:
+            leaf = part.column.leaf.field
+            pages = list(part.pages)
+            if part.rows is not None and self._blobs is not None:
+                part.column.add(await self._blobs.place(leaf, part.rows))
+                if part.column.num_bytes >= self._page_bytes:
+                    pages += (await self._pool.run(partial(self._encode, part.column))).pages
+            for values in part.blobs:
+                hints = hints_of(part.column.root, leaf, self._version)
                 positions, chunks = await self._pool.run(
                     partial(self._builder.add_blobs, _payloads(values))
                 )
@@ -159,7 +159,7 @@ class PageWriter(DataFileWriter):
                     await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
                 )
             for page in pages:
-                await self._upload_all(self._builder.add_page(one.column.number, page))
+                await self._upload_all(self._builder.add_page(part.column.number, page))
 
 
 def _payloads(values: PageValues) -> VariableWidth:

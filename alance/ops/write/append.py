@@ -52,7 +52,7 @@ class TableQueue(CommitQueue):
         async def run(
             transaction: Transaction, base: Manifest, data: Awaitable[object] | None
         ) -> Manifest:
-            made = await commit(
+            manifest = await commit(
                 engine,
                 table,
                 transaction,
@@ -62,8 +62,8 @@ class TableQueue(CommitQueue):
                 data=data,
             )
             self._told = asyncio.get_running_loop().time()
-            await clean_after(engine, table, made)
-            return made
+            await clean_after(engine, table, manifest)
+            return manifest
 
         super().__init__(run, manifests, rules, grace_s=grace_of(table.store))
         self._told = 0.0
@@ -85,7 +85,7 @@ def queue_of(session: Session, table: Table) -> TableQueue:
     queue = session.commit_queues.get(table.queue_key)
     if queue is None:
         if len(session.commit_queues) >= MAX_QUEUES:
-            for root in [key for key, one in session.commit_queues.items() if one.is_idle]:
+            for root in [key for key, queued in session.commit_queues.items() if queued.is_idle]:
                 del session.commit_queues[root]
         queue = session.commit_queues[table.queue_key] = TableQueue(session, table)
     assert isinstance(queue, TableQueue)
@@ -128,8 +128,8 @@ async def commit_append(
         data = files.publish()
     else:
         await files.publish()
-    made = await queue_of(session, table).append(transaction, base, data)
-    return Snapshot(session, table, made, summary)
+    manifest = await queue_of(session, table).append(transaction, base, data)
+    return Snapshot(session, table, manifest, summary)
 
 
 def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> dict[str, int]:

@@ -83,7 +83,7 @@ def can_guess(data: Data, options: WriteOptions) -> bool:
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
-        and not any(may_be_blobs(one) for one in data.schema)  # their URIs are of base paths
+        and not any(may_be_blobs(field) for field in data.schema)  # their URIs are of base paths
     )
 
 
@@ -155,14 +155,14 @@ class Guess:
             return manifest
 
         if loading.done():  # a cache had it
-            known = await base()
-            return await commit_append(session, table, known, files, fragments, self._options)
+            latest = await base()
+            return await commit_append(session, table, latest, files, fragments, self._options)
         transaction = Transaction.of(
             Append(tuple(fragments)),
             read_version=self._where.version,
             properties=self._options.commit.noted(),
         )
-        made = await commit(
+        manifest = await commit(
             session.engine,
             table,
             transaction,
@@ -173,9 +173,9 @@ class Guess:
             data=files.publish(),
             max_retries=self._options.commit.max_retries,
         )
-        queue_of(session, table).learn(made)
-        await clean_after(session.engine, table, made)
-        return Snapshot(session, table, made, summary_of(fragments))
+        queue_of(session, table).learn(manifest)
+        await clean_after(session.engine, table, manifest)
+        return Snapshot(session, table, manifest, summary_of(fragments))
 
 
 class _WrongGuessError(RetryableConflictError):
@@ -186,7 +186,7 @@ def _is_same(base: Manifest, files: DataFiles) -> bool:
     if base.data_storage_version is not files.version or files.version is FileVersion.V0_1:
         return False  # files of 0.1 share the dictionaries of the table
     ours, theirs = files.schema.walk(), base.schema.walk()
-    return [_key(one.message) for one in ours] == [_key(one.message) for one in theirs]
+    return [_key(field.message) for field in ours] == [_key(field.message) for field in theirs]
 
 
 def _key(field: file_pb2.Field) -> tuple[object, ...]:

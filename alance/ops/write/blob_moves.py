@@ -59,12 +59,12 @@ def moved_blobs(snapshot: Snapshot, columns: Sequence[str]) -> list[str]:
     Raises:
         UnsupportedError: inside of something else than structs and lists.
     """
-    found = []
-    for one in snapshot.schema.fields:
-        if one.name in columns and has_blobs(one):
-            check_structure(one)
-            found.append(one.name)
-    return found
+    names = []
+    for field in snapshot.schema.fields:
+        if field.name in columns and has_blobs(field):
+            check_structure(field)
+            names.append(field.name)
+    return names
 
 
 async def with_payloads(
@@ -99,24 +99,24 @@ async def _filled(
 
     def find() -> tuple[list[_Leaf], list[ByteRange]]:
         leaves = [
-            _Leaf(one, described(snapshot, one, array, rows))
+            _Leaf(leaf_field, described(snapshot, leaf_field, array, rows))
             for field in fields
-            for one, array, rows in leaves_of(field, batch.column(field.name), fragments)
+            for leaf_field, array, rows in leaves_of(field, batch.column(field.name), fragments)
         ]
-        return leaves, [one for leaf in leaves for one in leaf.ranges()]
+        return leaves, [byte_range for leaf in leaves for byte_range in leaf.ranges()]
 
     leaves, ranges = await run(find)
     read = await snapshot.engine.scheduler.read(ranges, reason="blobs", bulk=True)
 
     def build() -> pa.RecordBatch:
-        made = batch
+        moved = batch
         contents = iter(read)
         arrays = (leaf.rows(contents) for leaf in leaves)
         for field in fields:
-            index = made.schema.get_field_index(field.name)
-            array = rebuilt(field, made.column(index), arrays)
-            made = made.set_column(index, field.logical_arrow().with_type(array.type), array)
-        return made if keep_address else made.drop_columns([ROW_ADDRESS])
+            index = moved.schema.get_field_index(field.name)
+            array = rebuilt(field, moved.column(index), arrays)
+            moved = moved.set_column(index, field.logical_arrow().with_type(array.type), array)
+        return moved if keep_address else moved.drop_columns([ROW_ADDRESS])
 
     return await run(build)
 
@@ -130,9 +130,9 @@ class _Leaf:
 
     def ranges(self) -> Iterator[ByteRange]:
         """Where the payloads are, of those that are not empty and not elsewhere."""
-        for one in self.places:
-            if isinstance(one, BlobPlace) and one.num_bytes:
-                yield ByteRange(one.location, one.start, one.start + one.num_bytes)
+        for place in self.places:
+            if isinstance(place, BlobPlace) and place.num_bytes:
+                yield ByteRange(place.location, place.start, place.start + place.num_bytes)
 
     def rows(self, contents: Iterator[memoryview]) -> pa.Array:
         """The rows as a writer takes them.
@@ -141,20 +141,22 @@ class _Leaf:
             contents: of all `ranges`.
         """
         parts = [
-            next(contents) if isinstance(one, BlobPlace) and one.num_bytes else b""
-            for one in self.places
+            next(contents) if isinstance(place, BlobPlace) and place.num_bytes else b""
+            for place in self.places
         ]
-        valid = np.array([one is not None for one in self.places], np.bool_)
+        valid = np.array([place is not None for place in self.places], np.bool_)
         if self.field.is_blob_v1:
             return binary_array(parts, valid)
-        elsewhere = {row: one for row, one in enumerate(self.places) if isinstance(one, External)}
+        elsewhere = {
+            row: place for row, place in enumerate(self.places) if isinstance(place, External)
+        }
         named = np.zeros(len(parts), np.bool_)
         named[list(elsewhere)] = True
         ranged = named & np.array(
-            [isinstance(one, External) and one.size > 0 for one in self.places], np.bool_
+            [isinstance(place, External) and place.size > 0 for place in self.places], np.bool_
         )
         columns = {
-            name: np.array([getattr(one, name) for one in elsewhere.values()], dtype)
+            name: np.array([getattr(place, name) for place in elsewhere.values()], dtype)
             for name, dtype in (
                 ("position", np.uint64),
                 ("size", np.uint64),
@@ -162,7 +164,7 @@ class _Leaf:
             )
         }
         children = [binary_array(parts, valid & ~named)]
-        uris = uri_array(len(parts), {row: one.uri for row, one in elsewhere.items()})
+        uris = uri_array(len(parts), {row: place.uri for row, place in elsewhere.items()})
         children.append(with_validity(uris, named))
         for name, values in columns.items():
             spread = np.zeros(len(parts), values.dtype)
@@ -189,8 +191,10 @@ def as_moved(field: Field, array: pa.Array) -> pa.Array:
     owners = np.zeros(len(array), np.uint64)
     try:
         arrays = [
-            one.cast(pa.large_binary()) if leaf.is_blob_v1 else _as_moved(leaf, storage_of(one))
-            for leaf, one, _ in leaves_of(field, storage_of(array), owners)
+            values.cast(pa.large_binary())
+            if leaf.is_blob_v1
+            else _as_moved(leaf, storage_of(values))
+            for leaf, values, _ in leaves_of(field, storage_of(array), owners)
         ]
         return rebuilt(field, storage_of(array), iter(arrays)).cast(moved_type(field))
     except (pa.ArrowException, AttributeError) as error:
@@ -203,14 +207,16 @@ def _as_moved(field: Field, array: pa.Array) -> pa.Array:
     if not pa.types.is_struct(array.type):
         given = {"data": array}
     else:
-        given = {one.name: array.field(number) for number, one in enumerate(array.type)}
+        given = {child.name: array.field(number) for number, child in enumerate(array.type)}
         if not set(given) <= set(MOVED.names):
             raise InvalidInputError(
                 f"field {field.name!r}: a struct of {list(given)} where blobs are expected"
             )
     children = [
-        given[one.name].cast(one.type) if one.name in given else pa.nulls(len(array), one.type)
-        for one in MOVED
+        given[child.name].cast(child.type)
+        if child.name in given
+        else pa.nulls(len(array), child.type)
+        for child in MOVED
     ]
     valid = as_mask(array.is_valid()) if array.null_count else None
     return pa.Array.from_buffers(MOVED, len(array), [bitmap(valid)], children=children)

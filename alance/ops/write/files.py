@@ -190,7 +190,7 @@ class DataFiles:
             statistics=self.limits.statistics,
         )
         blobs = None
-        if any(one.is_blob_v2 for one in self.schema.walk()):
+        if any(leaf.is_blob_v2 for leaf in self.schema.walk()):
             options = self.limits.blobs
             blobs = BlobFiles(engine, self.table, location, options, self.bases)
             writer.attach(blobs)

@@ -61,21 +61,21 @@ async def write_at_once(
     version = snapshot.manifest.data_storage_version
 
     def encode() -> list[tuple[FileAtOnce, bytes]]:
-        made = []
+        files = []
         for batch in batches():
             content, written = encode_file(schema, version, batch)
             record = data_file_of(data_file_name(), version, written)
-            made.append((FileAtOnce(snapshot, record), content))
-        return made
+            files.append((FileAtOnce(snapshot, record), content))
+        return files
 
-    made = await snapshot.engine.pool.run(encode)
-    places = [file.place for file, _ in made]
+    files = await snapshot.engine.pool.run(encode)
+    places = [file.place for file, _ in files]
     try:
-        if made:
-            (store, _), contents = places[0], [content for _, content in made]
+        if files:
+            (store, _), contents = places[0], [content for _, content in files]
             paths = [path for _, path in places]
             await store.put_many(list(zip(paths, contents, strict=True)))
     except BaseException:
-        await discard_objects(snapshot.engine, [file.location for file, _ in made])
+        await discard_objects(snapshot.engine, [file.location for file, _ in files])
         raise
-    return [file for file, _ in made]
+    return [file for file, _ in files]

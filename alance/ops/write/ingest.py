@@ -93,8 +93,8 @@ class Ingest:
             num_bytes = sum([self._sizes.of(batch) for batch in batches])
             if token is not None and self._tokens is None:
                 self._tokens = await self._read_tokens()
-            known = token is not None and token in (self._tokens or ())
-            if known or (sequence is not None and sequence <= self._accepted_sequence):
+            is_known = token is not None and token in (self._tokens or ())
+            if is_known or (sequence is not None and sequence <= self._accepted_sequence):
                 self._num_skipped += 1
                 return False
             await self._wait_for_room(num_bytes)
@@ -136,11 +136,11 @@ class Ingest:
         """
         self._is_closing = True
         try:
-            made = await self.flush()
+            snapshot = await self.flush()
             self._wake.set()
             await asyncio.wait([self._worker])
             self._check_error()
-            return made
+            return snapshot
         except BaseException:
             await self.abort()
             raise
@@ -213,10 +213,10 @@ class Ingest:
 
     async def _read_tokens(self) -> dict[str, None]:
         last = self.last
-        found = await read_history(
+        history = await read_history(
             last.engine, last.table, last.manifest, self._scheme, self._options.history, None
         )
-        return dict.fromkeys(found.tokens)
+        return dict.fromkeys(history.tokens)
 
     async def _work(self) -> None:
         """Write what is in the buffer, and see to it that files and versions are made in time."""
@@ -275,21 +275,21 @@ class Ingest:
         times = [] if chunk is None else [chunk.cut_at()]
         if chunk is not None and self._committing is None:
             times.append(chunk.due_at())
-        until = min((one for one in times if one is not None), default=None)
+        until = min((time for time in times if time is not None), default=None)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
 
     async def _commit(self, chunk: Chunk) -> None:
         try:
-            made = await chunk.commit()
+            snapshot = await chunk.commit()
         except BaseException as error:
             self._may_be_visible = may_be_visible(error)
             self._fail(error)
             return
         finally:
             self._committing = None
-        self.last = made
+        self.last = snapshot
         self.last_sequence = chunk.last_sequence
         self._committed_items = chunk.last_item
         metrics = self._rarely
@@ -298,7 +298,7 @@ class Ingest:
             num_files=metrics.num_files + chunk.num_files,
             num_commits=metrics.num_commits + 1,
             committed_rows=metrics.committed_rows + chunk.num_rows,
-            last_version=made.version,
+            last_version=snapshot.version,
         )
         self._wake.set()
         self._moved.set()

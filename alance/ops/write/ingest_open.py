@@ -31,20 +31,20 @@ async def open_ingest(
     Args:
         schema: of a new table; None: where there is no table, there is no stream yet either.
     """
-    found = await _find(session, table)
-    if found is None:
+    opened = await _find(session, table)
+    if opened is None:
         if schema is None:
             return None
         try:
-            made = await write_on(
+            created = await write_on(
                 session, table, None, [], "create", schema=schema, options=options.writing({})
             )
-            return Ingest(made, options, 0, NamingScheme.V2)
+            return Ingest(created, options, 0, NamingScheme.V2)
         except AlreadyExistsError:  # another one was first
-            found = await _find(session, table)
-            if found is None:
+            opened = await _find(session, table)
+            if opened is None:
                 raise
-    snapshot, scheme = found
+    snapshot, scheme = opened
     last = 0
     if options.producer is not None:
         history = await read_history(

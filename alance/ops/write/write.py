@@ -68,10 +68,10 @@ async def write(
     )
     base: Manifest | None = None
     if mode == "append":
-        found = await append_by_uri(session, table, data, options)
-        if isinstance(found, Snapshot):
-            return found
-        base = found
+        appended = await append_by_uri(session, table, data, options)
+        if isinstance(appended, Snapshot):
+            return appended
+        base = appended
     else:
         with suppress(NotFoundError):
             base = await load.load_latest(engine, table)
@@ -216,10 +216,10 @@ async def _commit(
 
 def table_schema(base: Manifest) -> pa.Schema:
     """The Arrow schema of rows that are appended to a version."""
-    fields = [one.logical_arrow() for one in base.schema.fields]
+    fields = [field.logical_arrow() for field in base.schema.fields]
     return pa.schema(fields, metadata=dict(base.schema.metadata) or None)
 
 
 def messages_of(schema: Schema) -> tuple[file_pb2.Field, ...]:
     """The fields of a schema as a manifest lists them: depth-first, with their ids."""
-    return tuple(one.message for one in schema.walk())
+    return tuple(field.message for field in schema.walk())
