@@ -9,6 +9,7 @@ one job, from the first row to the last byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -231,15 +232,22 @@ class DataFileWriter(ABC):
 
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of CPU work, in order: one hop for each thread that may help."""
-        left = iter(enumerate(works))
+        left = deque(enumerate(works))
         results: dict[int, T] = {}
 
         def help_out() -> None:
-            for number, work in left:
+            while True:
+                try:
+                    number, work = left.popleft()
+                except IndexError:
+                    return
                 results[number] = work()
 
         helpers = min(self._threads, len(works))
-        await all_of(self._pool.run(help_out) for _ in range(helpers))
+        try:
+            await all_of(self._pool.run(help_out) for _ in range(helpers))
+        finally:
+            left.clear()  # after a failure or a cancellation nothing more is begun
         return [results[number] for number in range(len(works))]
 
     async def _upload_all(self, chunks: Sequence[Bytes]) -> None:
