@@ -18,7 +18,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
-from alance.format.container_columns import FlatPages
+from alance.format.container import FlatPages
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.miniblock_join import TOO_MANY, AlikePages, Joined, decode_together
 from alance.format.plans import ByteRange, answered, cut

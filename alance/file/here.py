@@ -20,7 +20,7 @@ class Here(DecodePool):
     def __init__(self) -> None:
         super().__init__(1)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, inline: bool = True) -> T:
         return work()
 
     async def share_turn(self) -> None:
