@@ -73,12 +73,12 @@ Numpy<int64_t> numpy_of(const std::vector<int64_t>& values) {
 }
 
 // The footer of a whole file, with all that it names inside of the file.
-Footer whole_footer(const File& file) {
-  const Footer footer = Footer::read(file.data, file.size);
-  footer.check(file.size);
+Footer whole_footer(const File& whole) {
+  const Footer footer = Footer::read(whole.data, whole.size);
+  footer.check(whole.size);
   auto skip = [](int64_t, int64_t) {};
-  Footer::places(file.data + footer.columns, footer.num_columns, file.size, 1, "column metadata", skip);
-  Footer::places(file.data + footer.buffers, footer.num_buffers, file.size, kAlign, "global buffer", skip);
+  Footer::places(whole.data + footer.columns, footer.num_columns, whole.size, 1, "column metadata", skip);
+  Footer::places(whole.data + footer.buffers, footer.num_buffers, whole.size, kAlign, "global buffer", skip);
   return footer;
 }
 
