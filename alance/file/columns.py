@@ -91,7 +91,9 @@ class OpenColumn:
             rows: sorted and unique, shape (n,), all below `num_rows`.
             guess: where the rows of an unknown page lie, and read more for it, to save a round.
         """
-        plans = [self._take_page(number, mine, states, guess) for number, mine in self.hit(rows)]
+        plans = [
+            self._take_page(number, of_page, states, guess) for number, of_page in self.hit(rows)
+        ]
         return (yield from together(plans))
 
     def row_table(self) -> _kernels.RowTable:

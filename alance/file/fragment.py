@@ -61,14 +61,14 @@ class FragmentTask:
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return self.ranged.num_bytes + sum(encoded_bytes(found) for found in self.leaves.values())
+        return self.ranged.num_bytes + sum(encoded_bytes(rows) for rows in self.leaves.values())
 
     @property
     def unread(self) -> list[PlacedRows]:
         """Rows whose bytes are still to be read, each once."""
         placed: dict[int, PlacedRows] = {}
-        for found in self.leaves.values():
-            for part in _parts(found):
+        for rows in self.leaves.values():
+            for part in _parts(rows):
                 if isinstance(part, PagedRows) and part.placed.content is None:
                     placed[id(part.placed)] = part.placed
         return [*placed.values()]
@@ -91,9 +91,9 @@ class FragmentTask:
     def column(self, field: Field, read: Reader = all_read) -> pa.Array:
         """The values of one field of the schema; see `decode` for arguments and errors."""
         try:
-            found = self.leaves.get(field.id)
-            if found is not None and not isinstance(found, list) and found.is_array:
-                arrays = [_array(part, read) for part in _parts(found)]
+            rows = self.leaves.get(field.id)
+            if rows is not None and not isinstance(rows, list) and rows.is_array:
+                arrays = [_array(part, read) for part in _parts(rows)]
                 return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
             pages = {
                 leaf.field.id: [
@@ -110,33 +110,33 @@ class FragmentTask:
             raise
 
 
-def _parts(found: Found) -> Sequence[Found]:
-    return found.parts if isinstance(found, Parts) else (found,)
+def _parts(rows: Found) -> Sequence[Found]:
+    return rows.parts if isinstance(rows, Parts) else (rows,)
 
 
-def _array(found: Found, read: Reader) -> pa.Array:
-    if isinstance(found, PagedRows):
-        return found.decode(read)
-    return found.decode()  # type: ignore[union-attr]  # not of pages
+def _array(rows: Found, read: Reader) -> pa.Array:
+    if isinstance(rows, PagedRows):
+        return rows.decode(read)
+    return rows.decode()  # type: ignore[union-attr]  # not of pages
 
 
-def _pages(found: Found, read: Reader) -> list[PageValues]:
-    if isinstance(found, list):
-        return [task.decode() for task in found]
-    if isinstance(found, PagedRows):
-        return found.decode_pages(read)
-    pages = found.decode_pages()  # type: ignore[union-attr]  # no `Parts`
+def _pages(rows: Found, read: Reader) -> list[PageValues]:
+    if isinstance(rows, list):
+        return [task.decode() for task in rows]
+    if isinstance(rows, PagedRows):
+        return rows.decode_pages(read)
+    pages = rows.decode_pages()  # type: ignore[union-attr]  # no `Parts`
     assert pages is not None
     return pages
 
 
-def encoded_bytes(found: Found) -> int:
+def encoded_bytes(rows: Found) -> int:
     """Bytes to decode for a leaf."""
-    if isinstance(found, Parts):
-        return sum(map(encoded_bytes, found.parts))
-    if isinstance(found, list):
-        return sum(task.num_bytes for task in found)
-    return found.num_bytes
+    if isinstance(rows, Parts):
+        return sum(map(encoded_bytes, rows.parts))
+    if isinstance(rows, list):
+        return sum(task.num_bytes for task in rows)
+    return rows.num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,10 @@ class OpenFragment:
         rows = max(1, self.num_rows)
         return sum(
             max(
-                one.column.encoded_bytes / rows,
-                one.leaf.multiplier * fixed_bytes(one.leaf.field.arrow_type),
+                leaf.column.encoded_bytes / rows,
+                leaf.leaf.multiplier * fixed_bytes(leaf.leaf.field.arrow_type),
             )
-            for one in self.leaves
+            for leaf in self.leaves
         )
 
     @property
@@ -250,29 +250,29 @@ def open_fragment(
     """
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
     top = {field.id for field in schema.fields}
-    wanted: list[tuple[FileSource, list[LeafColumn]]] = []
+    by_source: list[tuple[FileSource, list[LeafColumn]]] = []
     for source in files:
-        mine = [leaf for leaf in leaves if leaf.field.id in source.columns]
-        if mine or holds_packed_lists(schema.fields, source.columns):
-            wanted.append((source, mine))
+        own = [leaf for leaf in leaves if leaf.field.id in source.columns]
+        if own or holds_packed_lists(schema.fields, source.columns):
+            by_source.append((source, own))
     opened = yield from together(
-        [_open_leaves(schema, source, mine, top, states) for source, mine in wanted]
+        [_open_leaves(schema, source, own, top, states) for source, own in by_source]
     )
-    found: dict[int, OpenLeaf] = {}
-    for one in (leaf for group in opened for leaf in group):
-        twin = found.get(one.leaf.field.id)
-        found[one.leaf.field.id] = one if twin is None else merged(twin, one)
+    by_field: dict[int, OpenLeaf] = {}
+    for leaf in (leaf for group in opened for leaf in group):
+        twin = by_field.get(leaf.leaf.field.id)
+        by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
     if len(opened) > 1:
-        refuse_mixed(schema.fields, found)
-    for one in found.values():
-        if one.column.num_rows != num_rows * one.leaf.multiplier:
+        refuse_mixed(schema.fields, by_field)
+    for leaf in by_field.values():
+        if leaf.column.num_rows != num_rows * leaf.leaf.multiplier:
             raise CorruptFileError(
-                f"field {one.leaf.field.name!r} in {one.column.container.path}: "
-                f"{one.column.num_rows} rows, the fragment has {num_rows}"
+                f"field {leaf.leaf.field.name!r} in {leaf.column.container.path}: "
+                f"{leaf.column.num_rows} rows, the fragment has {num_rows}"
             )
     order = [*(leaf.field.id for leaf in leaves), *top]
-    ids = dict.fromkeys(one for one in order if one in found)
-    return OpenFragment(schema, num_rows, tuple(found[one] for one in ids))
+    ids = dict.fromkeys(field_id for field_id in order if field_id in by_field)
+    return OpenFragment(schema, num_rows, tuple(by_field[field_id] for field_id in ids))
 
 
 def _open_leaves(

@@ -109,17 +109,17 @@ class LocalRows:
 
     def _read(self, asked: Sequence[Extent]) -> list[memoryview]:
         """What plans ask for: many ranges of one file in one call."""
-        ranges = [one for one in asked if isinstance(one, ByteRange)]
-        if len(ranges) == len(asked) > 1 and len({one.path for one in ranges}) == 1:
+        ranges = [span for span in asked if isinstance(span, ByteRange)]
+        if len(ranges) == len(asked) > 1 and len({span.path for span in ranges}) == 1:
             return self._read_many(ranges)
-        return [self._read_one(one) for one in asked]
+        return [self._read_one(span) for span in asked]
 
     def _read_many(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         order = sorted(range(len(ranges)), key=lambda at: ranges[at].start)
         starts = np.array([ranges[at].start for at in order], np.int64)
         stops = np.array([ranges[at].stop for at in order], np.int64)
         if (starts[1:] < stops[:-1]).any():
-            return [self._read_one(one) for one in ranges]
+            return [self._read_one(span) for span in ranges]
         content = self._read_one(Pieces.of(ranges[0].path, starts, stops))
         contents = [content] * len(ranges)
         ends = np.cumsum(stops - starts).tolist()

@@ -168,7 +168,7 @@ def learn(holes: Sequence[Hole], states: States) -> Plan[None]:
 
 def _learn_chunks(pages: Sequence[Chunked], states: States) -> Plan[None]:
     """Plan the states of pages, from the ranges that hold them."""
-    buffers = yield [wanted for *_, ranges in pages for wanted in ranges]
+    buffers = yield [span for *_, ranges in pages for span in ranges]
     first = 0
     for hole, layout, ranges in pages:
         stop = first + len(ranges)

@@ -170,7 +170,7 @@ def read_range(fragment: OpenFragment, start: int, stop: int, states: States) ->
             fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
         else:
             yield from _read_parts(columns, ranges, contents)
-            parts = [contents[one.path, one.start][: one.num_bytes] for one in ranges]
+            parts = [contents[part.path, part.start][: part.num_bytes] for part in ranges]
             return RangedRows(columns, plan, parts)
     return NO_ROWS
 
@@ -216,14 +216,14 @@ def _read_parts(
     columns: RangedColumns, ranges: Sequence[ByteRange], contents: dict[tuple[str, int], memoryview]
 ) -> Plan[None]:
     """Plan parts of pages that are not there yet: one round, none of files that are kept whole."""
-    ranges = [one for one in ranges if (one.path, one.start) not in contents]
+    ranges = [part for part in ranges if (part.path, part.start) not in contents]
     kept = {leaf.column.container.path: leaf.column.container for leaf in columns.leaves}
-    far = [one for one in ranges if not kept[one.path].is_whole]
+    far = [part for part in ranges if not kept[part.path].is_whole]
     buffers = iter((yield far) if far else ())
-    for one in ranges:
-        container = kept[one.path]
-        contents[one.path, one.start] = (
-            cut(one, container.content, container.content_start)
+    for part in ranges:
+        container = kept[part.path]
+        contents[part.path, part.start] = (
+            cut(part, container.content, container.content_start)
             if container.is_whole
             else next(buffers)
         )

@@ -53,12 +53,12 @@ class ScanStates:
         self._cold = max(0, self._cold - held) + COLD_STEP * waited
 
     def peek(self, key: Hashable) -> Any | None:
-        found = self.own.get(key)
-        if found is None:
-            found = self._cache.peek(key)
-            if found is not None and key[0] == "page":  # type: ignore[index]  # as of `put`
-                self.own[key] = found
-        return found
+        value = self.own.get(key)
+        if value is None:
+            value = self._cache.peek(key)
+            if value is not None and key[0] == "page":  # type: ignore[index]  # as of `put`
+                self.own[key] = value
+        return value
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind

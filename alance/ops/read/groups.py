@@ -166,8 +166,8 @@ class Split:
             return read_whole(
                 schema,
                 [
-                    FragmentFiles(one.id, one.sources, one.num_physical_rows)
-                    for one in group.handles
+                    FragmentFiles(handle.id, handle.sources, handle.num_physical_rows)
+                    for handle in group.handles
                 ],
             )
         if group.is_small:

@@ -288,20 +288,24 @@ class SplitReader:
                 self._filter_and_note(split, late, task)
                 for split, task in zip(splits, await first, strict=True)
             )
-            kept = [one for one in filtered if one is not None]
+            kept = [split_rows for split_rows in filtered if split_rows is not None]
             if not kept:
                 return []
             if is_eager:
                 merged = await all_of(
-                    self._run(partial(one.merge, self.plan, [(task, all_read)]))
-                    for one, task in zip(filtered, await reading[1], strict=True)
-                    if one is not None
+                    self._run(partial(split_rows.merge, self.plan, [(task, all_read)]))
+                    for split_rows, task in zip(filtered, await reading[1], strict=True)
+                    if split_rows is not None
                 )
                 return [partial(_ready, batch) for batch in merged]
-            fits = int(np.count_nonzero(np.cumsum([one.num_bytes for one in kept]) <= reserved))
+            fits = int(
+                np.count_nonzero(
+                    np.cumsum([split_rows.num_bytes for split_rows in kept]) <= reserved
+                )
+            )
             merged = await self._merge(kept[:fits])
             # The others are too many bytes to be ahead: they are read in their turn.
-            later = [partial(self._merge_one, one) for one in kept[fits:]]
+            later = [partial(self._merge_one, split_rows) for split_rows in kept[fits:]]
             return [*(partial(_ready, batch) for batch in merged), *later]
         finally:
             for future in reading:

@@ -196,8 +196,10 @@ class LateRows:
     @cached_property
     def _all_bytes(self) -> float:
         """Encoded bytes of the late columns from `start` to `stop`."""
-        share = (self.stop - self.start) / max(1, sum(one.num_rows for one in self.opened))
-        return share * sum(one.encoded_bytes for one in self.opened)
+        share = (self.stop - self.start) / max(
+            1, sum(fragment.num_rows for fragment in self.opened)
+        )
+        return share * sum(fragment.encoded_bytes for fragment in self.opened)
 
     @property
     def _taken_bytes(self) -> int:

@@ -207,10 +207,10 @@ async def _spans(
     ]
     zones = await engine.drive(together(plans), "statistics")
 
-    num_asked = pruner.num_checks * sum(one is not None for one in zones)
-    found = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
-    pruner.kept.update(zip((handle.id for handle in handles), found, strict=True))
-    return found
+    num_asked = pruner.num_checks * sum(zone is not None for zone in zones)
+    kept = await engine.decode(lambda: pruner.spans(zones, spans), PRUNING_BYTES * num_asked)
+    pruner.kept.update(zip((handle.id for handle in handles), kept, strict=True))
+    return kept
 
 
 async def _read_window(
