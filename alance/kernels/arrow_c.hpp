@@ -49,9 +49,9 @@ class Batch {
     self.pointers_.resize(self.columns_.size());
     for (size_t i = 0; i < self.columns_.size(); ++i) {
       Column& column = self.columns_[i];
-      self.children_[i] = {column.num_rows, column.num_nulls,      0,       static_cast<int64_t>(column.buffers.size()),
-                           0,               column.buffers.data(), nullptr, nullptr,
-                           &release_child,  nullptr};
+      const auto num_buffers = static_cast<int64_t>(column.buffers.size());
+      self.children_[i] = {column.num_rows, column.num_nulls, 0, num_buffers, 0,
+                           column.buffers.data(), nullptr, nullptr, &release_child, nullptr};
       self.pointers_[i] = &self.children_[i];
     }
     return {self.num_rows_,

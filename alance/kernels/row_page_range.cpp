@@ -135,7 +135,8 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
       read_words(slice, to);
       to += slice.count() * (bits_ / 8);
     }
-    with_index(indices.data(), [&](const auto* numbers) { gather_items(numbers, last - first, sink); });
+    with_index(indices.data(),
+               [&](const auto* numbers) { gather_items(numbers, last - first, sink); });
     return sink.advance(last - first);
   }
   for (const Slice& slice : slices) {
@@ -174,7 +175,8 @@ void RowPage::read_words(const Slice& slice, uint8_t* out) const {
   switch (values_) {
     case Values::flat:
       check_flat(chunk);
-      std::memcpy(out, chunk.first.data + first * width, static_cast<size_t>(slice.count() * width));
+      std::memcpy(out, chunk.first.data + first * width,
+                  static_cast<size_t>(slice.count() * width));
       return;
     case Values::packed: {
       const uint64_t packed = width_of(chunk.first, bits_, chunk.values);
@@ -300,7 +302,8 @@ RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t c
     if (!rises<Offset>(data, chunk.values)) corrupt("variable: offsets decrease");
     total += int64_t{load<Offset>(data + kWord * last)} - load<Offset>(data + kWord * first);
   }
-  if (total > std::numeric_limits<Offset>::max()) throw std::overflow_error("strings of too many bytes for their offsets");
+  if (total > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("strings of too many bytes for their offsets");
   RangeStrings<Offset> out{Owned<Offset>(count + 1), Owned<uint8_t>(total), count, total};
   Offset* offset = out.offsets.data();
   Offset at = 0;
@@ -323,9 +326,9 @@ RangeStrings<Offset> RowPage::expanded(const Index* indices, int64_t count,
   const auto item = [&](int64_t i) -> std::pair<int64_t, int64_t> {
     if (!sink.is_valid(sink.row() + i)) return {0, 0};  // of a null: arbitrary
     const uint64_t index = item_at(indices, i, sink);
-    return items_kind_ == Items::strings_32
-               ? std::pair<int64_t, int64_t>{offsets_32_.data()[index], offsets_32_.data()[index + 1]}
-               : std::pair<int64_t, int64_t>{offsets_64_.data()[index], offsets_64_.data()[index + 1]};
+    if (items_kind_ == Items::strings_32)
+      return {offsets_32_.data()[index], offsets_32_.data()[index + 1]};
+    return {offsets_64_.data()[index], offsets_64_.data()[index + 1]};
   };
   Owned<Offset> offsets(count + 1);
   int64_t total = 0;
@@ -333,7 +336,8 @@ RangeStrings<Offset> RowPage::expanded(const Index* indices, int64_t count,
     offsets[i] = static_cast<Offset>(total);
     const auto [begin, end] = item(i);
     total += end - begin;
-    if (total > std::numeric_limits<Offset>::max()) throw std::overflow_error("strings of too many bytes for their offsets");
+    if (total > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("strings of too many bytes for their offsets");
   }
   offsets[count] = static_cast<Offset>(total);
   constexpr int64_t kBurst = 32;  // bytes copied at once where there is room: most are short
