@@ -85,7 +85,7 @@ class Access:
 
     def others(self) -> dict[str, object] | None:
         """The entries for other places alone; None: none."""
-        return {key: one for key, one in (self.given or {}).items() if is_for_base(key)} or None
+        return {key: value for key, value in (self.given or {}).items() if is_for_base(key)} or None
 
     def covers(self, address: Address) -> bool:
         """Whether a place is in the scope of the table's own options; see the module."""
@@ -182,7 +182,7 @@ def is_for_base(key: object) -> bool:
 
 def own_options(given: Mapping[str, object] | None) -> Mapping[str, object] | None:
     """The options of a table's own store alone; None: none."""
-    return {key: one for key, one in (given or {}).items() if not is_for_base(key)} or None
+    return {key: value for key, value in (given or {}).items() if not is_for_base(key)} or None
 
 
 def _place(key: str) -> Address:

@@ -51,28 +51,28 @@ class BlockCache:
     def widened(self, location: str, start: int, stop: int) -> tuple[int, int]:
         """A range widened to whole blocks, as far as the object is known to reach."""
         end = -(-stop // BLOCK_BYTES) * BLOCK_BYTES
-        known = self._ends.get(location, 0)
-        return start // BLOCK_BYTES * BLOCK_BYTES, max(stop, min(end, known))
+        reach = self._ends.get(location, 0)
+        return start // BLOCK_BYTES * BLOCK_BYTES, max(stop, min(end, reach))
 
     def get(self, location: str, start: int, stop: int) -> memoryview | None:
         """Bytes of an object if all of their blocks are here; `start` < `stop`."""
         first, last = start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
-        found = []
+        blocks = []
         for number in range(first, last + 1):
             block = self._blocks.get((location, number))
             if block is None or min(stop - number * BLOCK_BYTES, BLOCK_BYTES) > len(block):
                 self.misses += 1
                 return None
-            found.append(block)
+            blocks.append(block)
         self.hits += 1
         for number in range(first, last + 1):
             self._blocks.move_to_end((location, number))
         skip = start - first * BLOCK_BYTES
-        content = found[0] if len(found) == 1 else b"".join(found)
+        content = blocks[0] if len(blocks) == 1 else b"".join(blocks)
         return memoryview(content)[skip : skip + stop - start]
 
     def answer(
-        self, location: str, wanted: Sequence[Asked], buffers: list[memoryview | None]
+        self, location: str, ranges: Sequence[Asked], buffers: list[memoryview | None]
     ) -> Sequence[Asked]:
         """Give what is here of some ranges (number in `buffers`, start, stop) of an object.
 
@@ -81,11 +81,11 @@ class BlockCache:
         """
         blocks = self._blocks
         if not blocks:
-            self.misses += len(wanted)
-            return wanted
+            self.misses += len(ranges)
+            return ranges
         left = []
-        for one in wanted:
-            number, start, stop = one
+        for asked in ranges:
+            number, start, stop = asked
             key = location, start // BLOCK_BYTES
             first = key[1] * BLOCK_BYTES
             block = blocks.get(key)
@@ -95,11 +95,11 @@ class BlockCache:
                 buffers[number] = memoryview(block)[start - first : stop - first]
             elif stop - first <= BLOCK_BYTES:
                 self.misses += 1
-                left.append(one)
+                left.append(asked)
             elif (content := self.get(location, start, stop)) is not None:
                 buffers[number] = content
             else:
-                left.append(one)
+                left.append(asked)
         return left
 
     def put(self, location: str, start: int, content: memoryview) -> None:

@@ -17,29 +17,29 @@ ReadRange: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its r
 
 
 def book(
-    lane: Lane, path: str, wanted: list[ReadRange], *, bulk: bool, crowded: bool = False
+    lane: Lane, path: str, ranges: list[ReadRange], *, bulk: bool, crowded: bool = False
 ) -> None:
     """Flights for ranges of one object: joined where one is under way, else new ones, merged.
 
     What the block cache has is answered at once.
 
     Args:
-        wanted: none empty; their reads are told which parts of which flights are theirs.
+        ranges: none empty; their reads are told which parts of which flights are theirs.
         bulk: merge over the wider gaps of scans; the block cache is left alone.
         crowded: many callers are waiting: read whole blocks, and keep them.
     """
     profile = lane.store.profile
     location = lane.store.root + path
     if not bulk and lane.blocks.is_on:
-        wanted = _not_kept(lane.blocks, location, wanted)
+        ranges = _not_kept(lane.blocks, location, ranges)
     new: list[ReadRange] = []
-    flown = lane.find(path, [(start, stop) for _, _, start, stop in wanted])
-    for one, flight in zip(wanted, flown, strict=True):
-        read, number, start, stop = one
+    flown = lane.find(path, [(start, stop) for _, _, start, stop in ranges])
+    for read_range, flight in zip(ranges, flown, strict=True):
+        read, number, start, stop = read_range
         if read.recorder is not None:
-            trace.look("requests under way", found=flight is not None, recorder=read.recorder)
+            trace.look("requests under way", hit=flight is not None, recorder=read.recorder)
         if flight is None:
-            new.append(one)
+            new.append(read_range)
         else:
             read.expect(number, [(flight, start, stop)])
     if not new:
@@ -66,15 +66,15 @@ def book(
         read.expect(number, parts)
 
 
-def _not_kept(blocks: BlockCache, location: str, wanted: list[ReadRange]) -> list[ReadRange]:
+def _not_kept(blocks: BlockCache, location: str, ranges: list[ReadRange]) -> list[ReadRange]:
     """The ranges that the block cache cannot answer; it answers those that came in meanwhile."""
     left: list[ReadRange] = []
     answered = set()
-    for one in wanted:
-        read, number, start, stop = one
+    for read_range in ranges:
+        read, number, start, stop = read_range
         content = blocks.get(location, start, stop)
         if content is None:
-            left.append(one)
+            left.append(read_range)
         else:
             read.unplanned -= 1
             read.buffers[number] = content

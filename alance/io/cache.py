@@ -67,7 +67,7 @@ class SearchCache:
         """The value of a key; None where it is not there."""
         entry = self._entries.get(key)
         if trace.active:
-            trace.look("search cache", found=entry is not None)
+            trace.look("search cache", hit=entry is not None)
         if entry is None:
             self._misses += 1
             return None
@@ -106,9 +106,9 @@ class SearchCache:
         A cancelled asker leaves the load to the others; the last one cancels it. A failed load
         reaches all who wait for it, and is not kept.
         """
-        found: V | None = self.peek(key)
-        if found is not None:
-            return found
+        kept: V | None = self.peek(key)
+        if kept is not None:
+            return kept
         under_way = self._loads.get(key)
         if under_way is None:
 

@@ -42,8 +42,8 @@ def coalesce(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coa
         gap: bytes between two ranges that may be read in vain to save a request.
         max_bytes: size that merging must not go beyond.
     """
-    if len(ranges) <= FEW and (found := _coalesce_few(ranges, gap, max_bytes)) is not None:
-        return found
+    if len(ranges) <= FEW and (coalesced := _coalesce_few(ranges, gap, max_bytes)) is not None:
+        return coalesced
     bounds = np.array(ranges, np.int64)
     order = np.lexsort((-bounds[:, 1], bounds[:, 0]))
     starts, stops = bounds[order, 0], bounds[order, 1]

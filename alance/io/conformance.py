@@ -53,8 +53,8 @@ async def examine(store: Store, folder: str) -> StoreReport:
             failure = None
             try:
                 await check(trial)
-            except _Unfit as found:
-                failure = str(found)
+            except _Unfit as unfit:
+                failure = str(unfit)
             except (AccessError, ForkedError):
                 raise
             except AlanceError as error:
@@ -77,15 +77,15 @@ class _Trial:
         return f"{self.folder}/{name}"
 
     async def expect(self, name: str, content: bytes, what: str) -> None:
-        found = bytes(await self.store.get(self.path(name)))
-        if found != content:
-            raise _Unfit(f"{what}: read {len(found)} bytes that differ from the {len(content)} put")
+        body = bytes(await self.store.get(self.path(name)))
+        if body != content:
+            raise _Unfit(f"{what}: read {len(body)} bytes that differ from the {len(content)} put")
 
     async def names(self, folder: str = "", start_after: str | None = None) -> list[str]:
         after = None if start_after is None else self.path(start_after)
         prefix = self.path(folder).rstrip("/")
-        found = self.store.list(prefix, start_after=after)
-        return [meta.path.removeprefix(self.folder + "/") async for meta in found]
+        listing = self.store.list(prefix, start_after=after)
+        return [meta.path.removeprefix(self.folder + "/") async for meta in listing]
 
     async def clean(self) -> None:
         with contextlib.suppress(AlanceError):
@@ -104,9 +104,9 @@ async def _gives_ranges(trial: _Trial) -> None:
     path = trial.path("ranges")
     await trial.store.put(path, CONTENT)
     spans = [(4000, 4096), (0, 1), (7, 7), (100, 300), (300, 301)]
-    for span, found in zip(spans, await trial.store.get_ranges(path, spans), strict=True):
-        if bytes(found) != CONTENT[span[0] : span[1]]:
-            raise _Unfit(f"bytes {span[0]} to {span[1]} came out as {len(found)} others")
+    for span, body in zip(spans, await trial.store.get_ranges(path, spans), strict=True):
+        if bytes(body) != CONTENT[span[0] : span[1]]:
+            raise _Unfit(f"bytes {span[0]} to {span[1]} came out as {len(body)} others")
     with contextlib.suppress(CorruptFileError):
         await trial.store.get_ranges(path, [(4090, 5000)])
         raise _Unfit("bytes behind the end of an object were given")
@@ -135,17 +135,19 @@ async def _misses(trial: _Trial) -> None:
         except NotFoundError:
             continue
         raise _Unfit(f"{name} of an object that is not there succeeded")
-    if found := await trial.names("nowhere"):
-        raise _Unfit(f"listed {found[0]!r} in a folder that is not there")
+    if listed := await trial.names("nowhere"):
+        raise _Unfit(f"listed {listed[0]!r} in a folder that is not there")
 
 
 async def _lists(trial: _Trial) -> None:
-    wanted = sorted([*(f"list/{number:02}" for number in range(12)), "list/deep/er", "list/é +&%"])
-    for name in [*wanted, "listing/other"]:
+    expected = sorted(
+        [*(f"list/{number:02}" for number in range(12)), "list/deep/er", "list/é +&%"]
+    )
+    for name in [*expected, "listing/other"]:
         await trial.store.put(trial.path(name), name.encode())
-    found = [(meta.path, meta.num_bytes) async for meta in trial.store.list(trial.path("list"))]
-    if sorted(found) != [(trial.path(name), len(name.encode())) for name in wanted]:
-        raise _Unfit(f"{len(found)} objects of {len(wanted)} were listed, or with other sizes")
+    listed = [(meta.path, meta.num_bytes) async for meta in trial.store.list(trial.path("list"))]
+    if sorted(listed) != [(trial.path(name), len(name.encode())) for name in expected]:
+        raise _Unfit(f"{len(listed)} objects of {len(expected)} were listed, or with other sizes")
     folders = list(await trial.store.list_dirs(trial.folder))
     if folders != [trial.path("list"), trial.path("listing")]:
         raise _Unfit(f"listed the folders {[folder.rpartition('/')[2] for folder in folders]}")
@@ -155,8 +157,8 @@ async def _lists_in_order(trial: _Trial) -> None:
     names = [f"order/{number:020}.manifest" for number in (3, 1, 9, 4, 7)]
     for name in names:
         await trial.store.put(trial.path(name), b"x")
-    found = await trial.names("order")
-    if (found if trial.profile.lists_in_order else sorted(found)) != sorted(names):
+    listed = await trial.names("order")
+    if (listed if trial.profile.lists_in_order else sorted(listed)) != sorted(names):
         raise _Unfit("objects were not listed by name: the latest version would not be found")
     after = sorted(names)[1]
     if sorted(await trial.names("order", start_after=after)) != sorted(names)[2:]:
@@ -225,7 +227,7 @@ async def _lets_one_win(trial: _Trial) -> None:
                 return False
             return True
 
-        bodies = [f"racer {one}".encode() for one in range(RACERS)]
+        bodies = [f"racer {racer}".encode() for racer in range(RACERS)]
         wins = await asyncio.gather(*map(put, bodies))
         if sum(wins) != 1:
             raise _Unfit(f"{sum(wins)} of {RACERS} that created one object at once were told so")

@@ -43,11 +43,11 @@ class _Held:
 
     key: bytes
     file_bytes: int
-    found: Ranges
+    ranges: Ranges
 
     @property
     def num_bytes(self) -> int:
-        return 500 + sum(len(content) + 150 for content in self.found.values())
+        return 500 + sum(len(content) + 150 for content in self.ranges.values())
 
 
 class DiskCache:
@@ -93,16 +93,16 @@ class DiskCache:
                 unknown[location] = _Held(key, file_bytes, {})
         if not unknown:
             return
-        wanted = [*unknown.values()]
-        jobs = [wanted[first : first + JOB_FILES] for first in range(0, len(wanted), JOB_FILES)]
+        unread = [*unknown.values()]
+        jobs = [unread[first : first + JOB_FILES] for first in range(0, len(unread), JOB_FILES)]
         keys = [[held.key for held in job] for job in jobs]
         executor = threads.executor()
         loaded = await asyncio.gather(
             *(_load_all(self._store, job, executor=executor) for job in keys)
         )
-        for job, found in zip(jobs, loaded, strict=True):
-            for held, ranges in zip(job, found, strict=True):
-                held.found = ranges
+        for job, contents in zip(jobs, loaded, strict=True):
+            for held, ranges in zip(job, contents, strict=True):
+                held.ranges = ranges
         for location, held in unknown.items():
             self.forget(location)
             self._held[location] = held
@@ -113,7 +113,7 @@ class DiskCache:
     def get(self, location: str, start: int, stop: int) -> memoryview | None:
         """A range of a recalled file, as an own copy; None where it is not kept."""
         held = self._held.get(location)
-        content = None if held is None else held.found.get((start, stop))
+        content = None if held is None else held.ranges.get((start, stop))
         return None if content is None else memoryview(bytes(content))
 
     def tail(self, location: str) -> memoryview | None:
@@ -121,16 +121,16 @@ class DiskCache:
         held = self._held.get(location)
         if held is None:
             return None
-        starts = [start for start, stop in held.found if stop == held.file_bytes]
+        starts = [start for start, stop in held.ranges if stop == held.file_bytes]
         return self.get(location, min(starts), held.file_bytes) if starts else None
 
     def put(self, location: str, start: int, stop: int, content: memoryview) -> None:
         """Keep a range of a recalled file; of others nothing is kept."""
         held = self._held.get(location)
-        if held is None or (start, stop) in held.found or stop - start != len(content):
+        if held is None or (start, stop) in held.ranges or stop - start != len(content):
             return
         before = held.num_bytes
-        held.found[start, stop] = copy = memoryview(bytes(content))
+        held.ranges[start, stop] = copy = memoryview(bytes(content))
         self._held_bytes += held.num_bytes - before
         self._keep(held.key, (start, stop), copy)
 
@@ -161,10 +161,10 @@ class DiskCache:
         key = self._key(location, entity)
         if key is None:
             return None
-        found = self._pending.get(key)
-        if found is None:
-            (found,) = await _load_all(self._store, [key], executor=threads.executor())
-        return next(iter(found.values()), None)
+        ranges = self._pending.get(key)
+        if ranges is None:
+            (ranges,) = await _load_all(self._store, [key], executor=threads.executor())
+        return next(iter(ranges.values()), None)
 
     def keep(self, location: str, entity: str, content: memoryview) -> None:
         """Keep a whole object."""

@@ -46,15 +46,15 @@ def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | Non
     named["url"] = str(getattr(objects, "url", ""))
     named["prefix"] = str(getattr(objects, "prefix", None) or "")
     named["key"] = _url_in_key(config.get("service_account_key"))
-    found = {name: value for name, value in os.environ.items() if _VARIABLE.fullmatch(name)}
-    parts = [profile.kind, without_number(root), named, found]
+    variables = {name: value for name, value in os.environ.items() if _VARIABLE.fullmatch(name)}
+    parts = [profile.kind, without_number(root), named, variables]
     return json.dumps(parts, sort_keys=True, default=str)
 
 
 def _url_in_key(key: object) -> str:
     """The server that a service account's key names, as those of emulators do."""
     try:
-        found = json.loads(str(key))
+        account = json.loads(str(key))
     except ValueError:
         return ""
-    return str(found.get("gcs_base_url", "")) if isinstance(found, dict) else ""
+    return str(account.get("gcs_base_url", "")) if isinstance(account, dict) else ""

@@ -82,8 +82,8 @@ class DiskStore:
         """
         if not self._check() or not self.can_read:
             return {}
-        found = self._read(key, self._path(key))
-        return {} if found is None else found
+        ranges = self._read(key, self._path(key))
+        return {} if ranges is None else ranges
 
     def save(self, key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> None:
         """Keep ranges of an object, beside those that are kept already."""
@@ -156,13 +156,13 @@ class DiskStore:
             self.can_read = False
             self._switch_off("read", error)
             return None
-        found = _unpack(key, content)
-        if found is None:
+        ranges = _unpack(key, content)
+        if ranges is None:
             _remove(path)
         elif time.time() - about.st_mtime > USED_AGAIN_S:
             with suppress(OSError):
                 os.utime(path)
-        return found
+        return ranges
 
     def _write(self, path: Path, parts: list[bytes | memoryview]) -> None:
         temporary = self._folder / f"{os.getpid()}-{secrets.token_hex(8)}.tmp"
@@ -264,12 +264,12 @@ def _unpack(key: bytes, content: bytes) -> Ranges | None:
     table = view[table_start:table_stop]
     if CRC.unpack_from(content, HEAD.size)[0] != zlib.crc32(table, zlib.crc32(view[: HEAD.size])):
         return None
-    found: Ranges = {}
+    ranges: Ranges = {}
     at = table_stop
     for start, stop, checksum, _ in ENTRY.iter_unpack(table):
         part = view[at : at + stop - start]
         if start > stop or len(part) != stop - start or zlib.crc32(part) != checksum:
             return None
-        found[start, stop] = part
+        ranges[start, stop] = part
         at += len(part)
-    return found if at == len(content) else None
+    return ranges if at == len(content) else None

@@ -56,7 +56,7 @@ async def drive_all(
         while waiting := [
             (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
         ]:
-            all_ranges = [wanted for _, ranges in waiting for wanted in ranges]
+            all_ranges = [extent for _, ranges in waiting for extent in ranges]
             buffers = (await read(all_ranges)) if all_ranges else ()
             sent = 0
             begun = monotonic()

@@ -46,9 +46,9 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
     Args:
         config: of a store object of obstore.
     """
-    for found in _named(kind, config):
-        if not (urlsplit(found).hostname or "").endswith(_CLOUDS.get(kind, ())):
-            return found
+    for server in _named(kind, config):
+        if not (urlsplit(server).hostname or "").endswith(_CLOUDS.get(kind, ())):
+            return server
         return None
     return None
 

@@ -37,8 +37,8 @@ class OpenFile:
     def __init__(self, path: str) -> None:
         # Not to wait for a writer, should the path be a pipe.
         self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        found = os.fstat(self.fd)
-        self.identity = (found.st_dev, found.st_ino)
+        about = os.fstat(self.fd)
+        self.identity = (about.st_dev, about.st_ino)
         self.nowait = _NOWAIT is not None
 
     @property
@@ -75,10 +75,10 @@ class FileCache:
                 return None
             self._files.move_to_end(path)
         try:
-            found = os.stat(path)
+            about = os.stat(path)
         except OSError:
-            found = None
-        if found is not None and (found.st_dev, found.st_ino) == file.identity:
+            about = None
+        if about is not None and (about.st_dev, about.st_ino) == file.identity:
             return file
         with self._lock:
             if self._files.get(path) is file:
@@ -161,11 +161,11 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
     try:
         buffers = allocate(ranges)
     except MemoryError as error:
-        wanted = sum(stop - start for start, stop in ranges)
-        raise StoreError(f"{where}: no memory for {wanted} bytes of {size}") from error
+        num_bytes = sum(stop - start for start, stop in ranges)
+        raise StoreError(f"{where}: no memory for {num_bytes} bytes of {size}") from error
     for (start, stop), buffer in zip(ranges, buffers, strict=True):
-        done, wanted = 0, stop - start
-        while done < wanted:
+        done, num_bytes = 0, stop - start
+        while done < num_bytes:
             count = os.preadv(file.fd, [buffer[done:]], start + done)
             if not count:
                 raise short_read(where, (start, stop), done)

@@ -31,6 +31,7 @@ class Flight:
     """One request for a span of an object's bytes."""
 
     __slots__ = (
+        "asked",
         "begun",
         "buffer",
         "call",
@@ -42,7 +43,6 @@ class Flight:
         "readers",
         "start",
         "stop",
-        "wanted",
     )
 
     def __init__(self, lane: Lane, path: str, start: int, stop: int) -> None:
@@ -56,7 +56,7 @@ class Flight:
         self.queued = trace.now()
         self.is_traced = False  # a reader has a recorder
         self.begun = 0.0
-        self.wanted: list[tuple[int, int]] = []  # what its readers need of it, for traces
+        self.asked: list[tuple[int, int]] = []  # what its readers need of it, for traces
         self.is_kept = False  # its blocks go into the block cache
 
     @property
@@ -83,7 +83,7 @@ class Flight:
             num_bytes=num_bytes,
             ok=ok,
             queued=self.queued,
-            wanted=self.wanted,
+            asked=self.asked,
             callers=[read.caller for read in readers],
             retries=retries,
         )
@@ -141,12 +141,12 @@ class Lane:
                 flight = farthest[-1]
             farthest.append(flight)
         starts = [flight.start for flight in flights]
-        found: list[Flight | None] = []
+        covering: list[Flight | None] = []
         for start, stop in ranges:
             position = bisect_right(starts, start) - 1
             covers = position >= 0 and farthest[position].stop >= stop
-            found.append(farthest[position] if covers else None)
-        return found
+            covering.append(farthest[position] if covers else None)
+        return covering
 
     def book(self, path: str, start: int, stop: int) -> Flight:
         """A new flight, at the end of the queue."""
@@ -176,7 +176,7 @@ class Lane:
         call = flight.call
         if call is None or call.future is None:
             return  # still in the queue, which passes over it
-        if not any(one.readers for one in call.flights):
+        if not any(member.readers for member in call.flights):
             call.future.cancel()
 
     def _group(self) -> list[Flight]:

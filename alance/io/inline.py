@@ -35,29 +35,29 @@ def sort_out(
         CorruptFileError: no range.
         InvalidInputError: no store with this root was opened.
     """
-    found: dict[str, list[Asked]] = {}
+    by_object: dict[str, list[Asked]] = {}
     by_reader: dict[PieceReader, list[Asking]] = {}
-    for number, one in enumerate(ranges):
-        if isinstance(one, Pieces):
-            reader, paths = registry.piece_reader(one.paths)
+    for number, extent in enumerate(ranges):
+        if isinstance(extent, Pieces):
+            reader, paths = registry.piece_reader(extent.paths)
             if reader is not None:
-                inside = one._replace(paths=paths)
-                by_reader.setdefault(reader, []).append((number, one, inside))
+                inside = extent._replace(paths=paths)
+                by_reader.setdefault(reader, []).append((number, extent, inside))
                 continue
-            single: Sequence[ByteRange] = one.ranges()
+            single: Sequence[ByteRange] = extent.ranges()
             slots = range(first := read.add_pieces(number, len(single)), first + len(single))
         else:
-            single, slots = (one,), range(number, number + 1)
+            single, slots = (extent,), range(number, number + 1)
         for slot, (location, start, stop) in zip(slots, single, strict=True):
             if not is_range(start, stop):
                 raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
             if start == stop:
                 read.buffers[slot] = memoryview(b"")
             else:
-                found.setdefault(location, []).append((slot, start, stop))
+                by_object.setdefault(location, []).append((slot, start, stop))
     for reader, asked in by_reader.items():
         _read_pieces(reader, asked, read, inline=not bulk)
-    return found
+    return by_object
 
 
 def total(by_object: Mapping[str, Sequence[Asked]]) -> int:
@@ -66,38 +66,38 @@ def total(by_object: Mapping[str, Sequence[Asked]]) -> int:
 
 
 def from_blocks(
-    blocks: BlockCache, location: str, wanted: Sequence[Asked], read: Read
+    blocks: BlockCache, location: str, ranges: Sequence[Asked], read: Read
 ) -> Sequence[Asked]:
     """Answer what the block cache has of an object; gives what it has not."""
-    left = blocks.answer(location, wanted, read.buffers)
+    left = blocks.answer(location, ranges, read.buffers)
     if read.recorder is not None and blocks.num_bytes:
-        for number, _, _ in wanted:
-            found = read.buffers[number] is not None
-            trace.look("block cache", found=found, recorder=read.recorder)
+        for number, _, _ in ranges:
+            hit = read.buffers[number] is not None
+            trace.look("block cache", hit=hit, recorder=read.recorder)
     return left
 
 
-def answer_now(store: Store, path: str, wanted: Sequence[Asked], read: Read) -> bool:
+def answer_now(store: Store, path: str, ranges: Sequence[Asked], read: Read) -> bool:
     """Answer ranges of an object from memory or the page cache, if that has them all.
 
     Args:
-        wanted: the number of each range in the read, its start and stop.
+        ranges: the number of each range in the read, its start and stop.
     """
     profile, begun = store.profile, trace.now()
-    spans = [(start, stop) for _, start, stop in wanted]
+    spans = [(start, stop) for _, start, stop in ranges]
     plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
     buffers = store.read_now(path, plan.spans)
     if buffers is None:
         return False
-    for (number, start, stop), owner in zip(wanted, plan.owners, strict=True):
+    for (number, start, stop), owner in zip(ranges, plan.owners, strict=True):
         first = plan.spans[owner][0]
         read.buffers[number] = buffers[owner][start - first : stop - first]
     if read.recorder is not None:
         asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
-        for one, owner in zip(spans, plan.owners, strict=True):
-            asked[owner].append(one)
-        for span, buffer, mine in zip(plan.spans, buffers, asked, strict=True):
-            _record(read, store.root + path, span, begun, buffer, mine)
+        for span, owner in zip(spans, plan.owners, strict=True):
+            asked[owner].append(span)
+        for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
+            _record(read, store.root + path, span, begun, buffer, parts)
     return True
 
 
@@ -132,21 +132,21 @@ class Note:
         """For the trace of the task that runs now."""
         return cls(trace.current(), reason, trace.caller())
 
-    def read(self, wanted: Extent, begun: float) -> None:
+    def read(self, extent: Extent, begun: float) -> None:
         """Bytes of objects were read: an event an object, with the gaps that were read too."""
         if self.recorder is None:
             return
-        if isinstance(wanted, Pieces):
-            _note_pieces(wanted, self.recorder, self.reason, self.caller, begun)
+        if isinstance(extent, Pieces):
+            _note_pieces(extent, self.recorder, self.reason, self.caller, begun)
             return
         trace.record(
             [self.recorder],
             "get",
-            wanted.path,
-            (wanted.start, wanted.stop),
+            extent.path,
+            (extent.start, extent.stop),
             [self.reason],
             begun,
-            num_bytes=wanted.num_bytes,
+            num_bytes=extent.num_bytes,
             callers=[self.caller],
         )
 
@@ -165,7 +165,7 @@ def _note_pieces(
             [reason],
             begun,
             num_bytes=sum(stops) - sum(starts) + sum(gap for gap in gaps if gap <= PIECES_GAP),
-            wanted=zip(starts, stops, strict=True),
+            asked=zip(starts, stops, strict=True),
             callers=[caller],
         )
 
@@ -176,7 +176,7 @@ def _record(
     span: tuple[int, int],
     begun: float,
     content: memoryview,
-    wanted: Sequence[tuple[int, int]],
+    asked: Sequence[tuple[int, int]],
 ) -> None:
     trace.record(
         [read.recorder],
@@ -186,6 +186,6 @@ def _record(
         [read.reason],
         begun,
         num_bytes=len(content),
-        wanted=wanted,
+        asked=asked,
         callers=[read.caller],
     )

@@ -105,5 +105,5 @@ def seconds_of(value: object) -> float | None:
     """The seconds of a duration as client options have it: `500ms`, `1m 30s`; None: it is none."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    found = _DURATION.findall(str(value))
-    return sum(int(number) * _UNITS[unit] for number, unit in found) if found else None
+    amounts = _DURATION.findall(str(value))
+    return sum(int(number) * _UNITS[unit] for number, unit in amounts) if amounts else None

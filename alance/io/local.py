@@ -152,17 +152,17 @@ class LocalStore:
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
 
-    def pieces_now(self, wanted: Sequence[Pieces]) -> Sequence[memoryview] | None:
+    def pieces_now(self, asked: Sequence[Pieces]) -> Sequence[memoryview] | None:
         """Pieces of files from the page cache, one buffer each; None if a byte is not there, or
         the tick has had its share of inline reads.
 
         Args:
-            wanted: their paths are inside of the store.
+            asked: their paths are inside of the store.
         """
-        names = {path for pieces in wanted for path in pieces.paths}
+        names = {path for pieces in asked for path in pieces.paths}
         if not all(self._files.might_answer("/" + name) for name in names):
             return None
-        cost = sum([pieces.num_bytes + PIECE_BYTES * len(pieces.starts) for pieces in wanted])
+        cost = sum([pieces.num_bytes + PIECE_BYTES * len(pieces.starts) for pieces in asked])
         if not self._tick.has(cost):
             return None
         opened: dict[str, tuple[files.OpenFile, int]] = {}
@@ -171,13 +171,13 @@ class LocalStore:
             if file is None:
                 return None
             opened[name] = file, file.num_bytes
-        found = []
-        for pieces in wanted:
+        buffers = []
+        for pieces in asked:
             content = files.read_pieces(opened, self.root, pieces)
             if content is None:
                 return None
-            found.append(content)
-        return found
+            buffers.append(content)
+        return buffers
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
         """Pieces of files: one job of the pool. Arguments as of `pieces_now`.
@@ -259,10 +259,10 @@ class LocalStore:
         """Bytes of the file."""
 
         def job() -> int:
-            found = os.stat("/" + path)
-            if stat.S_ISDIR(found.st_mode):
+            about = os.stat("/" + path)
+            if stat.S_ISDIR(about.st_mode):
                 raise IsADirectoryError
-            return found.st_size
+            return about.st_size
 
         return await self._run(path, job)
 
@@ -284,14 +284,14 @@ class LocalStore:
 
     async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
         start = partial(self._start, asyncio.get_running_loop())
-        made = [publish.NewFile("/" + path) for path, _ in files]
+        new_files = [publish.NewFile("/" + path) for path, _ in files]
         try:
-            await whole(start(partial(publish.write_apart, made, [body for _, body in files])))
-            parts = [made[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(made)))]
+            await whole(start(partial(publish.write_apart, new_files, [body for _, body in files])))
+            parts = [new_files[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(new_files)))]
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
-            await whole(start(partial(publish.name_together, made)))
+            await whole(start(partial(publish.name_together, new_files)))
         except BaseException:
-            await whole(start(partial(publish.drop_all, made)))
+            await whole(start(partial(publish.drop_all, new_files)))
             raise
 
     def open_upload(
@@ -341,9 +341,9 @@ class LocalStore:
     ) -> AsyncIterator[ObjectMeta]:
         """Files under the folder `prefix`, sorted; unfinished ones are left out."""
         folder = prefix.strip("/")
-        found = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
+        metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
         for page_size in itertools.chain([FIRST_PAGE], itertools.repeat(PAGE)):
-            job = partial(tuple[ObjectMeta, ...], itertools.islice(found, page_size))
+            job = partial(tuple[ObjectMeta, ...], itertools.islice(metas, page_size))
             page = await self._run(folder, job)
             for meta in page:
                 yield meta

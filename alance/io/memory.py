@@ -46,10 +46,10 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def _object(self, path: str) -> _Object:
-        found = self._objects.get(path)
-        if found is None:
+        stored = self._objects.get(path)
+        if stored is None:
             raise NotFoundError(f"{self.root}{path}: no such object")
-        return found
+        return stored
 
     @property
     def pieces(self) -> None:
@@ -89,9 +89,9 @@ class MemoryStore:
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
         """The whole object."""
-        found = self._object(path)
-        check_tag(self.root + path, e_tag, found.meta.e_tag)
-        return found.body
+        stored = self._object(path)
+        check_tag(self.root + path, e_tag, stored.meta.e_tag)
+        return stored.body
 
     async def size(self, path: str) -> int:
         """Bytes of the object."""
@@ -164,6 +164,6 @@ class MemoryStore:
     ) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`, sorted."""
         for path in self._under(prefix):
-            found = self._objects.get(path)
-            if found is not None and (start_after is None or path > start_after):
-                yield found.meta
+            stored = self._objects.get(path)
+            if stored is not None and (start_after is None or path > start_after):
+                yield stored.meta

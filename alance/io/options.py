@@ -66,7 +66,7 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         elif kind in _CONFIG and name in _CONFIG[kind]:
             _enter(config, name, key, value)
         elif kind in _CONFIG or not any(
-            _canonical(other, key.lower()) in known for other, known in _CONFIG.items()
+            _canonical(other, key.lower()) in names for other, names in _CONFIG.items()
         ):
             raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
     outer = retries.get("download_retry_count")

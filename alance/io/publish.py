@@ -104,32 +104,32 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
     _publish(path, fill, if_absent=if_absent)
 
 
-def write_apart(made: Sequence[NewFile], bodies: Sequence[Body]) -> None:
+def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
     """Write files under hidden names; they are then synced, and named together."""
-    for folder in dict.fromkeys(os.path.dirname(one.path) for one in made):
+    for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
         _make_folders(folder)
-    for one, body in zip(made, bodies, strict=True):
-        one.append(memoryview(body).cast("B"))
+    for file, body in zip(files, bodies, strict=True):
+        file.append(memoryview(body).cast("B"))
 
 
-def sync_all(made: Sequence[NewFile]) -> None:
+def sync_all(files: Sequence[NewFile]) -> None:
     """Sync what was written; what several threads sync at once costs little more than one."""
-    for one in made:
-        one.sync()
+    for file in files:
+        file.sync()
 
 
-def name_together(made: Sequence[NewFile]) -> None:
+def name_together(files: Sequence[NewFile]) -> None:
     """Give synced files their names; each folder is synced once, at the end."""
-    for one in made:
-        one.publish(with_folder=False)
-    for folder in dict.fromkeys(os.path.dirname(one.path) for one in made):
+    for file in files:
+        file.publish(with_folder=False)
+    for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
         _sync_folder(folder)
 
 
-def drop_all(made: Sequence[NewFile]) -> None:
+def drop_all(files: Sequence[NewFile]) -> None:
     """Remove files, under whichever names they are there."""
-    for one in made:
-        one.drop()
+    for file in files:
+        file.drop()
 
 
 def copy(source: str, target: str) -> None:
@@ -161,14 +161,14 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
     try:
         with os.scandir(top) as entries:
             # As keys sort: a folder by its name and the "/" that follows in the keys under it.
-            found = sorted(
+            children = sorted(
                 (prefix + entry.name + "/" * entry.is_dir(follow_symlinks=False), entry.path)
                 for entry in entries
                 if not _UNFINISHED.search(entry.name)
             )
     except (FileNotFoundError, NotADirectoryError):
         return
-    for key, path in found:
+    for key, path in children:
         if key.endswith("/"):
             if start_after is None or key > start_after or start_after.startswith(key):
                 yield from walk(path, key, start_after)

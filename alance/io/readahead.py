@@ -50,8 +50,8 @@ async def readahead(
                 waiting = next(source, None)
             position = 0
             if not ordered:
-                await asyncio.wait([one for one, _ in begun], return_when="FIRST_COMPLETED")
-                position = next(n for n, (one, _) in enumerate(begun) if one.done())
+                await asyncio.wait([future for future, _ in begun], return_when="FIRST_COMPLETED")
+                position = next(n for n, (future, _) in enumerate(begun) if future.done())
             future, num_bytes = begun[position]
             result = await future
             del begun[position]
@@ -83,7 +83,7 @@ async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> Asyn
         while begun:
             yield await begun.popleft()
     finally:
-        for one in begun:
-            one.cancel()
+        for future in begun:
+            future.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
         await works.aclose()

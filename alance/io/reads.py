@@ -59,7 +59,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
             if self.recorder is not None:
                 flight.is_traced = True
             if flight.is_traced or trace.active:
-                flight.wanted.append((start, stop))
+                flight.asked.append((start, stop))
             if flight.buffer is None:
                 self._missing.add(flight)
                 flight.readers.add(self)

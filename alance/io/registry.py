@@ -114,8 +114,8 @@ class _Open:
         numbers = [user.numbers.get(plain, 0) for user in self.users]
         numbers += [
             number
-            for known, number in map(_taken_apart, [*self._lasting, *self._passing])
-            if known == plain
+            for other, number in map(_taken_apart, [*self._lasting, *self._passing])
+            if other == plain
         ]
         last = max(numbers, default=0)
         return f"{plain}#{last + 1}/" if last else f"{plain}/"
@@ -123,9 +123,9 @@ class _Open:
 
 def _taken_apart(root: str) -> tuple[str, int]:
     """A root without its number and `/`, and the number, which is 1 where it shows none."""
-    found = _NUMBERED.fullmatch(root)
-    assert found is not None, root
-    return found[1], int(found[2] or 1)
+    match = _NUMBERED.fullmatch(root)
+    assert match is not None, root
+    return match[1], int(match[2] or 1)
 
 
 class StoreRegistry:
@@ -248,8 +248,8 @@ class StoreRegistry:
                 name = config.get("bucket") or config.get("container_name") or "store"
                 root = self._open.free_root(f"{scheme}://{name}/")
                 objects = cast("ObjectStore", store)
-                made = RemoteStore(root, objects, suited, limits=limits, is_given=True)
-                return self._open.add(made)
+                wrapped = RemoteStore(root, objects, suited, limits=limits, is_given=True)
+                return self._open.add(wrapped)
         if all(hasattr(store, name) for name in ("root", "profile", "get_ranges", "read_now")):
             own = cast("Store", store)
             other = self._open.get(own.root)

@@ -146,8 +146,8 @@ class RemoteStore:
                     raise short_read(where, span, len(view))
             if len(asked) == len(ranges):
                 return views
-            found = iter(views)
-            return [next(found) if start != stop else memoryview(b"") for start, stop in ranges]
+            remaining = iter(views)
+            return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]
 
         failure = partial(translate, where=where)
         limit_s = self.limits.whole(sum([stop - start for start, stop in asked]))
@@ -333,11 +333,11 @@ class RemoteStore:
         """Paths of the folders directly under `prefix`, sorted."""
         folder = prefix.strip("/")
 
-        found = await self._run(
+        listing = await self._run(
             folder,
             lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
         )
-        return sorted(found["common_prefixes"])
+        return sorted(listing["common_prefixes"])
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""

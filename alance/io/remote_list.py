@@ -73,8 +73,8 @@ async def list_objects(
             raise
         if not chunk:
             return
-        for found in chunk:
-            path = found["path"]
+        for meta in chunk:
+            path = meta["path"]
             if rounds.is_again(path):
                 raise StoreError(
                     f"{root}{prefix}: the listing has {path!r} again and again, and does not end"
@@ -83,7 +83,7 @@ async def list_objects(
                 continue
             if not ordered:
                 seen.add(path)
-            yield ObjectMeta(path, found["size"], found["last_modified"], found["e_tag"])
+            yield ObjectMeta(path, meta["size"], meta["last_modified"], meta["e_tag"])
         last = chunk[-1]["path"]
 
 

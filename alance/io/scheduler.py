@@ -147,19 +147,19 @@ class Scheduler:
         try:
             by_object = sort_out(ranges, read, self._registry, bulk=bulk)
             inline: bool | None = None
-            wanted: Sequence[Asked]
-            for location, wanted in by_object.items():
+            asked: Sequence[Asked]
+            for location, asked in by_object.items():
                 store, path = self._registry.resolve(location)
                 if store.profile.answers_now:
                     if inline is None:
                         few = not bulk and len(ranges) <= INLINE_RANGES
                         inline = few and total(by_object) <= INLINE_BYTES
-                    if inline and answer_now(store, path, wanted, read):
+                    if inline and answer_now(store, path, asked, read):
                         continue
                 elif not bulk and self._blocks.is_on:
-                    wanted = from_blocks(self._blocks, location, wanted, read)
-                if wanted:
-                    later.append((location, wanted))
+                    asked = from_blocks(self._blocks, location, asked, read)
+                if asked:
+                    later.append((location, asked))
         except Exception as error:
             read.failed(error)
             return read
@@ -167,10 +167,10 @@ class Scheduler:
             read.finish_if_complete()
             if read.done():
                 return read
-        for location, wanted in later:
-            read.unplanned += len(wanted)
+        for location, asked in later:
+            read.unplanned += len(asked)
             pending = self._pending.setdefault((location, bulk), [])
-            pending += [(read, number, start, stop) for number, start, stop in wanted]
+            pending += [(read, number, start, stop) for number, start, stop in asked]
         self._reads.add(read)
         read.add_done_callback(self._reads.discard)
         if self._planned is None and later:
@@ -191,7 +191,7 @@ class Scheduler:
             "tail",
             location,
             reason,
-            lambda found: len(found[0]),
+            lambda tail: len(tail[0]),
         )
 
     async def read_all(
@@ -233,8 +233,8 @@ class Scheduler:
     async def list_dirs(self, location: str, *, reason: str = "") -> Sequence[str]:
         """Locations of the folders directly under a folder. One request, or one a page."""
         store, path = self._resolve(location)
-        found = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
-        return [store.root + name for name in await found]
+        folders = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
+        return [store.root + name for name in await folders]
 
     def speed(self, location: str) -> Speed:
         """How fast an object's store is, as far as was seen."""
@@ -267,7 +267,7 @@ class Scheduler:
     def _lane(self, store: Store) -> Lane:
         lane = self._lanes.get(store.root)
         if lane is None:
-            idle = [root for root, one in self._lanes.items() if one.is_idle]
+            idle = [root for root, other in self._lanes.items() if other.is_idle]
             for root in idle[: max(0, len(self._lanes) + 1 - KEPT_STORES)]:
                 del self._lanes[root]  # else stores would stay, one for each set of credentials
             limit = self._max_requests or store.profile.max_requests
@@ -284,14 +284,14 @@ class Scheduler:
         while self._pending:
             location, bulk = next(iter(self._pending))
             asked = self._pending.pop((location, bulk))
-            wanted = [one for one in asked if not one[0].done()]
+            live = [read_range for read_range in asked if not read_range[0].done()]
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                book(lane, path, wanted, bulk=bulk, crowded=self._num_callers >= CROWD)
+                book(lane, path, live, bulk=bulk, crowded=self._num_callers >= CROWD)
                 lane.send()
             except Exception as error:
-                for read, *_ in wanted:
+                for read, *_ in live:
                     read.failed(error)
             if self._pending and trace.now() > deadline:
                 self._planned = asyncio.get_running_loop().call_soon(self._plan)

@@ -69,7 +69,7 @@ class PieceSource(Protocol):
 class PieceReader(Protocol):
     """What reads pieces of a store's objects by one call; paths are inside of the store."""
 
-    def pieces_now(self, wanted: Sequence[Pieces]) -> Sequence[memoryview] | None:
+    def pieces_now(self, asked: Sequence[Pieces]) -> Sequence[memoryview] | None:
         """A buffer for each, where they can be had without waiting; else None."""
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
@@ -227,14 +227,14 @@ def check_spans(where: str, ranges: Sequence[Span]) -> None:
             raise CorruptFileError(f"{where}: bytes {start} to {stop} are no range")
 
 
-def check_tag(where: str, wanted: str | None, found: str | None) -> None:
+def check_tag(where: str, expected: str | None, actual: str | None) -> None:
     """Check that an object has the entity tag that a listing told; None: any will do.
 
     Raises:
         NotFoundError: it has another one.
     """
     # Some servers list tags without the quotes.
-    if wanted is not None and wanted.strip('"') != (found or "").strip('"'):
+    if expected is not None and expected.strip('"') != (actual or "").strip('"'):
         raise NotFoundError(f"{where}: it is another object by now")
 
 
@@ -292,8 +292,8 @@ def translate(error: BaseException, where: str) -> Exception:
 
 
 def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:
-    found = _STATUS.search(text)
-    status = int(found[1]) if found else None
+    status_match = _STATUS.search(text)
+    status = int(status_match[1]) if status_match else None
     code = _CODE.search(text)
     has_bucket = code is None or code[1] not in _NO_BUCKET
     match error:

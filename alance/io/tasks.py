@@ -18,7 +18,7 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     waiting = list(awaitables)
     if len(waiting) == 1:  # a task would only cost turns of the loop
         return [await waiting[0]]
-    tasks = [asyncio.ensure_future(one) for one in waiting]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in waiting]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:

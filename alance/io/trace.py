@@ -106,7 +106,7 @@ class Recorder:
     def totals(self) -> Totals:
         """The whole trace in numbers."""
         caches = sorted({cache for cache, _ in self.looks})
-        found = {cache: self.looks[cache, True] for cache in caches}
+        hits = {cache: self.looks[cache, True] for cache in caches}
         return Totals(
             num_requests=self.num_requests,
             num_failed=sum(not event.ok for event in self.events),
@@ -119,18 +119,18 @@ class Recorder:
             seconds=span_of(self.events),
             hop_seconds=sum(hop.ended - hop.begun for hop in self.hops),
             hit_rates={
-                cache: (found[cache], found[cache] + self.looks[cache, False]) for cache in caches
+                cache: (hits[cache], hits[cache] + self.looks[cache, False]) for cache in caches
             },
         )
 
     def columns_of(self, event: RequestEvent) -> tuple[str, ...]:
         """The columns whose bytes a request was for; none where they are not known."""
-        return self.places.of(event.location, event.wanted or ((event.start, event.stop),))
+        return self.places.of(event.location, event.asked or ((event.start, event.stop),))
 
     def is_footer(self, event: RequestEvent) -> bool:
         """Whether a request was for what stands behind the pages of a data file."""
         return self.places.is_behind(
-            event.location, event.stop if not event.wanted else event.wanted[-1][1]
+            event.location, event.stop if not event.asked else event.asked[-1][1]
         )
 
     def summary(self) -> str:
@@ -197,13 +197,13 @@ def record(
     ok: bool = True,
     queued: float | None = None,
     first_byte: float | None = None,
-    wanted: Iterable[tuple[int, int]] = (),
+    asked: Iterable[tuple[int, int]] = (),
     callers: Iterable[str] = (),
     retries: int = 0,
 ) -> None:
     """Note a request that ends now in the recorders of those who asked for it."""
-    asked = _with_outer(recorders)
-    if not asked:
+    receivers = _with_outer(recorders)
+    if not receivers:
         return
     event = RequestEvent(
         kind,
@@ -217,12 +217,12 @@ def record(
         ok,
         queued,
         first_byte,
-        merged(wanted),
+        merged(asked),
         tuple(sorted({name for name in callers if name})),
         retries,
     )
-    for recorder in asked:
-        recorder.events.append(event)
+    for receiver in receivers:
+        receiver.events.append(event)
 
 
 def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
@@ -239,22 +239,22 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
             thread = threading.current_thread()
             name = "" if thread is threading.main_thread() else thread.name
             hop = HopEvent(what, queued, begun, time.perf_counter(), name, ok)
-            for one in _with_outer([recorder]):
-                one.hops.append(hop)
+            for receiver in _with_outer([recorder]):
+                receiver.hops.append(hop)
 
     return run
 
 
-def look(cache: str, *, found: bool, recorder: Recorder | None = None) -> None:
+def look(cache: str, *, hit: bool, recorder: Recorder | None = None) -> None:
     """Count a look into a cache; ask `active` before, as looks are many."""
-    for one in _with_outer([recorder or _current.get()]):
-        one.looks[cache, found] += 1
+    for receiver in _with_outer([recorder or _current.get()]):
+        receiver.looks[cache, hit] += 1
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
     """Tell what is where in an object: the bytes of a column, worked out when asked for."""
-    for one in _with_outer([_current.get()]):
-        one.places.add(without_number(location), name, spans)
+    for receiver in _with_outer([_current.get()]):
+        receiver.places.add(without_number(location), name, spans)
 
 
 @contextmanager
@@ -284,12 +284,12 @@ def note_retry() -> None:
 
 def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
     """The recorders and those of the blocks around, each once."""
-    found: dict[int, Recorder] = {}
+    by_id: dict[int, Recorder] = {}
     for recorder in recorders:
-        while recorder is not None and id(recorder) not in found:
-            found[id(recorder)] = recorder
+        while recorder is not None and id(recorder) not in by_id:
+            by_id[id(recorder)] = recorder
             recorder = recorder.outer
-    return list(found.values())
+    return list(by_id.values())
 
 
 now: Final = time.perf_counter

@@ -26,16 +26,16 @@ class RequestEvent:
     ok: bool
     queued: float | None = None  # asked for; None: not known, or sent at once
     first_byte: float | None = None  # where the store tells
-    wanted: tuple[Span, ...] = ()  # what was asked for of it, merged; none: all of it
+    asked: tuple[Span, ...] = ()  # what was asked for of it, merged; none: all of it
     callers: tuple[str, ...] = ()  # names of the tasks that it serves
     retries: int = 0  # attempts that failed before; the store client's own are not seen
 
     @property
     def num_used(self) -> int:
         """Received bytes that somebody asked for; the others only fill gaps and blocks."""
-        if not self.wanted:
+        if not self.asked:
             return self.num_bytes
-        return min(self.num_bytes, sum(stop - start for start, stop in self.wanted))
+        return min(self.num_bytes, sum(stop - start for start, stop in self.asked))
 
     @property
     def num_wasted(self) -> int:

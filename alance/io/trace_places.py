@@ -14,13 +14,13 @@ Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-op
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The same bytes in ascending spans that neither touch nor overlap."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for start, stop in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
         else:
-            found.append((start, stop))
-    return tuple(found)
+            joined.append((start, stop))
+    return tuple(joined)
 
 
 class Places:

@@ -20,13 +20,13 @@ def span_of(events: Iterable[RequestEvent]) -> float:
 
 def waves(events: Iterable[RequestEvent]) -> list[tuple[float, float]]:
     """Begin and end of each wave: a request begins one if all of the wave before had ended."""
-    found: list[tuple[float, float]] = []
-    for event in sorted(events, key=lambda one: one.begun):
-        if not found or event.begun >= found[-1][1]:
-            found.append((event.begun, event.ended))
+    spans: list[tuple[float, float]] = []
+    for event in sorted(events, key=lambda event: event.begun):
+        if not spans or event.begun >= spans[-1][1]:
+            spans.append((event.begun, event.ended))
         else:
-            found[-1] = (found[-1][0], max(found[-1][1], event.ended))
-    return found
+            spans[-1] = (spans[-1][0], max(spans[-1][1], event.ended))
+    return spans
 
 
 def table(events: Sequence[RequestEvent], totals: Totals) -> str:
@@ -35,10 +35,10 @@ def table(events: Sequence[RequestEvent], totals: Totals) -> str:
     for event in events:
         rows[event.kind, " + ".join(event.reasons) or "-"].append(event)
     lines = [f"{'kind':<6}{'for':<36}{'requests':>9}{'bytes':>13}{'ms':>9}"]
-    for (kind, reason), found in rows.items():
+    for (kind, reason), group in rows.items():
         lines.append(
-            f"{kind:<6}{reason[:35]:<36}{len(found):>9}"
-            f"{sum(one.num_bytes for one in found):>13,}{span_of(found) * 1e3:>9.1f}"
+            f"{kind:<6}{reason[:35]:<36}{len(group):>9}"
+            f"{sum(event.num_bytes for event in group):>13,}{span_of(group) * 1e3:>9.1f}"
         )
     lines.append(
         f"{'all':<6}{f'in {totals.rounds} rounds':<36}{totals.num_requests:>9}"
@@ -48,7 +48,7 @@ def table(events: Sequence[RequestEvent], totals: Totals) -> str:
     more += [f"{totals.num_failed} failed"] if totals.num_failed else []
     more += [f"{totals.num_retries} retries"] if totals.num_retries else []
     more += [
-        f"{cache}: {found} of {looks} found" for cache, (found, looks) in totals.hit_rates.items()
+        f"{cache}: {hits} of {looks} found" for cache, (hits, looks) in totals.hit_rates.items()
     ]
     if totals.num_hops:
         more.append(f"{totals.num_hops} pieces decoded in {totals.hop_seconds * 1e3:.1f} ms")
@@ -63,7 +63,7 @@ def waterfall(events: Sequence[RequestEvent], width: int) -> str:
     total = max(span_of(events), 1e-6)
     room = max(10, width - 49)
     lines = []
-    for event in sorted(events, key=lambda one: (one.begun, one.location, one.start)):
+    for event in sorted(events, key=lambda event: (event.begun, event.location, event.start)):
         left = int((event.begun - first) / total * (room - 1))
         length = max(1, round((event.ended - event.begun) / total * room))
         bar = " " * left + "█" * min(length, room - left)
@@ -76,10 +76,10 @@ def waterfall(events: Sequence[RequestEvent], width: int) -> str:
 
 def chrome(events: Sequence[RequestEvent], hops: Sequence[HopEvent], path: str | Path) -> None:
     """Write JSON for `chrome://tracing` and Perfetto: requests in lanes, hops by thread."""
-    first = min([one.begun for one in events] + [one.begun for one in hops], default=0.0)
+    first = min([event.begun for event in events] + [hop.begun for hop in hops], default=0.0)
     lanes: list[float] = []
     records: list[dict[str, object]] = []
-    for event in sorted(events, key=lambda one: one.begun):
+    for event in sorted(events, key=lambda event: event.begun):
         lane = next((n for n, free in enumerate(lanes) if free <= event.begun), len(lanes))
         lanes[lane : lane + 1] = [event.ended]
         records.append(

@@ -282,5 +282,5 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
     for event in recorder.events:
         size = sizes[event.location.rpartition("/")[2]]
         assert 0 < event.num_used <= event.num_bytes <= event.stop - event.start < size
-        assert event.wanted[0][0] == event.start
-        assert event.wanted[-1][1] == event.stop
+        assert event.asked[0][0] == event.start
+        assert event.asked[-1][1] == event.stop

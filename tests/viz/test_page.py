@@ -42,7 +42,7 @@ def found_in(text: str) -> dict[str, Any]:
 
 def test_what_a_page_holds() -> None:
     recorder = Recorder()
-    recorder.events.append(event("scan", at=0.05, wanted=((0, 10), (20, 60)), queued=0.04))
+    recorder.events.append(event("scan", at=0.05, asked=((0, 10), (20, 60)), queued=0.04))
     recorder.events.append(event("manifest", callers=("b",), retries=2, first_byte=0.01))
     recorder.hops.append(records.HopEvent("decode", 0.08, 0.081, 0.09, "thread_0", True))
     recorder.looks["search cache", True] = 3

@@ -255,7 +255,7 @@ def _steps(events: Sequence[RequestEvent]) -> list[Step]:
 
 
 def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
-    return spans.pages((event.location, span) for event in events for span in event.wanted)
+    return spans.pages((event.location, span) for event in events for span in event.asked)
 
 
 def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> list[str]:
