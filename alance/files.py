@@ -149,10 +149,10 @@ class FileReader:
         Raises:
             InvalidInputError: a position beyond the end, or an unknown column.
         """
-        wanted = as_positions(rows, "rows")
-        if len(wanted) and wanted.max() >= self.num_rows:
-            raise InvalidInputError(f"row {wanted.max()}: the file has {self.num_rows}")
-        unique, places = np.unique(wanted, return_inverse=True)
+        positions = as_positions(rows, "rows")
+        if len(positions) and positions.max() >= self.num_rows:
+            raise InvalidInputError(f"row {positions.max()}: the file has {self.num_rows}")
+        unique, places = np.unique(positions, return_inverse=True)
         engine = self._session.engine
 
         def plan() -> Plan[FragmentTask]:
@@ -274,10 +274,10 @@ class FileWriter:
         )
         upload = opened.open_upload(path)
         upload.background = session.engine.background
-        made = cls(upload, session, schema, version, page_bytes, buffer_bytes)
+        writer = cls(upload, session, schema, version, page_bytes, buffer_bytes)
         if schema is not None:
-            made._begin(schema)
-        return made
+            writer._begin(schema)
+        return writer
 
     @property
     def schema(self) -> pa.Schema | None:

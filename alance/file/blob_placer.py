@@ -135,7 +135,7 @@ class BlobPlacer:
         sizes = np.diff(offsets).astype(np.int64)
         kinds = limits.kinds(sizes)
         kinds[rows.external] = EXTERNAL
-        found = _Described(
+        described = _Described(
             kinds,
             np.zeros(count, np.uint64),
             sizes.astype(np.uint64),
@@ -148,20 +148,20 @@ class BlobPlacer:
             assert rows.positions is not None
             assert rows.sizes is not None
             assert rows.base_ids is not None
-            found.positions[rows.external] = rows.positions
-            found.sizes[rows.external] = rows.sizes
-            found.blob_ids[rows.external] = rows.base_ids
+            described.positions[rows.external] = rows.positions
+            described.sizes[rows.external] = rows.sizes
+            described.blob_ids[rows.external] = rows.base_ids
         for row in np.flatnonzero((kinds != INLINE) & (kinds != EXTERNAL)).tolist():
             content = rows.payloads.data[int(offsets[row]) : int(offsets[row + 1])]
             if kinds[row] == DEDICATED:
-                found.blob_ids[row] = self._new_id()
-                found.alone.append((self._last_id, content))
+                described.blob_ids[row] = self._new_id()
+                described.alone.append((self._last_id, content))
                 continue
             pack = self._room(len(content), limits.pack)
-            found.blob_ids[row], found.positions[row] = pack.blob_id, pack.num_bytes
-            found.packed.append((pack.blob_id, content))
+            described.blob_ids[row], described.positions[row] = pack.blob_id, pack.num_bytes
+            described.packed.append((pack.blob_id, content))
             pack.num_bytes += len(content)
-        return _some(rows.payloads, kinds == INLINE), found
+        return _some(rows.payloads, kinds == INLINE), described
 
     def _room(self, num_bytes: int, limit: int) -> _Pack:
         """The object for the next small payload."""
@@ -182,7 +182,7 @@ class BlobPlacer:
                 await upload.write(content)
                 await upload.finish()
 
-        await all_of(put(*one) for one in objects)
+        await all_of(put(blob_id, content) for blob_id, content in objects)
 
     async def _write_packed(self, pieces: Sequence[tuple[int, Bytes]]) -> None:
         for blob_id, content in pieces:

@@ -50,9 +50,9 @@ class DataSpans:
         """Note a value of the search cache if it is an open column."""
         if isinstance(value, OpenColumn):
             path, index = value.container.path, value.column.index
-            known = self._columns.setdefault(path, {})
-            if index not in known:
-                known[index] = value
+            columns = self._columns.setdefault(path, {})
+            if index not in columns:
+                columns[index] = value
                 self._sorted.pop(path, None)
 
     def needed(self, path: str, start: int, stop: int) -> list[Span]:
@@ -62,70 +62,70 @@ class DataSpans:
         """
         if path not in self._columns:
             return [(start, stop)]
-        found = [
-            (max(start, one.start), min(stop, one.stop))
-            for one in self._overlapping(path, start, stop)
-            if not one.has_values
+        spans = [
+            (max(start, buffer.start), min(stop, buffer.stop))
+            for buffer in self._overlapping(path, start, stop)
+            if not buffer.has_values
         ]
         container = next(iter(self._columns[path].values())).container
-        found += [
+        spans += [
             (max(start, begin), min(stop, end))
             for begin, end in container.buffers.tolist()
             if begin < stop and end > start
         ]
         buffers = self._index(path)[1]
-        end = max((one.stop for one in buffers), default=0)
+        end = max((buffer.stop for buffer in buffers), default=0)
         if stop > end:
-            found.append((max(start, end), stop))
-        return list(merged(sorted(found)))
+            spans.append((max(start, end), stop))
+        return list(merged(sorted(spans)))
 
-    def pages(self, wanted: Iterable[tuple[str, Span]]) -> int:
+    def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """How many pages have values in some ranges."""
-        found = {
-            (path, one.column.column.index, one.page)
-            for path, span in wanted
+        pages = {
+            (path, buffer.column.column.index, buffer.page)
+            for path, span in ranges
             if path in self._columns
-            for one in self._overlapping(path, *span)
-            if one.has_values
+            for buffer in self._overlapping(path, *span)
+            if buffer.has_values
         }
-        return len(found)
+        return len(pages)
 
     @property
     def num_pages(self) -> int:
         """Pages of all open columns that have values of their own; others need no read."""
-        found = {
-            (path, one.column.column.index, one.page)
+        pages = {
+            (path, buffer.column.column.index, buffer.page)
             for path in self._columns
-            for one in self._index(path)[1]
-            if one.has_values
+            for buffer in self._index(path)[1]
+            if buffer.has_values
         }
-        return len(found)
+        return len(pages)
 
     def _overlapping(self, path: str, start: int, stop: int) -> list[_Buffer]:
         starts, buffers = self._index(path)
         first = max(0, bisect_right(starts, start) - 1)
-        found = []
-        for one in buffers[first:]:
-            if one.start >= stop:
+        overlapping = []
+        for buffer in buffers[first:]:
+            if buffer.start >= stop:
                 break
-            if one.stop > start:
-                found.append(one)
-        return found
+            if buffer.stop > start:
+                overlapping.append(buffer)
+        return overlapping
 
     def _index(self, path: str) -> tuple[list[int], list[_Buffer]]:
         index = self._sorted.get(path)
         if index is None:
             buffers = sorted(
                 (
-                    _Buffer(start, start + size, column, page, number)
+                    _Buffer(start, start + size, column, page_number, number)
                     for column in self._columns[path].values()
-                    for page, one in enumerate(column.column.pages)
-                    for number, (start, size) in enumerate(one.buffers)
+                    for page_number, page in enumerate(column.column.pages)
+                    for number, (start, size) in enumerate(page.buffers)
                     if size
                 ),
-                key=lambda one: one.start,
+                key=lambda buffer: buffer.start,
             )
-            index = self._sorted[path] = ([one.start for one in buffers], buffers)
+            index = self._sorted[path] = ([buffer.start for buffer in buffers], buffers)
         return index
 
 

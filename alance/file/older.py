@@ -35,8 +35,8 @@ def holds_older(tail: memoryview) -> bool:
     if len(tail) < FOOTER.size:
         return False
     major, minor, _ = FOOTER.unpack(tail[-FOOTER.size :])
-    found = FOOTERS.get((major, minor))
-    return found is not None and found < FileVersion.V2_1
+    version = FOOTERS.get((major, minor))
+    return version is not None and version < FileVersion.V2_1
 
 
 def open_older(
@@ -46,12 +46,12 @@ def open_older(
     if isinstance(container, BatchContainer):
         from alance.file.v0_1 import open_batch_fields
 
-        found = yield from open_batch_fields(fields, columns, container, states)
-        return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in found]
+        batched = yield from open_batch_fields(fields, columns, container, states)
+        return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in batched]
     from alance.file.v2_0_open import open_fields
 
     opened = yield from open_fields(fields, columns, container, states)
-    return [OpenLeaf(LeafColumn(one.field, 1), one, is_top=True) for one in opened]
+    return [OpenLeaf(LeafColumn(column.field, 1), column, is_top=True) for column in opened]
 
 
 def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> bool:
@@ -60,11 +60,11 @@ def holds_packed_lists(fields: Sequence[Field], columns: Mapping[int, int]) -> b
     Later files have columns of their members alone.
     """
     return any(
-        one.id in columns
+        member.id in columns
         for field in fields
         if not field.is_leaf
-        for one in field.walk()
-        if one.logical_type.startswith("fixed_size_list:struct:")
+        for member in field.walk()
+        if member.logical_type.startswith("fixed_size_list:struct:")
     )
 
 
@@ -77,9 +77,9 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
     return v2_0_open.merged(leaf, twin)
 
 
-def refuse_mixed(fields: Sequence[Field], found: Mapping[int, OpenLeaf]) -> None:
+def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
     """Refuse structs with members in files of 2.0 and in later ones; see `v2_0_open`."""
-    if any(is_older(one.column.container) for one in found.values()):
+    if any(is_older(leaf.column.container) for leaf in leaves.values()):
         from alance.file import v2_0_open
 
-        v2_0_open.refuse_mixed(fields, found)
+        v2_0_open.refuse_mixed(fields, leaves)

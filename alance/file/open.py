@@ -28,8 +28,8 @@ def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
         kept = kept_by(states)
         tail = None if kept is None else kept.tail(path)
         if tail is not None:
-            known = tail
-            container = recalled(lambda: _opened(path, file_bytes, known), path, kept)
+            kept_tail = tail
+            container = recalled(lambda: _opened(path, file_bytes, kept_tail), path, kept)
         if container is None:
             tail = yield from read_tail(path, file_bytes)
             # Of callers that waited for the same bytes, one parses them.
@@ -54,26 +54,26 @@ def open_columns(
     container: Container, indices: Sequence[int], states: States
 ) -> Plan[list[OpenColumn]]:
     """Plan columns of an open file: no round where the tail or the cache has their metadata."""
-    found: dict[int, OpenColumn] = {}
+    by_index: dict[int, OpenColumn] = {}
     for index in indices:
-        known: OpenColumn | None = states.peek(("column", container.path, index))
-        if known is not None:
-            found[index] = known
-    missing = [index for index in dict.fromkeys(indices) if index not in found]
+        cached: OpenColumn | None = states.peek(("column", container.path, index))
+        if cached is not None:
+            by_index[index] = cached
+    missing = [index for index in dict.fromkeys(indices) if index not in by_index]
     if missing:
         columns, kept = [], kept_by(states)
         if kept is not None:
             for index in missing:
                 read = partial(container.read_columns, [index])
                 columns += recalled(read, container.path, kept) or []
-        left = [index for index in missing if index not in {one.index for one in columns}]
+        left = [index for index in missing if index not in {column.index for column in columns}]
         if left:
             columns += yield from noted(container.read_columns(left), kept)
         for column in columns:
-            opened = found[column.index] = OpenColumn.of(container, column)
+            opened = by_index[column.index] = OpenColumn.of(container, column)
             key = ("column", container.path, column.index)
             states.put(key, opened, column.num_bytes)
-    return [found[index] for index in indices]
+    return [by_index[index] for index in indices]
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
@@ -92,12 +92,12 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
     """
 
     def answer(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
-        here = [one.start >= start and one.path == path for one in ranges]
-        missing = [one for one, is_here in zip(ranges, here, strict=True) if not is_here]
+        here = [extent.start >= start and extent.path == path for extent in ranges]
+        missing = [extent for extent, is_here in zip(ranges, here, strict=True) if not is_here]
         fetched = iter((yield missing) if missing else ())
         return [
-            cut(one, tail, start) if is_here else next(fetched)
-            for one, is_here in zip(ranges, here, strict=True)
+            cut(extent, tail, start) if is_here else next(fetched)
+            for extent, is_here in zip(ranges, here, strict=True)
         ]
 
     return through(plan, answer)

@@ -48,7 +48,7 @@ def placed_rows(
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
     """
-    alike = groupby(fragments, lambda one: [leaf.leaf.field.id for leaf in one[0].leaves])
+    alike = groupby(fragments, lambda pair: [leaf.leaf.field.id for leaf in pair[0].leaves])
     plans = [_rows_of(_Asked.of([*same]), states, guess) for _, same in alike]
     return (yield from together(plans))
 
@@ -134,7 +134,9 @@ class _Asked:
         if containers[0].is_whole:  # all of them are
             contents = {container.path: container.content for container in containers}
             ranges = placed.pieces.ranges()
-            placed.content = memoryview(b"".join([cut(one, contents[one.path]) for one in ranges]))
+            placed.content = memoryview(
+                b"".join([cut(byte_range, contents[byte_range.path]) for byte_range in ranges])
+            )
         return placed
 
 
@@ -187,12 +189,12 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[tuple[int, dict
         if guess:
             reading.append(fetch_placed([rows for rows in placed if rows.content is None]))
         parts.update(zip(others, (yield from together(reading)), strict=False))
-    found: list[list[Found]] = [[] for _ in leaves]
+    per_leaf: list[list[Found]] = [[] for _ in leaves]
     for at, first in sorted(parts):
-        found[at].append(parts[at, first])
+        per_leaf[at].append(parts[at, first])
     return len(asked.rows), {
         leaf.leaf.field.id: own[0] if len(own) == 1 else Parts(own)
-        for leaf, own in zip(leaves, found, strict=True)
+        for leaf, own in zip(leaves, per_leaf, strict=True)
     }
 
 

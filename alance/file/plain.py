@@ -35,16 +35,16 @@ def open_plain(path: str, file_bytes: int, states: States) -> Plan[PlainFile]:
     Raises:
         CorruptFileError: no Lance file, or columns that its schema does not explain.
     """
-    known: PlainFile | None = states.peek(("plain file", path))
-    if known is not None:
-        return known
+    cached: PlainFile | None = states.peek(("plain file", path))
+    if cached is not None:
+        return cached
     container = yield from open_file(path, file_bytes, states)
     descriptor = yield from container.read_descriptor()
     schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
     columns = yield from columns_of(container, schema, states)
-    found = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
-    states.put(("plain file", path), found, 1000 + 500 * len(columns))
-    return found
+    file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
+    states.put(("plain file", path), file, 1000 + 500 * len(columns))
+    return file
 
 
 def columns_of(container: Container, schema: Schema, states: States) -> Plan[dict[int, int]]:

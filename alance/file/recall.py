@@ -44,7 +44,10 @@ def recalled(plan: Callable[[], Plan[T]], path: str, kept: Kept | None) -> T | N
         return None
     try:
         return answered(
-            plan(), _looked_up(lambda wanted: kept.get(wanted.path, wanted.start, wanted.stop))
+            plan(),
+            _looked_up(
+                lambda byte_range: kept.get(byte_range.path, byte_range.start, byte_range.stop)
+            ),
         )
     except CorruptFileError:
         kept.discard(path)
@@ -72,8 +75,8 @@ def _looked_up(
 
     def answer(ranges: Sequence[Extent]) -> Sequence[memoryview]:
         buffers = []
-        for wanted in ranges:
-            content = look_up(wanted) if isinstance(wanted, ByteRange) else None
+        for extent in ranges:
+            content = look_up(extent) if isinstance(extent, ByteRange) else None
             if content is None:
                 raise NotAtHand
             buffers.append(content)
@@ -93,9 +96,9 @@ def noted(plan: Plan[T], kept: Kept | None, only: Collection[ByteRange] | None =
 
     def read_and_keep(ranges: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
         buffers = (yield ranges) if ranges else ()
-        for wanted, content in zip(ranges, buffers, strict=True):
-            if isinstance(wanted, ByteRange) and (only is None or wanted in only):
-                kept.put(wanted.path, wanted.start, wanted.stop, content)
+        for extent, content in zip(ranges, buffers, strict=True):
+            if isinstance(extent, ByteRange) and (only is None or extent in only):
+                kept.put(extent.path, extent.start, extent.stop, content)
         return buffers
 
     return (yield from through(plan, read_and_keep))
@@ -111,4 +114,4 @@ def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
         plan.close()
     if isinstance(asked, Done):
         return set()
-    return {wanted for wanted in asked if isinstance(wanted, ByteRange)}
+    return {extent for extent in asked if isinstance(extent, ByteRange)}

@@ -47,10 +47,10 @@ class TakenRows:
             return [self]
         sizes = [
             sum(
-                encoded_bytes(task.leaves[one])
-                for one in {field.id, *(leaf.field.id for leaf in leaf_columns(field))}
+                encoded_bytes(task.leaves[field_id])
+                for field_id in {field.id, *(leaf.field.id for leaf in leaf_columns(field))}
                 for task in self.tasks
-                if one in task.leaves
+                if field_id in task.leaves
             )
             for field in self.schema.fields
         ]
@@ -59,12 +59,12 @@ class TakenRows:
         return [
             TakenRows(
                 Schema(
-                    tuple(self.schema.fields[at] for at in np.flatnonzero(share == one).tolist()),
+                    tuple(self.schema.fields[at] for at in np.flatnonzero(share == part).tolist()),
                     {},
                 ),
                 self.tasks,
             )
-            for one in np.unique(share).tolist()
+            for part in np.unique(share).tolist()
         ]
 
     @property

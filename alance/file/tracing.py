@@ -22,9 +22,9 @@ def describe(fragment: OpenFragment) -> None:
     if not trace.active:
         return
     names = dict(_names(fragment.schema.fields, ""))
-    for one in fragment.leaves:
-        name = names[one.leaf.field.id]
-        trace.describe(one.column.container.path, name, partial(_spans, one.column))
+    for leaf in fragment.leaves:
+        name = names[leaf.leaf.field.id]
+        trace.describe(leaf.column.container.path, name, partial(_spans, leaf.column))
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:

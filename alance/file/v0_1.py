@@ -65,29 +65,29 @@ def open_batch_fields(
     Raises:
         CorruptFileError: pages that contradict each other or the schema.
     """
-    mine = [one for field in fields for one in field.walk() if one.id in columns]
-    types = container.field_ids() or {one.id: one.logical_type for one in mine}
-    own = _own_ids(mine, columns, types, container.path)
+    stored = [member for field in fields for member in field.walk() if member.id in columns]
+    types = container.field_ids() or {field.id: field.logical_type for field in stored}
+    own = _own_ids(stored, columns, types, container.path)
     now = {own_id: field_id for field_id, own_id in own.items()}
     before = {
         now.get(field_id, field_id): replace(field, id=now.get(field.id, field.id))
         for field_id, field in (pages_before(container.schema) if container.schema else {}).items()
     }
-    wanted = [one.id for one in mine if one.logical_type != "struct"]
-    wanted += fields_before(mine, before)
-    runs = yield from _open_runs(container, list(dict.fromkeys(wanted)), own, types, states)
+    field_ids = [field.id for field in stored if field.logical_type != "struct"]
+    field_ids += fields_before(stored, before)
+    runs = yield from _open_runs(container, list(dict.fromkeys(field_ids)), own, types, states)
     have = {field_id: run for field_id, run in runs.items() if field_id in columns}
-    items = yield from _open_items(mine, own, container, states)
+    items = yield from _open_items(stored, own, container, states)
     tree = Tree(container.path, container.file_bytes, have, runs, before, items)
     rows = np.array([0, container.num_rows], np.int64)
     num_rows = np.diff(container.first_rows)
-    found: list[FieldColumn] = []
+    opened: list[FieldColumn] = []
     for field in fields:
-        if any(one.id in columns for one in field.walk()):
+        if any(member.id in columns for member in field.walk()):
             column = Column(field.id, (), rows)
             node = tree.node(field, num_rows)
-            found.append(BatchedColumn(field, node, container, column, tree=tree))
-    return found
+            opened.append(BatchedColumn(field, node, container, column, tree=tree))
+    return opened
 
 
 def _own_ids(
@@ -109,33 +109,33 @@ def _own_ids(
 
 def _open_runs(
     container: BatchContainer,
-    wanted: Sequence[int],
+    field_ids: Sequence[int],
     own: Mapping[int, int],
     types: Mapping[int, str],
     states: States,
 ) -> Plan[dict[int, PageRun]]:
-    found: dict[int, PageRun] = {}
-    for field_id in wanted:
-        known: PageRun | None = states.peek(("run", container.path, own.get(field_id, field_id)))
-        if known is not None:
-            found[field_id] = known
-    missing = [one for one in wanted if one not in found]
+    by_id: dict[int, PageRun] = {}
+    for field_id in field_ids:
+        cached: PageRun | None = states.peek(("run", container.path, own.get(field_id, field_id)))
+        if cached is not None:
+            by_id[field_id] = cached
+    missing = [field_id for field_id in field_ids if field_id not in by_id]
     if missing:
-        kept, ids = kept_by(states), [own.get(one, one) for one in missing]
+        kept, ids = kept_by(states), [own.get(field_id, field_id) for field_id in missing]
         runs = recalled(lambda: container.read_runs(ids, types), container.path, kept)
         if runs is None:
             runs = yield from noted(container.read_runs(ids, types), kept)
         for field_id, own_id, run in zip(missing, ids, runs, strict=True):
-            found[field_id] = run
+            by_id[field_id] = run
             states.put(("run", container.path, own_id), run, run.num_bytes)
-    return found
+    return by_id
 
 
 def _open_items(
     fields: Sequence[Field], own_ids: Mapping[int, int], container: BatchContainer, states: States
 ) -> Plan[dict[int, DictionaryItems]]:
     """The values of dictionaries: those of the table, else those of the file."""
-    found: dict[int, DictionaryItems] = {}
+    by_id: dict[int, DictionaryItems] = {}
     missing = {}
     for field in fields:
         if not field.logical_type.startswith("dict:"):
@@ -144,7 +144,7 @@ def _open_items(
         key = ("items", container.path, own_id)
         items = items_of(field) or states.peek(key)
         if items is not None:
-            found[field.id] = items
+            by_id[field.id] = items
             continue
         own = None if container.schema is None else container.schema.field_by_id(own_id)
         if own is None or own.logical_type != field.logical_type:
@@ -155,10 +155,10 @@ def _open_items(
     plans = [_items_of(field, container) for field in missing.values()]
     read = yield from together(plans)
     for (field_id, field), items in zip(missing.items(), read, strict=True):
-        found[field_id] = items
+        by_id[field_id] = items
         size = 100 + field.message.dictionary.length * 16
         states.put(("items", container.path, field.id), items, size)
-    return found
+    return by_id
 
 
 def _items_of(field: Field, container: BatchContainer) -> Plan[DictionaryItems]:

@@ -45,12 +45,12 @@ class ArrayColumn:
             CorruptFileError, UnsupportedError: its description.
         """
         pages: list[Any] = self.opened.layouts
-        found: ArrayPage | None = pages[number]
-        if found is None:
+        parsed: ArrayPage | None = pages[number]
+        if parsed is None:
             page, column = self.opened.column.pages[number], self.opened.column
             path = self.opened.container.path
             try:
-                found = pages[number] = array_page(
+                parsed = pages[number] = array_page(
                     page.encoding,
                     path=path,
                     buffers=page.buffers,
@@ -60,7 +60,7 @@ class ArrayColumn:
             except AlanceError as error:
                 error.add_note(f"in page {number} of column {column.index} of {path}")
                 raise
-        return found
+        return parsed
 
     def kind(self) -> type | None:
         """The encoding of the first page; None without pages."""

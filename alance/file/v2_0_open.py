@@ -43,34 +43,36 @@ def open_fields(
     Raises:
         CorruptFileError: columns that contradict each other or the schema.
     """
-    wanted = [columns[one.id] for field in fields for one in field.walk() if one.id in columns]
-    opened = yield from open_columns(container, wanted, states)
-    by_index = {one.column.index: one for one in opened}
+    indices = [
+        columns[member.id] for field in fields for member in field.walk() if member.id in columns
+    ]
+    opened = yield from open_columns(container, indices, states)
+    by_index = {column.column.index: column for column in opened}
     # Strings of the first releases are lists: their bytes are the column behind the offsets.
     behind = [
-        columns[one.id] + 1
+        columns[member.id] + 1
         for field in fields
-        for one in field.walk()
-        if one.id in columns
-        and one.is_leaf
-        and ArrayColumn(by_index[columns[one.id]], one.logical_type).kind() is Offsets
+        for member in field.walk()
+        if member.id in columns
+        and member.is_leaf
+        and ArrayColumn(by_index[columns[member.id]], member.logical_type).kind() is Offsets
     ]
     if behind:
         more = yield from open_columns(container, behind, states)
-        by_index |= {one.column.index: one for one in more}
-    found = []
+        by_index |= {column.column.index: column for column in more}
+    joined = []
     for field in fields:
         used: list[OpenColumn] = []
         node = _node(field, columns, by_index, used)
         if used:
-            found.append(_joined(field, node, container, used))
-    return found
+            joined.append(_joined(field, node, container, used))
+    return joined
 
 
 def _joined(
     field: Field, node: Node, container: Container, used: Sequence[OpenColumn]
 ) -> FieldColumn:
-    pages = tuple(page for one in used for page in one.column.pages)
+    pages = tuple(page for column in used for page in column.column.pages)
     rows = np.array([0, used[0].num_rows], np.int64)
     return FieldColumn(field, node, container, Column(used[0].column.index, pages, rows))
 
@@ -117,19 +119,19 @@ def _node(
     return ListNode(field, column, _node(field.children[0], columns, opened, used))
 
 
-def refuse_mixed(fields: Sequence[Field], found: Mapping[int, OpenLeaf]) -> None:
+def refuse_mixed(fields: Sequence[Field], leaves: Mapping[int, OpenLeaf]) -> None:
     """Refuse structs with members in files of 2.0 and in later ones: no writer makes them.
 
     Raises:
         UnsupportedError: there is one.
     """
     for field in fields:
-        one = found.get(field.id)
+        opened = leaves.get(field.id)
         if (
-            one is not None
-            and isinstance(one.column, FieldColumn)
+            opened is not None
+            and isinstance(opened.column, FieldColumn)
             and any(
-                leaf.field.id in found and leaf.field is not field for leaf in leaf_columns(field)
+                leaf.field.id in leaves and leaf.field is not field for leaf in leaf_columns(field)
             )
         ):
             raise UnsupportedError(
@@ -143,26 +145,26 @@ def merged(leaf: OpenLeaf, twin: OpenLeaf) -> OpenLeaf:
     Raises:
         UnsupportedError: a field of another kind.
     """
-    one, other = leaf.column, twin.column
-    if not isinstance(one, FieldColumn) or not isinstance(other, FieldColumn):
+    own, other = leaf.column, twin.column
+    if not isinstance(own, FieldColumn) or not isinstance(other, FieldColumn):
         return twin
-    node = _merged(one.field, one.node, other.node)
-    pages = (*one.column.pages, *other.column.pages)
-    column = Column(one.column.index, pages, one.column.first_rows)
-    return replace(leaf, column=FieldColumn(one.field, node, one.container, column))
+    node = _merged(own.field, own.node, other.node)
+    pages = (*own.column.pages, *other.column.pages)
+    column = Column(own.column.index, pages, own.column.first_rows)
+    return replace(leaf, column=FieldColumn(own.field, node, own.container, column))
 
 
-def _merged(field: Field, one: Node, other: Node) -> Node:
+def _merged(field: Field, own: Node, other: Node) -> Node:
     if isinstance(other, NullNode):
-        return one
-    if isinstance(one, NullNode):
+        return own
+    if isinstance(own, NullNode):
         return other
-    if isinstance(one, FIRST_COUNTS):
-        return one
-    if not isinstance(one, StructNode) or not isinstance(other, StructNode):
+    if isinstance(own, FIRST_COUNTS):
+        return own
+    if not isinstance(own, StructNode) or not isinstance(other, StructNode):
         raise UnsupportedError(f"field {field.name!r}: its parts are in several files")
-    parts = zip(field.children, one.children, other.children, strict=True)
-    return StructNode(one.header, [_merged(*part) for part in parts])
+    parts = zip(field.children, own.children, other.children, strict=True)
+    return StructNode(own.header, [_merged(*part) for part in parts])
 
 
 def number_columns(

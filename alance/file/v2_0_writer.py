@@ -75,7 +75,7 @@ class ArrayWriter(DataFileWriter):
         self._waiting = [_Waiting(unit) for unit in self._array_columns.units]
 
     def _bytes_so_far(self) -> int:
-        return self._arrays.num_bytes + sum(one.num_bytes for one in self._waiting)
+        return self._arrays.num_bytes + sum(waiting.num_bytes for waiting in self._waiting)
 
     async def _seal(self) -> WrittenFile:
         await self._flush_units(self._waiting)
@@ -87,31 +87,33 @@ class ArrayWriter(DataFileWriter):
 
     async def _write(self, batch: pa.RecordBatch) -> None:
         fields = self._schema.fields
-        for one in self._waiting:
-            top = fields[one.unit.path[0]]
-            array = batch.column(one.unit.path[0])
+        for waiting in self._waiting:
+            top = fields[waiting.unit.path[0]]
+            array = batch.column(waiting.unit.path[0])
             try:
-                one.add(part_of(one.unit, fields, array))
+                waiting.add(part_of(waiting.unit, fields, array))
             except AlanceError as error:
                 error.add_note(f"while field {top.name!r} was written")
                 raise
-        await self._flush_units([one for one in self._waiting if one.num_bytes >= self._page_bytes])
+        await self._flush_units(
+            [waiting for waiting in self._waiting if waiting.num_bytes >= self._page_bytes]
+        )
         await self._flush_units(largest(self._waiting, self._buffer_bytes))
 
-    def _pages_of(self, one: _Waiting) -> list[Output]:
+    def _pages_of(self, waiting: _Waiting) -> list[Output]:
         """The pages of all waiting rows; CPU work."""
         return [
             output
-            for piece in one.take(self._page_bytes)
-            for output in unit_pages(one.unit, piece, self._array_columns)
+            for piece in waiting.take(self._page_bytes)
+            for output in unit_pages(waiting.unit, piece, self._array_columns)
         ]
 
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
         """Write the rows that wait, a few units at a time."""
-        waiting = [one for one in units if one.parts]
-        for start in range(0, len(waiting), self._threads):
-            some = waiting[start : start + self._threads]
-            groups = await self._in_threads([partial(self._pages_of, one) for one in some])
+        filled = [waiting for waiting in units if waiting.parts]
+        for start in range(0, len(filled), self._threads):
+            some = filled[start : start + self._threads]
+            groups = await self._in_threads([partial(self._pages_of, waiting) for waiting in some])
             for number, output in (output for group in groups for output in group):
                 await self._put_output(number, output)
 

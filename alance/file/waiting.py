@@ -55,13 +55,13 @@ W = TypeVar("W", bound=Waiting)
 
 def largest(waiting: Sequence[W], buffer_bytes: int) -> list[W]:
     """The columns to write where more than the budget waits: the largest, until half is free."""
-    num_bytes = sum(one.num_bytes for one in waiting)
+    num_bytes = sum(column.num_bytes for column in waiting)
     if num_bytes <= buffer_bytes:
         return []
     chosen = []
-    for one in sorted(waiting, key=lambda one: -one.num_bytes):
+    for column in sorted(waiting, key=lambda column: -column.num_bytes):
         if num_bytes <= buffer_bytes // 2:
             break
-        chosen.append(one)
-        num_bytes -= one.num_bytes
+        chosen.append(column)
+        num_bytes -= column.num_bytes
     return chosen
