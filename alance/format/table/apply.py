@@ -131,7 +131,9 @@ def apply(
         check_writable(flags.reader_feature_flags, flags.writer_feature_flags)
     if version is None:
         version = 1 if previous is None else previous.version + 1
-    draft = Draft.after(previous, source=source, version=version, settings=settings, known=lineage)
+    draft = Draft.after(
+        previous, source=source, version=version, settings=settings, lineages=lineage
+    )
     STEPS[name](draft, change)
     draft.message.config.update(config or {})
     _finish(draft, transaction, name, now)

@@ -100,7 +100,7 @@ def project(draft: Draft, change: Project) -> None:
         InvalidInputError: a field that is new.
     """
     field_ids = {field.id for field in draft.message.fields}
-    if unknown := sorted({one.id for one in change.schema} - field_ids):
+    if unknown := sorted({field.id for field in change.schema} - field_ids):
         raise InvalidInputError(f"Project: fields {unknown} are not in the table")
     draft.set_fields(change.schema)
 

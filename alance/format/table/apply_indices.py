@@ -109,18 +109,18 @@ def retain(
     """
     kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
-    for one in kept:
-        segments.setdefault(one.name, []).append(one)
+    for index in kept:
+        segments.setdefault(index.name, []).append(index)
     dropped: set[bytes] = set()
     for name, group in segments.items():
         if len(group) == 1 or name in SYSTEM:
             continue
-        empty = [one for one in group if _is_empty(one, fragment_ids)]
+        empty = [index for index in group if _is_empty(index, fragment_ids)]
         if len(empty) == len(group):
-            oldest = min(empty, key=lambda one: one.dataset_version)
-            empty = [one for one in empty if one is not oldest]
-        dropped.update(one.uuid.uuid for one in empty)
-    return [one for one in kept if one.uuid.uuid not in dropped]
+            oldest = min(empty, key=lambda index: index.dataset_version)
+            empty = [index for index in empty if index is not oldest]
+        dropped.update(index.uuid.uuid for index in empty)
+    return [index for index in kept if index.uuid.uuid not in dropped]
 
 
 def _is_empty(index: table_pb2.IndexMetadata, fragment_ids: Set[int]) -> bool:

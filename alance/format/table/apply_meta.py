@@ -143,19 +143,19 @@ def update_config(draft: Draft, change: UpdateConfig) -> None:
     for field_id, updates in change.of_fields.items():
         if field_id not in fields:
             raise InvalidInputError(f"UpdateConfig: field {field_id} is not in the schema")
-        one = fields[field_id]
-        before = {key: one.metadata[key] for key in KEYS if key in one.metadata}
-        edit_bytes(one.metadata, updates)
-        after = {key: one.metadata[key] for key in KEYS if key in one.metadata}
+        field = fields[field_id]
+        before = {key: field.metadata[key] for key in KEYS if key in field.metadata}
+        edit_bytes(field.metadata, updates)
+        after = {key: field.metadata[key] for key in KEYS if key in field.metadata}
         if before and before != after:
             raise InvalidInputError(
-                f"UpdateConfig: field {one.name!r} is part of a key, which cannot be changed"
+                f"UpdateConfig: field {field.name!r} is part of a key, which cannot be changed"
             )
         if before != after:
-            set_keys(one)
-            if not one.unenforced_primary_key and any(key in after for key in PRIMARY_KEYS):
+            set_keys(field)
+            if not field.unenforced_primary_key and any(key in after for key in PRIMARY_KEYS):
                 raise InvalidInputError(
-                    f"UpdateConfig: field {one.name!r}: {after} says no primary key, expected "
+                    f"UpdateConfig: field {field.name!r}: {after} says no primary key, expected "
                     "'true' or a position from 1 on"
                 )
             check_primary_key(message.fields)
@@ -194,16 +194,16 @@ def clone(draft: Draft, change: Clone) -> None:
     message.CopyFrom(draft.source.head)
     draft.fragments = DraftedFragments(draft.source.fragments)
     draft.indices = []
-    for one in draft.source.indices:
-        copied = type(one)()
-        copied.CopyFrom(one)
+    for index in draft.source.indices:
+        copied = type(index)()
+        copied.CopyFrom(index)
         draft.indices.append(copied)
     message.ClearField("branch")
     if change.branch_name is not None:
         message.branch = change.branch_name
     base_id = None
     if change.is_shallow:
-        base_id = max((one.id for one in message.base_paths), default=-1) + 1
+        base_id = max((base_path.id for base_path in message.base_paths), default=-1) + 1
         base = message.base_paths.add(id=base_id, is_dataset_root=True, path=change.ref_path)
         if change.ref_name is not None:
             base.name = change.ref_name

@@ -53,13 +53,13 @@ def update(draft: Draft, change: Update) -> None:
     added = draft.add(change.new_fragments)
     num_moved = draft.assign_row_ids(added)
     if draft.stable:
-        mark_moved(added, num_moved, sources, draft.version, draft.known)
+        mark_moved(added, num_moved, sources, draft.version, draft.lineages)
     updated = {fragment.id for fragment in change.updated_fragments}
     if change.update_mode == REWRITE_COLUMNS and draft.stable:
         offsets = changed_offsets(change)
         for fragment_id in sorted(updated & offsets.keys()):
             fragment = draft.fragments.get(fragment_id)
-            mark_updated(fragment, draft.version, offsets[fragment_id], draft.known)
+            mark_updated(fragment, draft.version, offsets[fragment_id], draft.lineages)
     changed = {fragment_id: frozenset(change.fields_modified) for fragment_id in updated}
     draft.indices = prune(draft.indices, changed, draft.message.fields)
 
@@ -67,8 +67,8 @@ def update(draft: Draft, change: Update) -> None:
 def changed_offsets(change: Update) -> dict[int, Int64s]:
     """The rows that an update changed in place, for each fragment, in either form; sorted."""
     old = {
-        key: np.unique(np.array(one.offsets, np.int64))
-        for key, one in change.updated_fragment_offsets.items()
+        key: np.unique(np.array(message.offsets, np.int64))
+        for key, message in change.updated_fragment_offsets.items()
     }
     new = {
         key: parse_roaring(memoryview(content))
@@ -137,13 +137,13 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
         draft.remove(fragment.id for fragment in group.old_fragments)
         added = draft.add(group.new_fragments)
         had = draft.assign_row_ids(added)
-        for one, count in zip(added, had, strict=False):
-            if count != one.physical_rows:
+        for fragment, count in zip(added, had, strict=False):
+            if count != fragment.physical_rows:
                 raise InvalidInputError(
-                    f"Rewrite: fragment {one.id} has row ids for {count} rows, "
-                    f"expected {one.physical_rows}"
+                    f"Rewrite: fragment {fragment.id} has row ids for {count} rows, "
+                    f"expected {fragment.physical_rows}"
                 )
-        old_of_new.append((group, [one.id for one in added]))
+        old_of_new.append((group, [fragment.id for fragment in added]))
     translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
     draft.indices = [
         _rewritten(index, translated.get(index.uuid.uuid), old_of_new) for index in draft.indices

@@ -58,7 +58,7 @@ class Draft:
         indices: entries of the index section; shared with the previous version until replaced.
         stable: rows have ids of their own.
         next_fragment_id: the lowest id that was never used.
-        known: lineage of spilled fragments of the previous version.
+        lineages: lineage of spilled fragments of the previous version.
     """
 
     message: table_pb2.Manifest
@@ -70,7 +70,7 @@ class Draft:
     settings: Settings
     stable: bool
     next_fragment_id: int
-    known: Mapping[int, Lineage] = field(default_factory=dict)
+    lineages: Mapping[int, Lineage] = field(default_factory=dict)
 
     @classmethod
     def after(
@@ -80,7 +80,7 @@ class Draft:
         source: Manifest | None,
         version: int,
         settings: Settings,
-        known: Mapping[int, Lineage] | None,
+        lineages: Mapping[int, Lineage] | None,
     ) -> Draft:
         """The draft that has all of a previous version; None: nothing."""
         message = table_pb2.Manifest()
@@ -101,7 +101,7 @@ class Draft:
             settings,
             stable,
             next_fragment_id,
-            known or {},
+            lineages or {},
         )
 
     def new_fragment_id(self) -> int:

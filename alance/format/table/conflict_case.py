@@ -95,7 +95,7 @@ def touched(change: Operation) -> frozenset[int]:
         return frozenset(replacement.fragment_id for replacement in change.replacements)
     if isinstance(change, DataOverlay):
         return frozenset(group.fragment_id for group in change.groups)
-    return removed(change) | {one.id for one in updated(change)}
+    return removed(change) | {fragment.id for fragment in updated(change)}
 
 
 def replaced_fields(change: Operation) -> frozenset[int]:

@@ -21,11 +21,11 @@ def same_configuration(case: Case) -> CommitConflictError | None:
     assert isinstance(theirs, UpdateConfig)
     if keys := clash(ours.config, theirs.config):
         return case.conflict(f"both change the configuration: {keys}")
-    mine, others = ours.table_metadata_updates, theirs.table_metadata_updates
+    our_updates, their_updates = ours.table_metadata_updates, theirs.table_metadata_updates
     if (
-        mine is not None
-        and others is not None
-        and (keys := clash(mine, others, deletes_agree=False))
+        our_updates is not None
+        and their_updates is not None
+        and (keys := clash(our_updates, their_updates, deletes_agree=False))
     ):
         return case.conflict(f"both change the table's metadata: {keys}")
     if ours.of_schema is not None and theirs.of_schema is not None:
@@ -41,8 +41,8 @@ def clash(ours: UpdateMap, theirs: UpdateMap, *, deletes_agree: bool = True) -> 
     Args:
         deletes_agree: two that delete a key get along.
     """
-    one, two = (bool(side.replace or side.updates) for side in (ours, theirs))
-    if (ours.replace or theirs.replace) and one and two:
+    both_change = all(side.replace or side.updates for side in (ours, theirs))
+    if both_change and (ours.replace or theirs.replace):
         return "all keys"
     shared = ours.updates.keys() & theirs.updates.keys()
     if deletes_agree:

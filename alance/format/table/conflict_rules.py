@@ -90,14 +90,16 @@ def may_share_keys(
         return not set(ours.exact.hashes).isdisjoint(theirs.exact.hashes)
     if kind is None:
         return True
-    one, two = ours.bloom, theirs.bloom
-    if (one.num_bits, one.number_of_items, one.probability) != (
-        two.num_bits,
-        two.number_of_items,
-        two.probability,
-    ) or len(one.bitmap) != len(two.bitmap):
+    our_bloom, their_bloom = ours.bloom, theirs.bloom
+    if (our_bloom.num_bits, our_bloom.number_of_items, our_bloom.probability) != (
+        their_bloom.num_bits,
+        their_bloom.number_of_items,
+        their_bloom.probability,
+    ) or len(our_bloom.bitmap) != len(their_bloom.bitmap):
         return True
-    return bool(int.from_bytes(one.bitmap, "little") & int.from_bytes(two.bitmap, "little"))
+    return bool(
+        int.from_bytes(our_bloom.bitmap, "little") & int.from_bytes(their_bloom.bitmap, "little")
+    )
 
 
 def same_shards(case: Case) -> Found:
@@ -162,26 +164,26 @@ def same_indices(case: Case) -> Found:
 def index_of_rewritten(case: Case) -> Found:
     """11: an index has addresses of rows that were moved."""
     both = (case.ours, case.theirs)
-    index = next(one for one in both if isinstance(one, CreateIndex))
-    moved = removed(next(one for one in both if isinstance(one, Rewrite)))
-    for one in index.new_indices:
-        known = covered(one)
-        if known is None:
-            return case.retry(f"which fragments index {one.name!r} covers is not known")
-        if shared := sorted(known & moved):
-            return case.retry(f"index {one.name!r} covers the rewritten fragments {shared}")
+    index = next(change for change in both if isinstance(change, CreateIndex))
+    moved = removed(next(change for change in both if isinstance(change, Rewrite)))
+    for entry in index.new_indices:
+        fragment_ids = covered(entry)
+        if fragment_ids is None:
+            return case.retry(f"which fragments index {entry.name!r} covers is not known")
+        if shared := sorted(fragment_ids & moved):
+            return case.retry(f"index {entry.name!r} covers the rewritten fragments {shared}")
     return None
 
 
 def index_of_replaced(case: Case) -> Found:
     """12: values of an indexed field were replaced."""
     both = (case.ours, case.theirs)
-    index = next(one for one in both if isinstance(one, CreateIndex))
-    replacement = next(one for one in both if isinstance(one, DataReplacement))
+    index = next(change for change in both if isinstance(change, CreateIndex))
+    replacement = next(change for change in both if isinstance(change, DataReplacement))
     fields = related(case.base.message.fields, replaced_fields(replacement))
-    for one in index.new_indices:
-        if shared := sorted(fields & set(one.fields)):
-            return case.retry(f"fields {shared} of index {one.name!r} have new values")
+    for entry in index.new_indices:
+        if shared := sorted(fields & set(entry.fields)):
+            return case.retry(f"fields {shared} of index {entry.name!r} have new values")
     return None
 
 
@@ -195,7 +197,7 @@ def index_of_log(case: Case) -> Found:
 
 def schema_metadata(case: Case) -> Found:
     """14: metadata of a schema that is replaced."""
-    if changes_schema(next(one for one in (case.ours, case.theirs) if is_config(one))):
+    if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.retry("one changes metadata of the schema that the other replaces")
     return None
 
@@ -226,7 +228,7 @@ def replaced_or_dropped(case: Case) -> Found:
 
 def restored_schema(case: Case) -> Found:
     """16: metadata of a schema that is restored."""
-    if changes_schema(next(one for one in (case.ours, case.theirs) if is_config(one))):
+    if changes_schema(next(change for change in (case.ours, case.theirs) if is_config(change))):
         return case.conflict("one changes metadata of the schema that the other restores")
     return None
 
@@ -265,8 +267,8 @@ def replaced_in_updated(case: Case) -> Found:
     """20: values of a fragment that was updated."""
     theirs = case.theirs
     assert isinstance(theirs, Update)
-    if found := replaced_in_removed(case):
-        return found
+    if conflict := replaced_in_removed(case):
+        return conflict
     if not case.shared:
         return None
     if theirs.new_fragments:

@@ -186,7 +186,7 @@ def _pruned(case: Case, ours: CreateIndex) -> Operation:
     changed: dict[int, frozenset[int]] = {}
     if isinstance(case.theirs, Update):
         fields = replaced_fields(case.theirs)
-        changed = {one.id: fields for one in updated(case.theirs)}
+        changed = {fragment.id: fields for fragment in updated(case.theirs)}
     elif isinstance(case.theirs, Merge):
         before = {fragment.id: fragment.message for fragment in case.base.fragments}
         for fragment in case.newer.fragments:

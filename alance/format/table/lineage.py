@@ -72,24 +72,24 @@ def spilled(fragments: Iterable[table_pb2.DataFragment]) -> tuple[int, ...]:
 
 
 def lineage_of(
-    fragment: table_pb2.DataFragment, known: Mapping[int, Lineage] | None = None
+    fragment: table_pb2.DataFragment, lineages: Mapping[int, Lineage] | None = None
 ) -> Lineage:
     """The lineage of a fragment.
 
     Args:
-        known: of spilled fragments.
+        lineages: of spilled fragments.
 
     Raises:
         UnsupportedError: spilled, and not known.
         CorruptFileError: sequences that do not fit the fragment's rows.
     """
     if is_spilled(fragment):
-        if known is None or fragment.id not in known:
+        if lineages is None or fragment.id not in lineages:
             raise UnsupportedError(
                 f"fragment {fragment.id}: its row ids or versions are outside of the manifest, "
                 f"and were not given"
             )
-        return known[fragment.id]
+        return lineages[fragment.id]
     rows = fragment.physical_rows
     return Lineage(
         parse_row_ids(fragment.inline_row_ids, rows),
@@ -115,7 +115,7 @@ def mark_updated(
     fragment: table_pb2.DataFragment,
     version: int,
     rows: Int64s | None = None,
-    known: Mapping[int, Lineage] | None = None,
+    lineages: Mapping[int, Lineage] | None = None,
 ) -> None:
     """Rows of a fragment changed in a version.
 
@@ -131,7 +131,7 @@ def mark_updated(
         raise InvalidInputError(
             f"fragment {fragment.id}: row {rows[-1]} changed, it has {fragment.physical_rows}"
         )
-    versions = lineage_of(fragment, known).last_updated_at.copy()
+    versions = lineage_of(fragment, lineages).last_updated_at.copy()
     versions[rows] = version
     fragment.inline_last_updated_at_versions = versions_bytes(versions)
 
@@ -141,7 +141,7 @@ def mark_moved(
     num_moved: Sequence[int],
     sources: Iterable[table_pb2.DataFragment],
     version: int,
-    known: Mapping[int, Lineage] | None = None,
+    lineages: Mapping[int, Lineage] | None = None,
 ) -> None:
     """Rows came from other fragments: they were created when their origin was, and changed now.
 
@@ -163,7 +163,7 @@ def mark_moved(
     for source in sources:
         if not left.any():
             break
-        lineage = lineage_of(source, known)
+        lineage = lineage_of(source, lineages)
         order = np.argsort(lineage.row_ids, kind="stable")
         places = np.searchsorted(lineage.row_ids, row_ids, sorter=order)
         places[places == len(order)] = 0

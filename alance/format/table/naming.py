@@ -86,7 +86,11 @@ def parse_manifest_name(name: str) -> ManifestName | None:
 def attached(names: Iterable[str]) -> dict[str, ManifestName]:
     """The names that are manifests of attached versions, parsed."""
     parsed = ((name, parse_manifest_name(name)) for name in names)
-    return {name: found for name, found in parsed if found is not None and not found.is_detached}
+    return {
+        name: manifest
+        for name, manifest in parsed
+        if manifest is not None and not manifest.is_detached
+    }
 
 
 def transaction_name(read_version: int, transaction_uuid: str) -> str:

@@ -144,8 +144,8 @@ class UpdateConfig(Operation):
     def of_fields(self) -> Mapping[int, UpdateMap]:
         """The changes of the fields' metadata, from either form."""
         old = {
-            key: UpdateMap(dict(one.metadata), replace=True)
-            for key, one in self.field_metadata.items()
+            key: UpdateMap(dict(updates.metadata), replace=True)
+            for key, updates in self.field_metadata.items()
         }
         return {**old, **self.field_metadata_updates}
 

@@ -209,7 +209,7 @@ class _Fields:
         value = self._values.get(name)
         if value is None:
             return {}
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
             raise self._wrong(name, "an object of texts")
         return value
 

@@ -74,7 +74,7 @@ def branch_bytes(
     return _text(
         {
             "parentBranch": parent_branch,
-            "identifier": {"version_mapping": [list(one) for one in identifier]},
+            "identifier": {"version_mapping": [list(pair) for pair in identifier]},
             "parentVersion": parent_version,
             "createAt": ns // NS,
             "manifestSize": manifest_bytes,
@@ -118,18 +118,18 @@ def parse_identifier(value: object, where: str) -> tuple[tuple[int, str], ...]:
     if value is None:
         return ()
     pairs = value.get("version_mapping") if isinstance(value, dict) else None
-    found = []
-    for one in pairs if isinstance(pairs, list) else [None]:
+    identifier = []
+    for pair in pairs if isinstance(pairs, list) else [None]:
         if (
-            not isinstance(one, list)
-            or len(one) != 2
-            or type(one[0]) is not int
-            or not isinstance(one[1], str)
-            or not _ID.fullmatch(one[1])
+            not isinstance(pair, list)
+            or len(pair) != 2
+            or type(pair[0]) is not int
+            or not isinstance(pair[1], str)
+            or not _ID.fullmatch(pair[1])
         ):
             raise CorruptFileError(f"{where}: 'identifier' is {value!r:.80}, expected pairs")
-        found.append((one[0], one[1]))
-    return tuple(found)
+        identifier.append((pair[0], pair[1]))
+    return tuple(identifier)
 
 
 def _text(members: Mapping[str, object]) -> bytes:
