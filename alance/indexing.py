@@ -154,8 +154,8 @@ class IndexBuild:
         """
         await dataset._load(index_parts)
         options = CommitOptions(**commit)
-        made = await index_parts.commit(dataset._snapshot, plan, segment, options)
-        return type(dataset)(made)
+        snapshot = await index_parts.commit(dataset._snapshot, plan, segment, options)
+        return type(dataset)(snapshot)
 
     @classmethod
     async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:

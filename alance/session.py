@@ -172,7 +172,7 @@ class Session:
         loop = asyncio.get_running_loop()
         session = _of_loop.get(loop)
         if session is None or session._closed:
-            for ended in [one for one in _of_loop if one.is_closed()]:
+            for ended in [other for other in _of_loop if other.is_closed()]:
                 del _of_loop[ended]  # its session knows the loop, which so would stay for ever
             session = _of_loop[loop] = cls()
         return session

@@ -24,7 +24,7 @@ class AlanceSource(DataSource):
     """Tables of Lance for Spark. Options: see `alance.spark.options`."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
-    found: ReadOptions | None = None
+    pinned_options: ReadOptions | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -32,7 +32,7 @@ class AlanceSource(DataSource):
         return "alance"
 
     def _read_options(self) -> ReadOptions:
-        return self.found or ReadOptions.parse(self.options, self.defaults)
+        return self.pinned_options or ReadOptions.parse(self.options, self.defaults)
 
     def schema(self) -> StructType:
         """The columns of the version that the options ask for, which the DataFrame keeps to.
@@ -47,7 +47,7 @@ class AlanceSource(DataSource):
         options = kind.parse(self.options, self.defaults)
         dataset = await open_for_read(options)
         if not streams:
-            self.found = pinned(options, dataset)
+            self.pinned_options = pinned(options, dataset)
         blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"
         columns = columns_of(dataset, options)
         scanner = dataset.scanner(columns, filter=options.filter, blob_handling=blobs)

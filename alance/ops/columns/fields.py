@@ -28,7 +28,7 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 def next_field_id(manifest: Manifest) -> int:
     """The first id for new fields: above those of the schema and of all files of its fragments."""
     message = manifest.head
-    highest = max((one.id for one in message.fields), default=-1)
+    highest = max((field.id for field in message.fields), default=-1)
     if message.HasField("max_allocated_field_id"):
         highest = max(highest, message.max_allocated_field_id)
     for form in manifest.fragments.forms:

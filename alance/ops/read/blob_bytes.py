@@ -35,14 +35,14 @@ def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
     Raises:
         UnsupportedError: inside of something else than structs and lists.
     """
-    found = {}
+    fields = {}
     for output in project(snapshot.schema, columns, flat=True).outputs:
         if output.path and not output.is_meta:
             field = snapshot.schema.field(".".join(output.path))
             if has_blobs(field):
                 check_structure(field)
-                found[output.name] = field
-    return found
+                fields[output.name] = field
+    return fields
 
 
 def bytes_schema(schema: pa.Schema, fields: Mapping[str, Field]) -> pa.Schema:
@@ -80,13 +80,13 @@ async def _filled(
     fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
     leaves = await run(lambda: list(leaves_of(field, described, fragments)))
     places = [await places_of(snapshot, leaf, array, rows) for leaf, array, rows in leaves]
-    wanted = [
+    ranges = [
         ByteRange(place.location, place.start, place.start + place.num_bytes)
         for of_leaf in places
         for place in of_leaf
         if place is not None and place.num_bytes
     ]
-    read = await snapshot.engine.scheduler.read(wanted, reason="blobs", bulk=True)
+    read = await snapshot.engine.scheduler.read(ranges, reason="blobs", bulk=True)
 
     def build() -> pa.Array:
         contents = iter(read)

@@ -115,8 +115,8 @@ class BlobFile:
         Raises:
             InvalidInputError: bytes that the blob has not.
         """
-        (found,) = await self.read_ranges([(offset, length)])
-        return found
+        (content,) = await self.read_ranges([(offset, length)])
+        return content
 
     async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts, each by offset and length; near ones share a request.
@@ -130,9 +130,9 @@ class BlobFile:
                 raise InvalidInputError(
                     f"range of {length} bytes at {offset}: the blob has {self.size}"
                 )
-        wanted = [self._range(offset, offset + length) for offset, length in ranges if length]
-        found = iter(await self._snapshot.engine.scheduler.read(wanted, reason="blob"))
-        return [bytes(next(found)) if length else b"" for _, length in ranges]
+        byte_ranges = [self._range(offset, offset + length) for offset, length in ranges if length]
+        buffers = iter(await self._snapshot.engine.scheduler.read(byte_ranges, reason="blob"))
+        return [bytes(next(buffers)) if length else b"" for _, length in ranges]
 
     @outermost
     async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
@@ -208,7 +208,7 @@ async def take_blobs(
     if isinstance(buffer_size, bool) or not isinstance(buffer_size, int) or buffer_size < 0:
         raise InvalidInputError(f"buffer_size={buffer_size!r}: expected a number of bytes")
     _, places = await _places(snapshot, column, indices, row_ids, addresses)
-    return [None if one is None else BlobFile(snapshot, one, buffer_size) for one in places]
+    return [None if place is None else BlobFile(snapshot, place, buffer_size) for place in places]
 
 
 async def read_blobs(
@@ -221,14 +221,15 @@ async def read_blobs(
 ) -> list[tuple[int, bytes | None]]:
     """The address and the bytes of the blobs of rows, in the order asked for; errors as above."""
     rows, places = await _places(snapshot, column, indices, row_ids, addresses)
-    wanted = [
-        ByteRange(one.location, one.start, one.start + one.num_bytes)
-        for one in places
-        if one is not None and one.num_bytes
+    ranges = [
+        ByteRange(place.location, place.start, place.start + place.num_bytes)
+        for place in places
+        if place is not None and place.num_bytes
     ]
-    found = iter(await snapshot.engine.scheduler.read(wanted, reason="blobs"))
+    buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
     contents = [
-        None if one is None else bytes(next(found)) if one.num_bytes else b"" for one in places
+        None if place is None else bytes(next(buffers)) if place.num_bytes else b""
+        for place in places
     ]
     return list(zip(rows, contents, strict=True))
 
@@ -244,7 +245,7 @@ async def _places(
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
         raise InvalidInputError(f"column {column!r} is no blob column")
-    given = [one for one in (indices, row_ids, addresses) if one is not None]
+    given = [numbers for numbers in (indices, row_ids, addresses) if numbers is not None]
     if len(given) != 1:
         raise InvalidInputError("blobs: expected one of indices, row_ids and addresses")
     columns = [column, ROW_ADDRESS]

@@ -149,10 +149,10 @@ class DatasetDelta:
         before, after = await all_of(
             opening.checkout(self._snapshot, version) for version in (self._begin, self._end)
         )
-        for one in (before, after):
-            check_lineage(one)
+        for snapshot in (before, after):
+            check_lineage(snapshot)
         same = _unchanged(before.manifest, after.manifest)
-        row_ids = [await _live_row_ids(one, same) for one in (before, after)]
+        row_ids = [await _live_row_ids(snapshot, same) for snapshot in (before, after)]
         gone = await self._snapshot.engine.pool.run(
             lambda: np.setdiff1d(row_ids[0], row_ids[1], assume_unique=False)
         )
@@ -170,15 +170,17 @@ class DatasetDelta:
         snapshot = self._snapshot
         check_lineage(snapshot)
         chosen = await _touched(snapshot, limits)
-        names = [one.name for one in snapshot.schema.fields] if columns is None else list(columns)
-        names += [one for one in (ROW_ID, CREATED_AT, UPDATED_AT) if one not in names]
+        names = (
+            [field.name for field in snapshot.schema.fields] if columns is None else list(columns)
+        )
+        names += [name for name in (ROW_ID, CREATED_AT, UPDATED_AT) if name not in names]
         filters = [
             f"{name} > {after}" if after >= 0 else "" for name, (after, _) in limits.items()
         ] + [f"{name} <= {last}" for name, (_, last) in limits.items()]
         options = replace(
             options,
-            filter=" AND ".join(one for one in filters if one),
-            fragments=[one.id for one in chosen],
+            filter=" AND ".join(condition for condition in filters if condition),
+            fragments=[handle.id for handle in chosen],
         )
         plan = await plan_scan(snapshot, names, options)
         async with aclosing(scan(snapshot, plan)) as batches:
@@ -225,7 +227,7 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
     if isinstance(recent, bool) or not isinstance(recent, int) or recent < 0:
         raise InvalidInputError(f"recent={recent!r}: expected a count")
     listed = await load.list_manifests(snapshot.engine, snapshot.table)
-    versions = [one.version for one in listed if one.version <= snapshot.version]
+    versions = [location.version for location in listed if location.version <= snapshot.version]
     return await transactions_of(snapshot, versions[len(versions) - recent :] if recent else [])
 
 
@@ -239,15 +241,15 @@ async def transactions_of(
     """
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(version: int) -> Transaction | None:
+    async def transaction_of(version: int) -> Transaction | None:
         async with limit:
             manifest = snapshot.manifest
             if version != snapshot.version:
                 manifest = await load.load_version(snapshot.engine, snapshot.table, version)
             return await load_transaction(snapshot.engine, snapshot.table, manifest)
 
-    found = await all_of(one(version) for version in versions)
-    return found[::-1] if newest_first else found
+    transactions = await all_of(transaction_of(version) for version in versions)
+    return transactions[::-1] if newest_first else transactions
 
 
 def check_lineage(snapshot: Snapshot) -> None:
@@ -296,15 +298,15 @@ def _unchanged(before: Manifest, after: Manifest) -> frozenset[int]:
 
 
 async def _live_row_ids(snapshot: Snapshot, without: frozenset[int]) -> UInt64s:
-    handles = [one for one in snapshot.handles if one.id not in without]
+    handles = [handle for handle in snapshot.handles if handle.id not in without]
     await snapshot.prepare(handles)
     await snapshot.load_meta(handles, [ROW_ID])
 
     def collect() -> UInt64s:
-        found = [np.empty(0, np.uint64)]
-        for one in handles:
-            rows = np.arange(one.num_physical_rows)
-            found.append(one.row_values(ROW_ID).at(rows[one.is_live(rows)]))
-        return np.concatenate(found)
+        row_ids = [np.empty(0, np.uint64)]
+        for handle in handles:
+            rows = np.arange(handle.num_physical_rows)
+            row_ids.append(handle.row_values(ROW_ID).at(rows[handle.is_live(rows)]))
+        return np.concatenate(row_ids)
 
     return await snapshot.engine.pool.run(collect)

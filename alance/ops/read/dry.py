@@ -65,19 +65,21 @@ class DryStore:
     async def _answer(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
         location = self.root + path
         needed = [self._dry.needed.within(location, *span) for span in ranges]
-        wanted = [ByteRange(location, *one) for found in needed for one in found]
-        if not wanted:
+        byte_ranges = [ByteRange(location, *span) for spans in needed for span in spans]
+        if not byte_ranges:
             await asyncio.sleep(PAUSE_S)
         contents = iter(
-            await self._dry.real.scheduler.read(wanted, reason="explain") if wanted else []
+            await self._dry.real.scheduler.read(byte_ranges, reason="explain")
+            if byte_ranges
+            else []
         )
         answers = []
-        for (start, stop), found in zip(ranges, needed, strict=True):
-            if found == [(start, stop)]:
+        for (start, stop), spans in zip(ranges, needed, strict=True):
+            if spans == [(start, stop)]:
                 answers.append(next(contents))
                 continue
             blank = np.zeros(stop - start, np.uint8)
-            for begin, end in found:
+            for begin, end in spans:
                 blank[begin - start : end - start] = np.frombuffer(next(contents), np.uint8)
             answers.append(blank.data)
         return answers
@@ -95,27 +97,27 @@ class _Registry:
 
     def resolve(self, location: str) -> tuple[DryStore, str]:
         store, path = self._dry.real.registry.resolve(location)
-        found = self._stores.get(store.root)
-        if found is None:
-            found = self._stores[store.root] = DryStore(store, self._dry)
-        return found, path
+        dry_store = self._stores.get(store.root)
+        if dry_store is None:
+            dry_store = self._stores[store.root] = DryStore(store, self._dry)
+        return dry_store, path
 
 
 class _Cache(SearchCache):
     """What another cache knows, and what is learned here; that one is not changed."""
 
-    def __init__(self, known: SearchCache, spans: DataSpans) -> None:
+    def __init__(self, real: SearchCache, spans: DataSpans) -> None:
         super().__init__(1 << 62)
-        self._known = known
+        self._real = real
         self._spans = spans
 
     def peek(self, key: Hashable) -> Any | None:
-        found = super().peek(key)
-        if found is None:
-            found = self._known.peek(key)
-        if found is not None:
-            self._spans.learn(key, found)
-        return found
+        value = super().peek(key)
+        if value is None:
+            value = self._real.peek(key)
+        if value is not None:
+            self._spans.learn(key, value)
+        return value
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         self._spans.learn(key, value)
@@ -141,8 +143,10 @@ class _Scheduler(Scheduler):
     def read(
         self, ranges: Sequence[Extent], *, reason: str = "", bulk: bool = False
     ) -> asyncio.Future[Sequence[memoryview]]:
-        for one in ranges:
-            for location, start, stop in one.ranges() if isinstance(one, Pieces) else [one]:
+        for extent in ranges:
+            for location, start, stop in (
+                extent.ranges() if isinstance(extent, Pieces) else [extent]
+            ):
                 for span in self.dry.spans.needed(location, start, stop):
                     self.dry.needed.add(location, span)
         return super().read(ranges, reason=reason, bulk=bulk)
@@ -186,7 +190,7 @@ class DrySession(Session):
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
         scheduler.dry = self
-        parts = {one.name: getattr(real, one.name) for one in fields(Engine)}
+        parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
         parts |= {
             "registry": registry,
             "scheduler": scheduler,
@@ -220,10 +224,10 @@ async def dry_run(
 
 def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
     """The same version in another session: it knows what is known, and learns for itself."""
-    made = copy(snapshot)
-    made.session = session
-    made.handles = [copy(handle) for handle in snapshot.handles]
-    for handle in made.handles:
-        handle._snapshot = made
+    copied = copy(snapshot)
+    copied.session = session
+    copied.handles = [copy(handle) for handle in snapshot.handles]
+    for handle in copied.handles:
+        handle._snapshot = copied
         handle.identity = object()  # it is opened anew: what its columns are made of is told then
-    return made
+    return copied

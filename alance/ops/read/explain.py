@@ -149,7 +149,9 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     skipped = stored - num_rows
     if len(plan.handles) < len(snapshot.handles):
         kept = {handle.id for handle in plan.handles}
-        skipped += sum(one.num_physical_rows for one in snapshot.handles if one.id not in kept)
+        skipped += sum(
+            handle.num_physical_rows for handle in snapshot.handles if handle.id not in kept
+        )
     return Explanation(
         tuple(_scan_lines(snapshot, plan, options)),
         seen.steps,
@@ -181,17 +183,17 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     Raises:
         InvalidInputError: a position that is not there, or an unknown column.
     """
-    wanted = as_positions(indices, "indices")
+    positions = as_positions(indices, "indices")
     await load_readers(snapshot, columns)
     choice = snapshot.wanted(columns)
     if choice.projection.meta:
         await snapshot.load_meta(snapshot.handles, choice.projection.meta)
-    seen = await _watch(snapshot, lambda dry: take(dry, wanted, columns))
-    num_rows = len(set(wanted.tolist()))
+    seen = await _watch(snapshot, lambda dry: take(dry, positions, columns))
+    num_rows = len(set(positions.tolist()))
     return Explanation(
         (
             f"take from {snapshot.uri}, version {snapshot.version}",
-            f"  asked for: {_count(len(wanted), 'row')}",
+            f"  asked for: {_count(len(positions), 'row')}",
         ),
         seen.steps,
         seen.rounds,
@@ -241,16 +243,16 @@ def _unlimited(options: ScanOptions) -> ScanOptions:
 
 def _steps(events: Sequence[RequestEvent]) -> list[Step]:
     by_reason: dict[str, list[RequestEvent]] = defaultdict(list)
-    for event in sorted(events, key=lambda one: one.begun):
+    for event in sorted(events, key=lambda event: event.begun):
         by_reason[" + ".join(event.reasons) or event.kind].append(event)
     return [
         Step(
             reason,
-            len(found),
-            sum(one.num_bytes for one in found),
-            sum(one.num_wasted for one in found),
+            len(group),
+            sum(event.num_bytes for event in group),
+            sum(event.num_wasted for event in group),
         )
-        for reason, found in by_reason.items()
+        for reason, group in by_reason.items()
     ]
 
 

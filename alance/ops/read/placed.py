@@ -24,17 +24,17 @@ class Placed(NamedTuple):
     places: Int64s | None  # of the wanted rows among these; None: they are in this order
 
 
-def by_position(wanted: Int64s, firsts: Int64s) -> Placed:
+def by_position(rows: Int64s, firsts: Int64s) -> Placed:
     """Rows by position in the dataset.
 
     Args:
-        wanted: shape (n,), all below the last of `firsts`.
+        rows: shape (n,), all below the last of `firsts`.
         firsts: the first row of each fragment, and the number of all rows.
     """
-    if len(wanted) <= FEW:
-        return Placed(*_kernels.place_rows(wanted, firsts))
-    fragments = np.searchsorted(firsts, wanted, "right") - 1
-    return by_fragment(fragments, wanted - firsts[fragments])
+    if len(rows) <= FEW:
+        return Placed(*_kernels.place_rows(rows, firsts))
+    fragments = np.searchsorted(firsts, rows, "right") - 1
+    return by_fragment(fragments, rows - firsts[fragments])
 
 
 def by_fragment(fragments: Int64s, offsets: Int64s) -> Placed:

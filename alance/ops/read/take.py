@@ -47,11 +47,11 @@ async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> 
     Raises:
         InvalidInputError: a position at or beyond the number of rows.
     """
-    wanted = as_positions(indices, "indices")
+    positions = as_positions(indices, "indices")
     firsts = await snapshot.first_rows()
-    if len(wanted) and wanted.max() >= firsts[-1]:
-        raise InvalidInputError(f"index {wanted.max()}: the dataset has {firsts[-1]} rows")
-    return await _take_placed(snapshot, by_position(wanted, firsts), columns, live=True)
+    if len(positions) and positions.max() >= firsts[-1]:
+        raise InvalidInputError(f"index {positions.max()}: the dataset has {firsts[-1]} rows")
+    return await _take_placed(snapshot, by_position(positions, firsts), columns, live=True)
 
 
 async def take_addresses(
@@ -62,8 +62,8 @@ async def take_addresses(
     Raises:
         NotFoundError: no such fragment, or the row is deleted or beyond its end.
     """
-    wanted = as_positions(addresses, "addresses")
-    fragments, offsets = await snapshot.locate_addresses(wanted)
+    rows = as_positions(addresses, "addresses")
+    fragments, offsets = await snapshot.locate_addresses(rows)
     return await take_located(snapshot, fragments, offsets, columns, live=False)
 
 
@@ -73,8 +73,8 @@ async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None
     Raises:
         NotFoundError: a row id that no live row has.
     """
-    wanted = as_positions(row_ids, "row_ids")
-    addresses = await snapshot.addresses_of(wanted)
+    ids = as_positions(row_ids, "row_ids")
+    addresses = await snapshot.addresses_of(ids)
     fragments, offsets = await snapshot.locate_addresses(addresses)
     return await take_located(snapshot, fragments, offsets, columns, live=False)
 
@@ -95,8 +95,8 @@ async def _take_placed(
 ) -> pa.Table:
     """As of `take_located`."""
     await load_readers(snapshot, columns)
-    wanted = snapshot.wanted(columns)
-    projection, schema = wanted.projection, wanted.schema
+    choice = snapshot.wanted(columns)
+    projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:
         return in_order(_nothing(projection, schema), None)
@@ -107,14 +107,14 @@ async def _take_placed(
         await snapshot.load_meta(handles, projection.meta)
     rows_of = []
     for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
-        mine = rows[start:stop]
-        if live and (handle.deleted is not None or mine[-1] >= handle.num_physical_rows):
-            mine = handle.physical(mine)
+        own_rows = rows[start:stop]
+        if live and (handle.deleted is not None or own_rows[-1] >= handle.num_physical_rows):
+            own_rows = handle.physical(own_rows)
         elif not live:
-            _check_live(handle, mine)
-        rows_of.append(mine)
+            _check_live(handle, own_rows)
+        rows_of.append(own_rows)
     engine = snapshot.engine
-    taking = _take_fragments(snapshot, handles, rows_of, wanted)
+    taking = _take_fragments(snapshot, handles, rows_of, choice)
     taken = TakenRows(schema, await engine.drive(taking, "take"))
 
     def finish(batch: pa.RecordBatch) -> pa.Table:
@@ -174,27 +174,27 @@ def _take_fragments(
     snapshot: Snapshot,
     handles: Sequence[FragmentHandle],
     rows_of: Sequence[Int64s],
-    wanted: TakenColumns,
+    choice: TakenColumns,
 ) -> Plan[list[FragmentTask]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
-    opened = yield from opened_fragments(cache, handles, wanted)
+    opened = yield from opened_fragments(cache, handles, choice)
     tasks = yield from take_fragments(
-        wanted.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
+        choice.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
     )
-    keep_grown(cache, handles, opened, wanted)
+    keep_grown(cache, handles, opened, choice)
     return tasks
 
 
 def opened_fragments(
-    cache: SearchCache, handles: Sequence[FragmentHandle], wanted: TakenColumns
+    cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
 ) -> Plan[list[OpenFragment]]:
     """Plan the opening of fragments that the cache does not know: one round."""
-    keys = [("fragment", handle.identity, wanted.key) for handle in handles]
+    keys = [("fragment", handle.identity, choice.key) for handle in handles]
     fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
     missing = [number for number, fragment in enumerate(fragments) if fragment is None]
     if missing:
-        opening = [_open(handles[number], wanted, cache) for number in missing]
+        opening = [_open(handles[number], choice, cache) for number in missing]
         for number, fragment in zip(missing, (yield from together(opening)), strict=True):
             fragments[number] = fragment
     opened = [fragment for fragment in fragments if fragment is not None]
@@ -207,25 +207,27 @@ def keep_grown(
     cache: SearchCache,
     handles: Sequence[FragmentHandle],
     opened: Sequence[OpenFragment],
-    wanted: TakenColumns,
+    choice: TakenColumns,
 ) -> None:
     """Put open fragments into the cache of whose pages a take has learned more."""
     for handle, fragment in zip(handles, opened, strict=True):
         if fragment.tables.has_grown:
             fragment.tables.has_grown = False
-            key = ("fragment", handle.identity, wanted.key)
+            key = ("fragment", handle.identity, choice.key)
             cache.put(key, fragment, fragment.num_bytes)
 
 
-def _open(handle: FragmentHandle, wanted: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
+def _open(handle: FragmentHandle, choice: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
     """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
-    sources = [one for one in handle.sources if not wanted.ids.isdisjoint(one.columns)]
-    yield from together([open_file(one.location, one.file_bytes, cache) for one in sources])
-    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, wanted.key))
+    sources = [source for source in handle.sources if not choice.ids.isdisjoint(source.columns)]
+    yield from together(
+        [open_file(source.location, source.file_bytes, cache) for source in sources]
+    )
+    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, choice.key))
     if opened is None:
         rows = handle.num_physical_rows
-        opened = yield from open_fragment(wanted.schema, handle.sources, rows, cache)
-        cache.put(("fragment", handle.identity, wanted.key), opened, opened.num_bytes)
+        opened = yield from open_fragment(choice.schema, handle.sources, rows, cache)
+        cache.put(("fragment", handle.identity, choice.key), opened, opened.num_bytes)
     return opened
 
 

@@ -59,10 +59,10 @@ class Hits:
         """The k nearest rows of each query, of one or several collections."""
         results = [nearest.result() for nearest in parts]
         numbers = np.concatenate(
-            [np.repeat(np.arange(len(one[0]), dtype=np.int32), one[0]) for one in results]
+            [np.repeat(np.arange(len(result[0]), dtype=np.int32), result[0]) for result in results]
         )
-        distances = np.concatenate([one[1] for one in results])
-        ids = np.concatenate([one[2] for one in results])
+        distances = np.concatenate([result[1] for result in results])
+        ids = np.concatenate([result[2] for result in results])
         hits = cls(numbers, distances, ids)
         if len(parts) == 1:
             return hits
@@ -147,7 +147,7 @@ async def _indexed(
 
     works: list[Awaitable[None]] = [ask()]
     if exact is not None and way.uncovered:
-        rest = replace(flat_options(options), fragments=[one.id for one in way.uncovered])
+        rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
         works.append(search_flat(snapshot, search, way.metric, exact, rest))
     await all_of(works)
     if is_refined:

@@ -57,11 +57,11 @@ class Listed:
 class Both:
     """The rows that are in two sets."""
 
-    one: RowSet
-    other: RowSet
+    left: RowSet
+    right: RowSet
 
     def mask(self, ids: UInt64s) -> Bytes:
-        first, second = self.one.mask(ids), self.other.mask(ids)
+        first, second = self.left.mask(ids), self.right.mask(ids)
         if not len(first) or not len(second):
             return second if not len(first) else first
         return first & second

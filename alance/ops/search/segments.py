@@ -106,7 +106,7 @@ def _groups(
         if index.kind != KIND:
             continue
         why = ""
-        if any(one.name == FRAGMENT_REUSE for one in messages):
+        if any(other.name == FRAGMENT_REUSE for other in messages):
             why = "a compaction left its translation for later"
         elif message.index_version not in VERSIONS:
             why = f"version {message.index_version} of vector indices"

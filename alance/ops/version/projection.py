@@ -112,8 +112,8 @@ def project(
         raise InvalidInputError(f"columns={columns!r}: expected a list of names")
     else:
         outputs = _named(schema, list(columns), flat=flat)
-    for wanted, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
-        if wanted and all(output.name != name for output in outputs):
+    for is_asked, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
+        if is_asked and all(output.name != name for output in outputs):
             outputs.append(Output(name, (name,)))
     fields: list[str] = []
     meta: set[str] = set()
