@@ -201,7 +201,7 @@ class CommitQueue:
 
     async def _change_of_any(self) -> None:
         """Wait for something to change, unless nobody is left to wait for."""
-        self._waiting = deque(one for one in self._waiting if not one.made.done())
+        self._waiting = deque(waiter for waiter in self._waiting if not waiter.made.done())
         if self._waiting or self._groups:
             await self._change()
 
@@ -254,18 +254,18 @@ class CommitQueue:
     async def _make(self, group: list[WaitingAppend], this: asyncio.Task[None]) -> None:
         """Make a version of a group; those that conflict or are committed already are told."""
         attempts = 0
-        known, manifests, rules = self.known, self._manifests, self._rules
-        while ready := await on_one_base(group, known, manifests, rules, looks=attempts > 0):
+        versions, manifests, rules = self.known, self._manifests, self._rules
+        while ready := await on_one_base(group, versions, manifests, rules, looks=attempts > 0):
             base = ready[0].base
-            if any(one.base.version != base.version for one in ready):
+            if any(waiter.base.version != base.version for waiter in ready):
                 continue  # others have made a version meanwhile, which some have not followed
             data = None
-            if any(one.has_data for one in ready):
+            if any(waiter.has_data for waiter in ready):
                 data = all_there(ready, this, self._has_ready, self._change)
             else:
                 keep(ready, this)
             try:
-                made = await self._commit(merged(ready, base), base, data)
+                manifest = await self._commit(merged(ready, base), base, data)
             except ChangedGroupError:
                 self._take_late(group)
                 continue
@@ -277,21 +277,21 @@ class CommitQueue:
                     raise
                 self.known.forget()
                 continue
-            self.known.add(made)
+            self.known.add(manifest)
             for waiter in ready:
                 waiter.may_be_visible = True
-                waiter.succeed(made)
+                waiter.succeed(manifest)
             return
 
     async def _follow(self, group: Sequence[WaitingAppend], *, looks: bool) -> list[WaitingAppend]:
         return await on_one_base(group, self.known, self._manifests, self._rules, looks=looks)
 
     def _has_ready(self) -> bool:
-        return any(one.is_ready and not one.made.done() for one in self._waiting)
+        return any(waiter.is_ready and not waiter.made.done() for waiter in self._waiting)
 
     def _take_late(self, group: list[WaitingAppend]) -> None:
         """Let those of a group wait whose data is late."""
-        late = [one for one in group if one.is_late and not one.is_ready]
-        group[:] = [one for one in group if one not in late]
+        late = [waiter for waiter in group if waiter.is_late and not waiter.is_ready]
+        group[:] = [waiter for waiter in group if waiter not in late]
         self._waiting.extendleft(reversed(late))
         self._tell()

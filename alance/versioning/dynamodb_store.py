@@ -68,12 +68,12 @@ class DynamoDbStore:
 
     async def get(self, table: str, version: int) -> Entry | None:
         """A version of a table. Cost: one GetItem."""
-        found = await self._call("get_item", Key=_key(table, version), ConsistentRead=True)
-        return _entry(found.get("Item"))
+        response = await self._call("get_item", Key=_key(table, version), ConsistentRead=True)
+        return _entry(response.get("Item"))
 
     async def get_latest(self, table: str) -> Entry | None:
         """The version with the highest number. Cost: one Query."""
-        found = await self._call(
+        response = await self._call(
             "query",
             KeyConditionExpression="base_uri = :base_uri",
             ExpressionAttributeValues={":base_uri": {"S": table}},
@@ -81,7 +81,7 @@ class DynamoDbStore:
             Limit=1,
             ConsistentRead=True,
         )
-        return _entry(next(iter(found["Items"]), None))
+        return _entry(next(iter(response["Items"]), None))
 
     async def put_if_not_exists(self, table: str, entry: Entry) -> None:
         """Add a version. Cost: one PutItem.
@@ -109,16 +109,16 @@ class DynamoDbStore:
     async def delete_table(self, table: str) -> None:
         """Forget all versions of a table. Cost: a Query for each MiB of them, a DeleteItem each."""
         while True:
-            found = await self._call(
+            response = await self._call(
                 "query",
                 KeyConditionExpression="base_uri = :base_uri",
                 ExpressionAttributeValues={":base_uri": {"S": table}},
                 ProjectionExpression="version",
                 ConsistentRead=True,
             )
-            if not found["Items"]:
+            if not response["Items"]:
                 return
-            for item in found["Items"]:
+            for item in response["Items"]:
                 await self._call("delete_item", Key=_key(table, int(item["version"]["N"])))
 
     def __getstate__(self) -> dict[str, object]:
@@ -149,11 +149,12 @@ class DynamoDbStore:
         client = boto.session.get_session().create_client("dynamodb", **self._arguments)
         about = client.describe_table(TableName=self._table)["Table"]
         types = {
-            one["AttributeName"]: one["AttributeType"] for one in about["AttributeDefinitions"]
+            attribute["AttributeName"]: attribute["AttributeType"]
+            for attribute in about["AttributeDefinitions"]
         }
         keys = [
-            (one["AttributeName"], one["KeyType"], types[one["AttributeName"]])
-            for one in about["KeySchema"]
+            (key["AttributeName"], key["KeyType"], types[key["AttributeName"]])
+            for key in about["KeySchema"]
         ]
         if keys != _KEYS:
             raise InvalidInputError(

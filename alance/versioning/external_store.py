@@ -116,9 +116,9 @@ class ExternalManifests:
         entry = await self._external.get_latest(self._key)
         if entry is None:
             return await self._inner.latest()
-        found = await self._final(entry)
-        self._inner.keep_scheme(found.scheme)
-        return found
+        location = await self._final(entry)
+        self._inner.keep_scheme(location.scheme)
+        return location
 
     async def version(self, version: int) -> Manifest | None:
         """A version by number. Cost: one call and one GET."""
@@ -136,14 +136,14 @@ class ExternalManifests:
         if newest is None or newest.version <= base:
             return ()
 
-        async def one(version: int) -> Manifest:
+        async def manifest_of(version: int) -> Manifest:
             manifest = await self._inner.version(version)  # nearly always final
             manifest = manifest or await self.version(version)
             if manifest is None:
                 raise VersionsGoneError(gone_text(self._table, version, newest.version))
             return manifest
 
-        return await all_of(one(version) for version in range(base + 1, newest.version + 1))
+        return await all_of(manifest_of(version) for version in range(base + 1, newest.version + 1))
 
     async def create(
         self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
@@ -157,17 +157,17 @@ class ExternalManifests:
         final = self._engine.registry.resolve(self._inner.location(version))[1]
         staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
         await self._store.put(staged.path, content)
-        found: Manifest | None = None
+        existing: Manifest | None = None
 
         async def whose() -> Settled:
-            nonlocal found
+            nonlocal existing
             entry = await self._external.get(self._key, version)
             if entry is None:
                 raise NotFoundError(f"version {version} is not in the external store")
             if entry.path == staged.path:
                 return Settled.OURS
-            found = await self._manifest_of(entry)
-            is_ours = found is not None and is_made_by(found, transaction_uuid)
+            existing = await self._manifest_of(entry)
+            is_ours = existing is not None and is_made_by(existing, transaction_uuid)
             return Settled.OURS if is_ours else Settled.THEIRS
 
         settled = await put_settled(
@@ -176,14 +176,14 @@ class ExternalManifests:
             f"version {version} of {without_number(self._store.root)}{self._key}",
             self._inner.patience,
         )
-        if settled is Settled.OURS and found is None:
+        if settled is Settled.OURS and existing is None:
             try:
                 await self._finalise(staged, final)
             except AlanceError as error:
                 _log.info("version %d of %s: left for readers: %s", version, self._key, error)
         else:
             await self._delete(staged.path)
-        return Created(settled is Settled.OURS, found)
+        return Created(settled is Settled.OURS, existing)
 
     async def _final(self, entry: Entry) -> ManifestLocation:
         """Where a version's manifest is, after helping its committer where need be.

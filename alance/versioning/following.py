@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def on_one_base(
     group: Sequence[WaitingAppend],
-    known: KnownVersions,
+    versions: KnownVersions,
     manifests: ManifestStore,
     rules: Rules,
     *,
@@ -31,27 +31,27 @@ async def on_one_base(
     Args:
         looks: for newer versions, even where the commit itself would.
     """
-    group = [one for one in group if not one.made.done()]
+    group = [waiter for waiter in group if not waiter.made.done()]
     if not group:
         return []
-    oldest = min(group, key=lambda one: one.base.version).base
-    last = max(one.base.version for one in group)
-    if any(known.contradicts(one.base) for one in group):
-        known.forget()
-    newest = known.newest
-    if newest is None or not known.covers(oldest.version) or newest.version < last:
+    oldest = min(group, key=lambda waiter: waiter.base.version).base
+    last = max(waiter.base.version for waiter in group)
+    if any(versions.contradicts(waiter.base) for waiter in group):
+        versions.forget()
+    newest = versions.newest
+    if newest is None or not versions.covers(oldest.version) or newest.version < last:
         if not looks and last == oldest.version:
-            known.begin([oldest])
+            versions.begin([oldest])
         else:
             try:
                 later = await manifests.versions_after(oldest.version)
-                known.begin([oldest, *later])
+                versions.begin([oldest, *later])
             except VersionsGoneError as error:
-                group = await _stepped_over(group, known, manifests, error)
+                group = await _stepped_over(group, versions, manifests, error)
     ready = []
     for waiter in group:
         try:
-            if await _follow(waiter, known, manifests, rules):
+            if await _follow(waiter, versions, manifests, rules):
                 ready.append(waiter)
         except Exception as error:
             waiter.fail(error)
@@ -60,7 +60,7 @@ async def on_one_base(
 
 async def _stepped_over(
     group: Sequence[WaitingAppend],
-    known: KnownVersions,
+    versions: KnownVersions,
     manifests: ManifestStore,
     error: VersionsGoneError,
 ) -> list[WaitingAppend]:
@@ -73,26 +73,26 @@ async def _stepped_over(
         if newest is None:
             waiter.fail(copy.copy(error))
             continue
-        known.begin([newest])
+        versions.begin([newest])
         waiter.base = newest
         able.append(waiter)
     return able
 
 
 async def _follow(
-    waiter: WaitingAppend, known: KnownVersions, manifests: ManifestStore, rules: Rules
+    waiter: WaitingAppend, versions: KnownVersions, manifests: ManifestStore, rules: Rules
 ) -> bool:
     """Rebase one onto the newest version known; False where it is committed already."""
     transaction = waiter.transaction
-    appends, first = known.appends_after(waiter.base.version)
+    appends, first = versions.appends_after(waiter.base.version)
     for seen in appends:
         if transaction.uuid in seen.makers:
-            made = await manifests.version(seen.version)
-            waiter.succeed(made or first)
+            committed = await manifests.version(seen.version)
+            waiter.succeed(committed or first)
             return False
         if clash := waiter.notes.clash(seen.notes):
             raise CommitConflictError(f"version {seen.version} has {clash} already")
-    newer = known.after(waiter.base.version)
+    newer = versions.after(waiter.base.version)
     for manifest in newer:
         if is_made_by(manifest, transaction.uuid):
             waiter.succeed(manifest)

@@ -30,8 +30,8 @@ async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
         except NotFoundError:
             return None  # cleaned up meanwhile
 
-    found = await all_of(info(where) for where in await list_manifests(engine, table))
-    return [one for one in found if one is not None]
+    infos = await all_of(info(where) for where in await list_manifests(engine, table))
+    return [version for version in infos if version is not None]
 
 
 async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:

@@ -146,7 +146,7 @@ def keeper_of(
     if manifest_store is not None and commit_lock is not None:
         raise InvalidInputError("manifest_store, commit_lock: expected one of them")
     if manifest_store is not None:
-        missing = [one for one in _METHODS if not callable(getattr(manifest_store, one, None))]
+        missing = [name for name in _METHODS if not callable(getattr(manifest_store, name, None))]
         if missing:
             raise InvalidInputError(
                 f"manifest_store: {type(manifest_store).__name__} has no {', '.join(missing)}"
@@ -173,7 +173,7 @@ def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tup
     Raises:
         InvalidInputError: no URI of this kind.
     """
-    given = tuple(sorted((name, str(one)) for name, one in (storage_options or {}).items()))
+    given = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
     return _dynamodb(uri, given)
 
 

@@ -77,13 +77,13 @@ class KnownVersions:
         self.forget()
         self._manifests = list(manifests)
 
-    def add(self, made: Manifest) -> None:
+    def add(self, manifest: Manifest) -> None:
         """Know one more; where some are missing before it, only this one."""
         newest = self.newest
-        if newest is None or made.version != newest.version + 1:
-            self.begin([made])
+        if newest is None or manifest.version != newest.version + 1:
+            self.begin([manifest])
             return
-        self._manifests.append(made)
+        self._manifests.append(manifest)
         while len(self._manifests) > KEPT:
             del self._manifests[0]
             first = self._manifests[0]

@@ -74,15 +74,15 @@ class Race:
             VersionsGoneError: one of them has been cleaned up.
             CommitConflictError: `base` is none of the table's: it was deleted, or made again.
         """
-        found, newest = self._found, self._newest
+        seen, newest = self._found, self._newest
         is_recent = asyncio.get_running_loop().time() - self._listed < SEEN_S
-        if found and newest is not None and newest.version > found[-1].version:
-            missing = range(found[-1].version + 1, newest.version + 1)
+        if seen and newest is not None and newest.version > seen[-1].version:
+            missing = range(seen[-1].version + 1, newest.version + 1)
             more = await all_of(self._manifests.version(version) for version in missing)
-            known = [one for one in more if one is not None]
-            if len(known) == len(missing):
-                return [*found, *known]
-        elif found and is_recent:
-            return found
+            later = [manifest for manifest in more if manifest is not None]
+            if len(later) == len(missing):
+                return [*seen, *later]
+        elif seen and is_recent:
+            return seen
         self._listed = asyncio.get_running_loop().time()
         return await self._manifests.versions_after(base)

@@ -101,5 +101,5 @@ async def _read_all(
             return None  # deleted meanwhile
         return name, parse(content, location)
 
-    found = await all_of(read(*size) for size in sizes.items())
-    return dict(sorted(one for one in found if one is not None))
+    refs = await all_of(read(*size) for size in sizes.items())
+    return dict(sorted(ref for ref in refs if ref is not None))

@@ -50,10 +50,10 @@ class RowValues:
     @classmethod
     def of_runs(cls, starts: Int64s, values: UInt64s, num_rows: int) -> RowValues:
         """Row ids from the first row of each run and its id; of many runs all ids take less."""
-        found = cls(starts, values, 1)
+        runs = cls(starts, values, 1)
         if 4 * len(starts) > 3 * num_rows:
-            return cls(starts[:0].copy(), found.at(np.arange(num_rows)), 1)
-        return found
+            return cls(starts[:0].copy(), runs.at(np.arange(num_rows)), 1)
+        return runs
 
     def at(self, rows: Int64s) -> UInt64s:
         """The numbers of some rows; shape (n,), like `rows`."""
@@ -139,13 +139,13 @@ class RowIdIndex:
         Raises:
             CorruptFileError: two live rows with the same id.
         """
-        found = [part for part in parts if len(part.ids)]
-        found.sort(key=lambda one: int(one.ids[0]))
-        ids = np.concatenate([one.ids for one in found] or [np.empty(0, np.uint64)])
-        addresses = np.concatenate([one.addresses for one in found] or [np.empty(0, np.uint64)])
-        lengths = np.concatenate([one.lengths for one in found] or [np.empty(0, np.uint32)])
+        runs = [part for part in parts if len(part.ids)]
+        runs.sort(key=lambda part: int(part.ids[0]))
+        ids = np.concatenate([part.ids for part in runs] or [np.empty(0, np.uint64)])
+        addresses = np.concatenate([part.addresses for part in runs] or [np.empty(0, np.uint64)])
+        lengths = np.concatenate([part.lengths for part in runs] or [np.empty(0, np.uint32)])
         total = int(lengths.sum(dtype=np.int64))
-        del found
+        del runs
         if len(ids) and not (ids[1:] > ids[:-1]).all():
             ids, order = _sorted(ids)
             addresses = addresses[order]
@@ -178,32 +178,32 @@ class RowIdIndex:
         Raises:
             NotFoundError: a row id that no live row has.
         """
-        found, missing = self.find(row_ids)
+        addresses, missing = self.find(row_ids)
         if missing.any():
             raise NotFoundError(f"row id {row_ids[missing][0]}: no row has it")
-        return found
+        return addresses
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
         """The address of each row id, and which of them no live row has; shape (n,) each."""
-        wanted = row_ids.astype(np.uint64)
-        found = np.zeros(len(wanted), np.int64)
-        missing = np.ones(len(wanted), np.bool_)
+        ids = row_ids.astype(np.uint64)
+        addresses = np.zeros(len(ids), np.int64)
+        missing = np.ones(len(ids), np.bool_)
         # A run may go on into the next upper half.
         for number, high in enumerate(self.highs.tolist()):
             start, stop = int(self.bounds[number]), int(self.bounds[number + 1])
             base = np.uint64(high << 32)
-            mine = wanted >= self.first(number)
+            is_here = ids >= self.first(number)
             if number + 1 < len(self.highs):
-                mine &= wanted < self.first(number + 1)
-            chosen = np.flatnonzero(mine)
-            steps = wanted[chosen] - base
+                is_here &= ids < self.first(number + 1)
+            chosen = np.flatnonzero(is_here)
+            steps = ids[chosen] - base
             clipped = np.minimum(steps, np.uint64(0xFFFF_FFFF)).astype(np.uint32)
             places = start + np.searchsorted(self.lows[start:stop], clipped, "right") - 1
             steps = steps - self.lows[places]
             inside = steps < (1 if self.lengths is None else self.lengths[places])
-            found[chosen] = (self.addresses[places] + steps).astype(np.int64)
+            addresses[chosen] = (self.addresses[places] + steps).astype(np.int64)
             missing[chosen] = ~inside
-        return found, missing
+        return addresses, missing
 
     def first(self, number: int) -> np.uint64:
         """The first id of an upper half."""

@@ -60,7 +60,9 @@ class Notes:
         if self.tokens:
             noted[TOKENS] = json.dumps(sorted(self.tokens))
         if self.producers:
-            noted[PRODUCERS] = json.dumps({name: list(one) for name, one in self.producers.items()})
+            noted[PRODUCERS] = json.dumps(
+                {name: list(producer) for name, producer in self.producers.items()}
+            )
         return noted
 
     def clash(self, theirs: Notes) -> str | None:
@@ -117,13 +119,17 @@ def without_notes(properties: Mapping[str, str]) -> dict[str, str]:
 def _parsed(text: str | None, kind: type[Any]) -> Any:
     if text is not None:
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except ValueError:
-            found = None
-        if isinstance(found, kind):
-            return found
+            value = None
+        if isinstance(value, kind):
+            return value
     return kind()
 
 
 def _is_pair(pair: object) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, int) for one in pair)
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(number, int) for number in pair)
+    )

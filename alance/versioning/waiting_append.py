@@ -88,8 +88,8 @@ class WaitingAppend:
 
     def follows(self, other: WaitingAppend) -> bool:
         """Whether an earlier one, if it has a version of its own, has to have it before."""
-        mine, theirs = self.notes, other.notes
-        return bool(mine.tokens & theirs.tokens or mine.producers.keys() & theirs.producers.keys())
+        ours, theirs = self.notes, other.notes
+        return bool(ours.tokens & theirs.tokens or ours.producers.keys() & theirs.producers.keys())
 
     def goes_with(self, other: WaitingAppend) -> bool:
         """Whether this one, which came later, can be one transaction with another."""
@@ -101,10 +101,10 @@ class WaitingAppend:
             if name in self.notes.producers
         )
 
-    def succeed(self, made: Manifest) -> None:
+    def succeed(self, manifest: Manifest) -> None:
         """Tell who waits."""
         if not self.made.done():
-            self.made.set_result(made)
+            self.made.set_result(manifest)
 
     def fail(self, error: Exception) -> None:
         """Tell who waits."""
@@ -143,16 +143,16 @@ async def all_there(
     clock = asyncio.get_running_loop().time
     begun, until = clock(), math.inf
     while True:
-        if any(one.made.done() for one in group):
+        if any(waiter.made.done() for waiter in group):
             raise ChangedGroupError("some data did not get to the store")
-        missing = [one for one in group if not one.is_ready]
+        missing = [waiter for waiter in group if not waiter.is_ready]
         if not missing:
             keep(group, making)
             return
         now = clock()
         if now >= until:
-            for one in missing:
-                one.is_late = True
+            for waiter in missing:
+                waiter.is_late = True
             raise ChangedGroupError("some data is late")
         if until == math.inf and (has_others() or len(missing) < len(group)):
             until = now + max(LAG_S, now - begun)
@@ -175,11 +175,11 @@ def merged(group: Sequence[WaitingAppend], base: Manifest) -> Transaction:
         uuid=str(uuid.uuid4()),
         transaction_properties=without_notes(first.properties),
     )
-    notes = merged_notes(one.notes for one in group)
+    notes = merged_notes(waiter.notes for waiter in group)
     message.transaction_properties.update(notes.properties())
-    uuids = " ".join(one.transaction.uuid for one in group)
+    uuids = " ".join(waiter.transaction.uuid for waiter in group)
     message.transaction_properties[MERGED] = uuids
     message.append.SetInParent()
-    for one in group:
-        message.append.fragments.extend(one.transaction.message.append.fragments)
+    for waiter in group:
+        message.append.fragments.extend(waiter.transaction.message.append.fragments)
     return Transaction.from_protobuf(message)
