@@ -12,37 +12,10 @@ from tests.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PACKAGE: Final = ROOT / "alance"
 # Names that say nothing but that there is something.
 EMPTY: Final = frozenset(["found", "known", "made", "mine", "one", "wanted"])
-# Rooms whose variables have such names still, and modules that are in none (""): to be emptied.
-NOT_YET: Final = frozenset(
-    [
-        "",
-        "distributed",
-        "file",
-        "format/index",
-        "format/table",
-        "io",
-        "ops/blobs",
-        "ops/columns",
-        "ops/index",
-        "ops/lookup",
-        "ops/merge",
-        "ops/read",
-        "ops/refs",
-        "ops/rows",
-        "ops/upkeep",
-        "ops/version",
-        "ops/write",
-        "spark",
-        "testing",
-        "verbs",
-        "versioning",
-    ]
-)
 
 
 def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -56,32 +29,20 @@ def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.name, node.lineno
 
 
-def room_of(path: Path) -> str:
-    """The room of a module: a folder, of `format` and `ops` that below it."""
-    folders = path.relative_to(PACKAGE).parent.parts
-    return "/".join(folders[: 2 if folders[:1] in (("format",), ("ops",)) else 1])
-
-
-def empty_names() -> dict[str, list[str]]:
-    """The places of empty names, by room."""
-    places: dict[str, list[str]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.stem.endswith("_pb2"):
-            for name, line in bound(ast.parse(path.read_text())):
-                if name in EMPTY:
-                    place = f"{path.relative_to(ROOT)}:{line}: {name}"
-                    places.setdefault(room_of(path), []).append(place)
-    return places
+def empty_names() -> list[str]:
+    """The places of empty names in the package."""
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.stem.endswith("_pb2")
+        for name, line in bound(ast.parse(path.read_text()))
+        if name in EMPTY
+    ]
 
 
 def test_variables_say_what_they_hold() -> None:
     places = empty_names()
-    wrong = [place for room in places.keys() - NOT_YET for place in places[room]]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_rooms_that_are_done_are_not_excused() -> None:
-    assert empty_names().keys() >= NOT_YET
+    assert not places, "\n".join(places)
 
 
 @pytest.mark.parametrize(
