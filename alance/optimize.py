@@ -70,13 +70,15 @@ class Optimize:
 
         Rows keep their order, their row ids where these are stable, and their versions. Deleted
         rows and dropped columns are gone after it. Two versions are made, none where there is
-        nothing to do. An index no longer covers what was rewritten: filters find these rows by
-        scanning, and `summary["warnings"]` says so; the other keys of `summary` are
-        `fragments_removed`, `fragments_added`, `files_removed`, `files_added`.
+        nothing to do. Indices follow the rows to their new addresses. Of an index that cannot,
+        the fragments stay as they are, unless `uncover_indices`; `summary["warnings"]` says so.
+        The other keys of `summary` are `fragments_removed`, `fragments_added`, `files_removed`,
+        `files_added`.
 
-        Cost: a scan of the fragments, many at a time; the writing of their rows; two commits.
-        Memory: what is read ahead and what fills the next pages, of each task done at once;
-        24 bytes a row with stable row ids.
+        Cost: a scan of the fragments, many at a time; the writing of their rows; two commits;
+        reading and writing the segments of indices that cover them. Memory: what is read ahead
+        and what fills the next pages, of each task done at once; 24 bytes a row with stable row
+        ids, 8 bytes a deleted one.
 
         Args: see `CompactionOptions` and `CommitArguments`. Appends go on meanwhile.
 
@@ -86,6 +88,8 @@ class Optimize:
             UnsupportedError: files of a version that is not written, or an index that translates
                 addresses late.
             InvalidInputError: an option out of its range.
+            CorruptFileError, NotFoundError: an index that cannot be read, without
+                `uncover_indices`.
         """
         await self._dataset._load(compact, compact_plan)
         after = await compact.compact_files(
@@ -172,18 +176,26 @@ class Compaction:
         cls,
         dataset: Dataset,
         results: Sequence[RewriteResult],
+        *,
+        uncover_indices: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Put what was rewritten in the place of the fragments before; some results, or all.
 
-        Cost: two commits.
+        Cost: two commits; reading and writing the segments of indices that cover them.
+
+        Args:
+            uncover_indices: an index that cannot be read loses these fragments; False: an error.
 
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments. The files
                 stay: the other results can still be committed.
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.
+            CorruptFileError, NotFoundError, UnsupportedError: an index that cannot be read.
         """
         await dataset._load(compact)
-        options = CommitOptions(**commit)
-        return type(dataset)(await compact.commit(dataset._snapshot, results, options))
+        made = await compact.commit(
+            dataset._snapshot, results, CommitOptions(**commit), uncover_indices=uncover_indices
+        )
+        return type(dataset)(made)

@@ -4,18 +4,15 @@ Made by `python -m tools.stubs`.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance import ScanOptions as ScanOptions
 from alance import batch_udf as batch_udf
 from alance import operations as operations
 from alance import trace as trace
+from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import RewriteResult
@@ -296,8 +293,7 @@ class Dataset:
         *,
         seed: int | None = ...,
     ) -> pa.Table: ...
-    def to_reader(
-        self, columns: Columns = ..., **options: Unpack[ScanArguments]
+    def to_reader(self, columns: Columns = ..., **options: Unpack[ScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
@@ -385,8 +381,7 @@ class DatasetFragment:
         left_on: str = ...,
         right_on: str | None = ...,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
-    def to_reader(
-        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+    def to_reader(self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
@@ -578,6 +573,8 @@ class Compaction:
         cls,
         dataset: Dataset,
         results: Sequence[RewriteResult],
+        *,
+        uncover_indices: bool = ...,
         **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
 
@@ -587,6 +584,8 @@ class CompactionPlan:
     def read_version(self) -> int: ...
     @property
     def tasks(self) -> tuple[CompactionTask, ...]: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 class CompactionTask:
     def execute(self, dataset: Dataset) -> RewriteResult: ...

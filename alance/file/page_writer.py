@@ -70,6 +70,8 @@ class PageWriter(DataFileWriter):
 
     async def _seal(self) -> WrittenFile:
         await self._flush(self._columns)
+        for extra in self._extra_buffers:
+            await self._upload_all(self._builder.add_buffer(extra)[1])
         if self._statistics is not None:
             content = await self._pool.run(self._statistics.finish)
             if content is not None:

@@ -81,6 +81,8 @@ class ArrayWriter(DataFileWriter):
         await self._flush_units(self._waiting)
         for number in self._array_columns.headers:
             self._arrays.add_header_rows(number, self._num_rows)
+        for content in self._extra_buffers:
+            await self._upload_all(self._arrays.add_buffer(content)[1])
         await self._upload_all(self._arrays.finish())
         columns = dict(self._array_columns.by_field)
         return WrittenFile(self._num_rows, self._arrays.num_bytes, columns)

@@ -91,6 +91,7 @@ class DataFileWriter(ABC):
         self._small = SmallBatches()
         self._may_be_small = True
         self._encoded_bytes = 0
+        self._extra_buffers: list[Bytes] = []
         self._begin(statistics=statistics)
 
     @abstractmethod
@@ -108,6 +109,10 @@ class DataFileWriter(ABC):
             InvalidInputError: files of this version have none.
         """
         raise InvalidInputError(f"files of {self._version.value} have no blobs of version 2")
+
+    def add_buffer(self, content: Bytes) -> None:
+        """Add a global buffer, which lies behind all pages; the first one has number 1."""
+        self._extra_buffers.append(content)
 
     @property
     def num_rows(self) -> int:

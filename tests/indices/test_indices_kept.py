@@ -96,22 +96,6 @@ async def test_a_change_leaves_the_coverage_that_pylance_leaves(
         await agree(tmp_path / name, filters_of(change)[::3])
 
 
-@pytest.mark.parametrize("stable", [False, True])
-async def test_compaction_takes_fragments_out(tmp_path: Path, stable: bool) -> None:
-    path = tmp_path / "t"
-    by_pylance(path, enable_stable_row_ids=stable)
-    dataset = await (await alance.dataset(path)).optimize.compact_files(
-        target_rows_per_fragment=9_000
-    )
-    assert dataset.summary["warnings"]
-    live = {handle.id for handle in dataset._snapshot.handles}
-    await agree(path)
-    dataset = await dataset.optimize.optimize_indices()
-    assert coverage(path)["i_idx"] == [sorted(live)]
-    await agree(path)
-    assert (await plan_of(dataset, "i = 5")).picked
-
-
 async def test_columns_changed_in_place_leave_the_index(tmp_path: Path) -> None:
     path = tmp_path / "t"
     by_pylance(path)

@@ -13,7 +13,6 @@ from lance.optimize import Compaction as TheirCompaction
 
 import alance
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.table.apply_indices import covered
 from alance.optimize import Compaction
 from tests.changing.both_ways import META, Twins, files_of, latest, plain, read
 
@@ -131,31 +130,6 @@ async def test_plans_of_pylance_and_ours_in_turn(tmp_path: Path) -> None:
     made = await (await alance.dataset(path)).optimize.compact_files()
     assert made.version == lance.dataset(path).version
     assert len(made.fragments) == 1
-
-
-@pytest.mark.parametrize("stable", [False, True])
-async def test_an_index_loses_what_is_rewritten(tmp_path: Path, stable: bool) -> None:
-    twins = Twins.make(tmp_path, enable_stable_row_ids=stable)
-    path = str(twins.ours)
-    lance.dataset(path).create_scalar_index("id", "BTREE")
-    lance.write_dataset(read(twins.ours).slice(0, 3).drop_columns(META), path, mode="append")
-    dataset = await alance.dataset(path)
-    # The last fragment is not indexed: it is no neighbour of the others.
-    made = await dataset.optimize.compact_files(target_rows_per_fragment=10)
-    (warning,) = made.summary["warnings"]
-    assert "index 'id_idx' no longer covers 4 fragments" in warning
-    assert fragment_ids(twins.ours) == [4, 5, 6]
-    table = lance.dataset(path)
-    table.validate()
-    assert covered(latest(twins.ours).indices[0]) == frozenset()
-    for number in (0, 7, 19):
-        assert table.to_table(filter=f"id = {number}").num_rows == 1 + (number < 3)
-        assert await made.count_rows(f"id = {number}") == 1 + (number < 3)
-    table.optimize.optimize_indices()
-    assert frozenset[int]().union(*map(covered, latest(twins.ours).indices)) == {4, 5, 6}
-    made = await (await made.checkout_latest()).optimize.compact_files()
-    assert "3 fragments" in made.summary["warnings"][0]
-    assert lance.dataset(path).to_table(filter="id = 7").num_rows == 1
 
 
 async def test_values_of_the_configuration(tmp_path: Path) -> None:

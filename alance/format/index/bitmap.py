@@ -14,3 +14,4 @@ FILE: Final = "bitmap_page_lookup.lance"
 KEYS: Final = "keys"
 BITMAPS: Final = "bitmaps"
 STATS: Final = "lance:index_stats"
+LABEL_NULLS: Final = "lance:label_list_nulls"  # the global buffer with the rows of null lists

@@ -13,6 +13,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.table.apply_indices import FRAGMENT_REUSE, covered, prune, with_coverage
 from alance.format.table.drafted import DraftedFragments
+from alance.format.table.indices import holds_row_ids
 from alance.format.table.lineage import mark_moved, mark_updated
 from alance.format.table.operations import REWRITE_COLUMNS
 from alance.format.table.roaring import parse_roaring
@@ -146,7 +147,13 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
         old_of_new.append((group, [fragment.id for fragment in added]))
     translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
     draft.indices = [
-        _rewritten(index, translated.get(index.uuid.uuid), old_of_new) for index in draft.indices
+        _rewritten(
+            index,
+            translated.get(index.uuid.uuid),
+            old_of_new,
+            follows=draft.stable and holds_row_ids(index),
+        )
+        for index in draft.indices
     ]
 
 
@@ -154,7 +161,10 @@ def _rewritten(
     index: table_pb2.IndexMetadata,
     translated: RewrittenIndex | None,
     groups: list[tuple[RewriteGroup, list[int]]],
+    *,
+    follows: bool,
 ) -> table_pb2.IndexMetadata:
+    """An entry after a rewrite; `follows`: what it holds of rows is true wherever these are."""
     covered_before = covered(index)
     if covered_before is None and translated is None:
         return index
@@ -168,13 +178,14 @@ def _rewritten(
                 f"{sorted(old)}; expected all or none"
             )
         coverage -= old
-        if translated is not None and inside:
+        if (translated is not None or follows) and inside == old:
             coverage.update(new)
     if translated is None:
         return index if coverage == set(covered_before or ()) else with_coverage(index, coverage)
     copy = with_coverage(index, coverage)
     if covered_before is None:
         copy.ClearField("fragment_bitmap")
+    copy.ClearField("base_id")  # its new files are in the table's own folder
     copy.uuid.CopyFrom(translated.new_id)
     if translated.new_index_details is not None:
         copy.index_details.CopyFrom(translated.new_index_details)

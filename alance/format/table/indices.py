@@ -20,6 +20,8 @@ _UUID_BYTES = 16
 # Ids ascend from 0, and a manifest of so many fragments has half a GiB; a bitmap of few bytes may
 # name 2^32 of them, which no memory holds.
 MAX_FRAGMENT: Final = 1 << 22
+ADDRESSES_FROM: Final = 1  # the version of B-trees that hold addresses, whatever ids rows have
+_OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,11 @@ class Index:
         covered = None
         if message.HasField("fragment_bitmap"):
             covered = covered_fragments(message)
-        kind = message.index_details.type_url.rpartition("/")[2].rpartition(".")[2]
         return cls(
             uuid.UUID(bytes=content),
             message.name,
             tuple(message.fields),
-            kind.removesuffix("IndexDetails"),
+            kind_of(message),
             message.dataset_version,
             covered,
             _created(message),
@@ -85,3 +86,20 @@ def _created(message: table_pb2.IndexMetadata) -> datetime | None:
         return datetime.fromtimestamp(message.created_at / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
+    """Whether an index of a table with stable row ids holds these, so that its rows may move.
+
+    False where that is not sure. Kinds that tell of zones of fragments hold no numbers of rows.
+    """
+    kind = kind_of(message)
+    if kind == "BTree":
+        return message.index_version < ADDRESSES_FROM
+    return kind in _OF_ROW_IDS
+
+
+def kind_of(message: table_pb2.IndexMetadata) -> str:
+    """The type of an index's details without `IndexDetails`; empty: not told."""
+    name = message.index_details.type_url.rpartition("/")[2].rpartition(".")[2]
+    return name.removesuffix("IndexDetails")

@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.expr.tree import plain
-from alance.file.v0_1_writer import writer_of
-from alance.file_version import FileVersion
 from alance.format.index import bitmap, btree
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.proto import table_pb2
-from alance.format.schema import Schema
-from alance.format.table.naming import INDICES
+from alance.format.table.indices import ADDRESSES_FROM
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.index.runs import run_schema
+from alance.ops.index.segment_files import NO_END, FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.lookup.files import sort_key
-from alance.ops.lookup.segments import ADDRESSES_FROM, BITMAP, BTREE
+from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.discards import discard_objects
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterable,
-        Callable,
         Collection,
-        Iterable,
-        Mapping,
     )
 
     from alance.format.field import Field
@@ -61,8 +54,10 @@ class SegmentBuilder:
     leaf: Field
     kind: str
     name: str
-    id: uuid.UUID = field(default_factory=uuid.uuid4)
-    _files: list[table_pb2.IndexFile] = field(default_factory=list)
+    files: SegmentFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = SegmentFiles(self.snapshot)
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -76,7 +71,7 @@ class SegmentBuilder:
         """
         rows = sorted_rows(self.snapshot, self.column, self.leaf, self.kind, fragment_ids)
         async with aclosing(rows):
-            await (self._write_tree(rows) if self.kind == BTREE else self._write_bitmaps(rows))
+            await self._write(rows)
         return self._record(fragment_ids)
 
     async def build_from(
@@ -84,12 +79,15 @@ class SegmentBuilder:
     ) -> table_pb2.IndexMetadata:
         """The same from the runs of all these fragments, merged: nothing is scanned."""
         async with aclosing(merged):
-            await (
-                self._write_tree(merged)
-                if self.kind == BTREE
-                else self._write_bitmaps(merged, of_sets=True)
-            )
+            await self._write(merged, of_sets=self.kind == BITMAP)
         return self._record(fragment_ids)
+
+    async def _write(self, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False) -> None:
+        type_ = self.leaf.arrow_type
+        if self.kind == BTREE:
+            await write_tree(self.files, type_, rows)
+        else:
+            await write_row_sets(self.files, type_, rows, of_sets=of_sets)
 
     def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         is_tree = self.kind == BTREE
@@ -100,93 +98,76 @@ class SegmentBuilder:
             fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
             index_version=ADDRESSES_FROM if self.snapshot.has_stable_row_ids and is_tree else 0,
             created_at=int(time.time() * 1000),
-            files=self._files,
+            files=self.files.files,
         )
-        record.uuid.uuid = self.id.bytes
+        record.uuid.uuid = self.files.id.bytes
         record.index_details.type_url = DETAILS.format(self.kind)
         return record
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
-        await discard_files(self.snapshot, self.id, self._files)
+        await self.files.discard()
 
-    def _location(self, name: str) -> str:
-        return self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
 
-    async def _write_tree(self, rows: AsyncIterable[pa.RecordBatch]) -> None:
-        pool = self.snapshot.engine.pool
-        type_ = self.leaf.arrow_type
-        pages = PageTableBuilder(type_)
+async def write_tree(
+    files: SegmentFiles, type_: pa.DataType, rows: AsyncIterable[pa.RecordBatch]
+) -> None:
+    """Write the files of a B-tree.
 
-        async def noted() -> AsyncGenerator[pa.RecordBatch, None]:
-            async for batch in rows:
-                await pool.run(lambda batch=batch: pages.add(batch))  # type: ignore[misc]
-                yield batch
+    Args:
+        rows: values of `type_` in the order of an index, and row numbers (uint64).
+    """
+    pool = files.snapshot.engine.pool
+    pages = PageTableBuilder(type_)
 
-        async def table() -> AsyncGenerator[pa.RecordBatch, None]:
-            yield await pool.run(pages.finish)
+    async def noted() -> AsyncGenerator[pa.RecordBatch, None]:
+        async for batch in rows:
+            await pool.run(lambda batch=batch: pages.add(batch))  # type: ignore[misc]
+            yield batch
 
-        data = [
-            pa.field(btree.VALUES, type_),
-            pa.field(btree.IDS, pa.uint64(), nullable=False),
-        ]
-        await self._write(btree.DATA_FILE, pa.schema(data), noted())
-        metadata = {btree.BATCH_SIZE: str(btree.PAGE_ROWS), btree.RANGE_PARTITIONED: "false"}
-        schema = pages.schema.with_metadata(metadata)
-        await self._write(btree.LOOKUP_FILE, schema, table())
+    async def table() -> AsyncGenerator[pa.RecordBatch, None]:
+        yield await pool.run(pages.finish)
 
-    async def _write_bitmaps(
-        self, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False
-    ) -> None:
-        pool = self.snapshot.engine.pool
-        sets = RowSetBuilder(self.leaf.arrow_type, sort_key, of_sets=of_sets)
+    data = [
+        pa.field(btree.VALUES, type_),
+        pa.field(btree.IDS, pa.uint64(), nullable=False),
+    ]
+    await files.write(btree.DATA_FILE, pa.schema(data), noted())
+    metadata = {btree.BATCH_SIZE: str(btree.PAGE_ROWS), btree.RANGE_PARTITIONED: "false"}
+    schema = pages.schema.with_metadata(metadata)
+    await files.write(btree.LOOKUP_FILE, schema, table())
 
-        async def set_batches() -> AsyncGenerator[pa.RecordBatch, None]:
-            async for batch in rows:
-                for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                    yield ready
-            for ready in await pool.run(sets.finish):
+
+async def write_row_sets(
+    files: SegmentFiles,
+    type_: pa.DataType,
+    rows: AsyncIterable[pa.RecordBatch],
+    *,
+    of_sets: bool = False,
+    ends: FileEnd = NO_END,
+) -> None:
+    """Write the file of a bitmap index, or of another one that has keys with row sets.
+
+    Args:
+        rows: values of `type_` in the order of an index, and row numbers.
+        of_sets: the second column has row sets instead.
+        ends: what else the file's end has.
+    """
+    pool = files.snapshot.engine.pool
+    sets = RowSetBuilder(type_, sort_key, of_sets=of_sets)
+
+    async def set_batches() -> AsyncGenerator[pa.RecordBatch, None]:
+        async for batch in rows:
+            for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
                 yield ready
+        for ready in await pool.run(sets.finish):
+            yield ready
 
-        def told() -> dict[str, str]:
-            counts = {"num_bitmaps": sets.num_keys}
-            return {bitmap.STATS: json.dumps(counts, separators=(",", ":"))}
+    def end() -> FileEnd:
+        counts = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
+        return FileEnd({bitmap.STATS: counts, **ends.metadata}, ends.buffers)
 
-        await self._write(bitmap.FILE, sets.schema, set_batches(), told)
-
-    async def _write(
-        self,
-        name: str,
-        schema: pa.Schema,
-        batches: AsyncGenerator[pa.RecordBatch, None],
-        told: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
-        """Write a file; `told` gives metadata of its schema when all rows have passed."""
-        session = self.snapshot.session
-        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
-        store, path = session.engine.registry.resolve(self._location(name))
-        fields = Schema.from_arrow(schema)
-        metadata = dict(fields.metadata)
-        upload = store.open_upload(path)
-        upload.background = session.engine.background
-        writer = writer_of(version)(
-            upload,
-            replace(fields, metadata=metadata),
-            version,
-            session.engine.pool,
-            threads=session.decode_threads,
-            statistics=False,
-        )
-        try:
-            async with aclosing(batches):
-                async for batch in batches:
-                    await writer.write(batch)
-            metadata.update(told())  # the schema is at the end of the file
-            written = await writer.finish()
-        except BaseException:
-            await writer.abort()
-            raise
-        self._files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
+    await files.write(bitmap.FILE, sets.schema, set_batches(), end)
 
 
 async def sorted_rows(
@@ -221,11 +202,3 @@ async def sorted_rows(
         async with aclosing(sorting) as in_order:
             async for batch in in_order:
                 yield batch
-
-
-async def discard_files(
-    snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
-) -> None:
-    """Remove the files of a segment that no version has, as far as the store can be reached."""
-    places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
-    await discard_objects(snapshot.engine, places)

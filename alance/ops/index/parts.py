@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import InvalidInputError
 from alance.format.index.build import RowSetBuilder
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.index.build import SegmentBuilder, discard_files, sorted_rows
+from alance.ops.index.build import SegmentBuilder, sorted_rows
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import check_new
 from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.segment_files import discard_files
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE

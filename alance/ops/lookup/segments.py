@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
-from alance.format.table.indices import Index
+from alance.format.table.indices import ADDRESSES_FROM, Index
 from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BTREE: Final = "BTree"
 BITMAP: Final = "Bitmap"
 VERSIONS: Final = {BTREE: (0, 1), BITMAP: (0,)}
-ADDRESSES_FROM: Final = 1  # the version of B-trees that hold addresses, whatever ids rows have
 
 
 @dataclass(frozen=True, slots=True)

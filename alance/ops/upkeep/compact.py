@@ -16,6 +16,7 @@ import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, InvalidInputError
 from alance.file.batches import in_groups, one_batch
+from alance.format.index.remap import NewFragment, OldFragment
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.lineage import joined
@@ -23,6 +24,7 @@ from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import remove_blobs
+from alance.ops.index.remap import MovedIndices, bound_fragments, move_indices
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         AsyncIterable,
         Awaitable,
         Callable,
+        Collection,
         Mapping,
         Sequence,
     )
@@ -103,10 +106,15 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What is to be rewritten; each task can be done by itself. Can be pickled."""
+    """What is to be rewritten; each task can be done by itself. Can be pickled.
+
+    Attributes:
+        warnings: which fragments stay because of an index that could not follow.
+    """
 
     read_version: int
     tasks: tuple[CompactionTask, ...]
+    warnings: tuple[str, ...] = ()
 
     def num_tasks(self) -> int:
         """How many tasks there are."""
@@ -128,9 +136,10 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
     counts = await snapshot.live_counts()
     stored = await snapshot.physical_counts()
     records = manifest.fragments.records
+    bound = {} if options.uncover_indices else bound_fragments(snapshot)
 
     def build() -> list[CompactionTask]:
-        excluded = options.excluded_fragment_ids
+        excluded = frozenset(options.excluded_fragment_ids).union(*bound.values())
         runs = compact_plan.candidates(
             snapshot, stored.tolist(), counts.tolist(), resolved, excluded
         )
@@ -145,7 +154,12 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
         ]
 
     tasks = await snapshot.engine.pool.run(build)
-    return CompactionPlan(snapshot.version, tuple(tasks))
+    warnings = tuple(
+        f"index {name!r} cannot be brought to new addresses by this alance: the {len(ids)} "
+        "fragments that it covers stay as they are; uncover_indices=True rewrites them as well"
+        for name, ids in sorted(bound.items())
+    )
+    return CompactionPlan(snapshot.version, tuple(tasks), warnings)
 
 
 async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
@@ -171,20 +185,25 @@ async def commit(
     results: Sequence[RewriteResult],
     options: CommitOptions,
     *,
+    uncover_indices: bool = False,
+    warnings: Sequence[str] = (),
     discard: Callable[[], Awaitable[object]] | None = None,
 ) -> Snapshot:
     """Put new fragments in the place of those that they were made from: two versions, of which
     the first one reserves the fragments' ids. Without results the version stays.
 
-    Cost: two commits.
+    Cost: two commits; a read of the indices that cover the fragments, and PUTs as large.
 
     Args:
+        uncover_indices: an index that cannot be read loses the fragments.
+        warnings: of the plan; for the summary.
         discard: called where the version was not made, for certain.
 
     Raises:
         RetryableConflictError: others changed rows of these fragments; plan anew.
         CommitConflictError: a newer version rules the rewrite out.
         InvalidInputError: two results for one fragment.
+        CorruptFileError, NotFoundError, UnsupportedError: an index that cannot be read.
     """
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     ids = [fragment.id for result in results for fragment in result.original_fragments]
@@ -192,18 +211,47 @@ async def commit(
         twice = sorted({fragment_id for fragment_id in ids if ids.count(fragment_id) > 1})
         raise InvalidInputError(f"compaction: fragments {twice} are in two results")
     if not results:
-        return Snapshot(
-            snapshot.session, snapshot.table, snapshot.manifest, _summary(snapshot, metrics, [])
-        )
+        summary = _summary(metrics, warnings)
+        return Snapshot(snapshot.session, snapshot.table, snapshot.manifest, summary)
+    indices = MovedIndices((), (), frozenset())
+
+    async def forget() -> None:
+        await indices.discard()
+        if discard is not None:
+            await discard()
+
     try:
         base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
+        moves = await _moves(snapshot, results, groups)
+        indices = await move_indices(base, moves, uncover=uncover_indices)
     except BaseException:
-        if discard is not None:
-            await discard()
+        await forget()
         raise
-    summary = _summary(base, metrics, ids)
-    return await commit_change(base, Rewrite(groups), options, discard=discard, summary=summary)
+    summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
+    change = Rewrite(groups, indices.translated)
+    return await commit_change(base, change, options, discard=forget, summary=summary)
+
+
+async def _moves(
+    snapshot: Snapshot, results: Sequence[RewriteResult], groups: Sequence[RewriteGroup]
+) -> list[tuple[list[OldFragment], list[NewFragment]]]:
+    """Which rows of old fragments are in new ones."""
+    moves = []
+    for result, group in zip(results, groups, strict=True):
+        read = await at_version(snapshot, result.read_version)
+        handles = [read.handle(fragment.id) for fragment in result.original_fragments]
+        await read.prepare(handles)
+        nothing = np.empty(0, np.int64)
+        old = [
+            OldFragment(
+                one.id, one.num_physical_rows, nothing if one.deleted is None else one.deleted.rows
+            )
+            for one in handles
+        ]
+        new = [NewFragment(one.id, one.physical_rows) for one in group.new_fragments]
+        moves.append((old, new))
+    return moves
 
 
 async def _reserved(
@@ -228,26 +276,27 @@ async def _reserved(
     return tuple(groups)
 
 
-def _summary(
-    snapshot: Snapshot, metrics: CompactionMetrics, rewritten: Sequence[int]
-) -> Mapping[str, Any]:
-    """Counts, and a warning for each index that no longer covers rows that it covered."""
+def _losses(snapshot: Snapshot, rewritten: Sequence[int], kept: Collection[bytes]) -> list[str]:
+    """A warning for each index that no longer covers rows that it covered."""
     lost: dict[str, set[int]] = {}
     for index in snapshot.manifest.indices:
         stale = (covered(index) or frozenset()) & set(rewritten)
-        if stale and index.name not in SYSTEM:
+        if stale and index.name not in SYSTEM and index.uuid.uuid not in kept:
             lost.setdefault(index.name, set()).update(stale)
-    warnings = [
+    return [
         f"index {name!r} no longer covers {len(ids)} fragments, which were rewritten: their rows "
         "are found by scanning until the index is built anew"
         for name, ids in sorted(lost.items())
     ]
+
+
+def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> Mapping[str, Any]:
     return {
         "fragments_removed": metrics.fragments_removed,
         "fragments_added": metrics.fragments_added,
         "files_removed": metrics.files_removed,
         "files_added": metrics.files_added,
-        "warnings": warnings,
+        "warnings": list(warnings),
     }
 
 
@@ -277,7 +326,14 @@ async def compact_files(
     except BaseException:
         await forget()
         raise
-    return await commit(snapshot, results, commit_options, discard=forget)
+    return await commit(
+        snapshot,
+        results,
+        commit_options,
+        uncover_indices=options.uncover_indices,
+        warnings=todo.warnings,
+        discard=forget,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class CompactionArguments(TypedDict, total=False):
     data_storage_version: str | None
     compaction_mode: CompactionMode | None
     defer_index_remap: bool | None
+    uncover_indices: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ class CompactionOptions:
         data_storage_version: of the new files; None: that of the table.
         compaction_mode: `reencode`, or `try_binary_copy`, which encodes anew as well.
         defer_index_remap: False: this alance does not write fragment-reuse indices.
+        uncover_indices: fragments of an index that cannot be brought to the new addresses are
+            rewritten, too; it then no longer covers them. False: they stay as they are.
     """
 
     target_rows_per_fragment: int | None = None
@@ -90,6 +93,7 @@ class CompactionOptions:
     data_storage_version: str | None = None
     compaction_mode: CompactionMode | None = None
     defer_index_remap: bool | None = None
+    uncover_indices: bool = False
 
     def __post_init__(self) -> None:
         for name in (
@@ -103,6 +107,10 @@ class CompactionOptions:
         if self.materialize_deletions not in (None, True, False):
             raise InvalidInputError(
                 f"materialize_deletions={self.materialize_deletions!r}: expected True or False"
+            )
+        if not isinstance(self.uncover_indices, bool):
+            raise InvalidInputError(
+                f"uncover_indices={self.uncover_indices!r}: expected True or False"
             )
         share = self.materialize_deletions_threshold
         if share is not None and not (isinstance(share, float | int) and 0 <= share <= 1):

@@ -1,0 +1,132 @@
+"""Addresses of rows that compaction moves: from old fragments to new ones.
+
+Rows keep their order: the n-th live row of the old fragments of a group is the n-th row of its new
+ones. So an address is translated by counting, and what is held is the deleted rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class OldFragment(NamedTuple):
+    """A fragment that is rewritten.
+
+    Attributes:
+        deleted: row offsets, ascending, each once; shape (n,).
+    """
+
+    id: int
+    num_physical_rows: int
+    deleted: Rows
+
+
+class NewFragment(NamedTuple):
+    """A fragment that holds rows of old ones; none of them is deleted."""
+
+    id: int
+    num_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressMap:
+    """Where the rows of some fragments went.
+
+    Rows are numbered through all old fragments, deleted ones not counted, and so are those of the
+    new ones.
+
+    Attributes:
+        old_ids: of the fragments that are gone, ascending; shape (f,).
+        num_physical_rows: of each; `first_rows`: the number of its first row.
+        deleted: addresses of deleted rows, ascending; `deleted_before`: how many of them are in
+            fragments of lower ids.
+        new_ids: of the new fragments; `new_starts`: the number of each one's first row.
+        staying: ids of other fragments whose rows are kept as they are, ascending.
+    """
+
+    old_ids: Rows
+    num_physical_rows: Rows
+    first_rows: Rows
+    deleted: Rows
+    deleted_before: Rows
+    new_ids: Rows
+    new_starts: Rows
+    staying: Rows
+
+    @classmethod
+    def of(
+        cls,
+        groups: Sequence[tuple[Sequence[OldFragment], Sequence[NewFragment]]],
+        staying: Iterable[int] = (),
+    ) -> AddressMap:
+        """The map of groups of fragments; each group has as many live rows as new ones."""
+        old = [fragment for fragments, _ in groups for fragment in fragments]
+        new = [fragment for _, fragments in groups for fragment in fragments]
+        counts = _ints(one.num_physical_rows - len(one.deleted) for one in old)
+        first_rows = np.cumsum(counts) - counts
+        order = np.argsort(_ints(one.id for one in old))
+        ascending = [old[place] for place in order.tolist()]
+        deleted = [one.deleted + (one.id << 32) for one in ascending]
+        num_deleted = _ints(len(one.deleted) for one in ascending)
+        num_rows = _ints(one.num_rows for one in new)
+        return cls(
+            old_ids=_ints(one.id for one in ascending),
+            num_physical_rows=_ints(one.num_physical_rows for one in ascending),
+            first_rows=first_rows[order],
+            deleted=np.concatenate([np.empty(0, np.int64), *deleted]),
+            deleted_before=np.cumsum(num_deleted) - num_deleted,
+            new_ids=_ints(one.id for one in new),
+            new_starts=np.cumsum(num_rows) - num_rows,
+            staying=np.sort(_ints(staying)),
+        )
+
+    def moved(self, addresses: Rows) -> tuple[Rows, Mask]:
+        """The new addresses of rows, and which rows have one; the others are left out.
+
+        Rows that are deleted, or in fragments of which the map knows nothing, have none.
+
+        Args:
+            addresses: in any order; shape (n,).
+
+        Returns:
+            Addresses of the rows kept, in the order in which these came; and the mask, shape (n,).
+        """
+        fragments, offsets = addresses >> 32, addresses & 0xFFFF_FFFF
+        _, is_kept = _placed(self.staying, fragments)
+        places, is_old = _placed(self.old_ids, fragments)
+        moved = addresses.copy()
+        if is_old.any():
+            dead_below, is_deleted = _placed(self.deleted, addresses)
+            is_old &= ~is_deleted
+            rows = np.flatnonzero(is_old)
+            rows = rows[offsets[rows] < self.num_physical_rows[places[rows]]]
+            place = places[rows]
+            dead = dead_below[rows] - self.deleted_before[place]
+            numbers = self.first_rows[place] + offsets[rows] - dead
+            target = np.searchsorted(self.new_starts, numbers, "right") - 1
+            moved[rows] = (self.new_ids[target] << 32) + numbers - self.new_starts[target]
+            is_kept[rows] = True
+        return moved[is_kept], is_kept
+
+
+def _placed(values: Rows, wanted: Rows) -> tuple[Rows, Mask]:
+    """How many of ascending values are below each wanted one, and which are among them."""
+    places = np.searchsorted(values, wanted)
+    if not len(values):
+        return places, np.zeros(len(wanted), np.bool_)
+    return places, values[np.minimum(places, len(values) - 1)] == wanted
+
+
+def _ints(values: Iterable[int]) -> Rows:
+    return np.fromiter(values, np.int64)

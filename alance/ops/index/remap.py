@@ -1,0 +1,178 @@
+"""Indices of rows that a compaction moves: their segments written again, with the new addresses.
+
+A segment whose kind is not translated here keeps its fragments from being rewritten, unless the
+caller lets it lose them. What sums up zones of fragments (zone maps, bloom filters) loses them in
+any case, as it does in pylance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
+from alance.format.index import bitmap, btree
+from alance.format.index.remap import AddressMap
+from alance.format.proto import table_pb2
+from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.indices import Index, holds_row_ids
+from alance.format.table.operations import RewrittenIndex
+from alance.ops.index.remap_scalar import moved_row_sets, moved_tree
+from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.lookup.segments import BITMAP, BTREE, VERSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from alance.format.index.remap import NewFragment, OldFragment
+    from alance.ops.version.snapshot import Snapshot
+
+    Group = tuple[Sequence[OldFragment], Sequence[NewFragment]]
+    Translate = Callable[[Snapshot, Index, AddressMap, SegmentFiles], Awaitable[None]]
+
+OF_ZONES: Final = ("ZoneMap", "BloomFilter")
+LABELS: Final = "LabelList"
+# The versions of each kind that can be translated, how, and the files that it then has.
+_KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str]]]] = {
+    BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
+    BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
+    LABELS: ((0, 1), moved_row_sets, frozenset({bitmap.FILE})),
+}
+_UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedIndices:
+    """What becomes of indices whose fragments are rewritten.
+
+    Attributes:
+        translated: segments that were written again; for the commit.
+        files: theirs; whoever does not commit them calls `discard`.
+        kept: the UUIDs of all segments that cover the new fragments.
+    """
+
+    translated: tuple[RewrittenIndex, ...]
+    files: tuple[SegmentFiles, ...]
+    kept: frozenset[bytes]
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        for files in self.files:
+            await files.discard()
+
+
+def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
+    """The fragments that a rewrite would take out of indices of kinds that are not translated.
+
+    Raises:
+        CorruptFileError: index metadata that contradicts the format.
+    """
+    bound: dict[str, frozenset[int]] = {}
+    for message in snapshot.manifest.indices:
+        index = Index.from_protobuf(message)
+        if message.name in SYSTEM or index.kind in OF_ZONES or not index.fragment_ids:
+            continue
+        if not _follows(snapshot, index) and not _is_translated(index):
+            bound[message.name] = bound.get(message.name, frozenset()) | index.fragment_ids
+    return bound
+
+
+async def move_indices(
+    snapshot: Snapshot, groups: Sequence[Group], *, uncover: bool
+) -> MovedIndices:
+    """Write the segments that cover groups of fragments again, with the addresses of new ones.
+
+    Cost: a read of their files, and PUTs as large; nothing for segments that hold stable row ids.
+    Memory: 8 bytes a deleted row of the groups, and batches of a segment.
+
+    Args:
+        snapshot: the version that the segments are of.
+        uncover: a segment that cannot be read is left out, and loses the fragments.
+
+    Raises:
+        CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
+        StoreError: the store failed. No new file stays after an error.
+    """
+    moved: list[RewrittenIndex] = []
+    files: list[SegmentFiles] = []
+    kept: set[bytes] = set()
+    try:
+        for message in snapshot.manifest.indices:
+            if message.name in SYSTEM or not (inside := _inside(message, groups)):
+                continue
+            index = Index.from_protobuf(message)
+            if _follows(snapshot, index):
+                kept.add(message.uuid.uuid)
+            elif _is_translated(index):
+                new = SegmentFiles(snapshot)
+                files.append(new)
+                if await _translate(snapshot, index, inside, new, uncover=uncover):
+                    moved.append(_record(index, new))
+                    kept.add(message.uuid.uuid)
+    except BaseException:
+        await MovedIndices((), tuple(files), frozenset()).discard()
+        raise
+    return MovedIndices(tuple(moved), tuple(files), frozenset(kept))
+
+
+def _follows(snapshot: Snapshot, index: Index) -> bool:
+    return snapshot.has_stable_row_ids and holds_row_ids(index.message)
+
+
+def _is_translated(index: Index) -> bool:
+    if index.kind not in _KINDS or index.message.covering_fields:
+        return False
+    versions, _, names = _KINDS[index.kind]
+    told = {file.path for file in index.message.files}
+    return index.message.index_version in versions and (not told or told == names)
+
+
+def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[Group]:
+    """The groups that a segment covers; none where it covers one of them in part."""
+    ids = covered(message) or frozenset()
+    inside = []
+    for old, new in groups:
+        shared = [one.id in ids for one in old]
+        if all(shared):
+            inside.append((old, new))
+        elif any(shared):
+            return []
+    return inside
+
+
+async def _translate(
+    snapshot: Snapshot, index: Index, groups: Sequence[Group], new: SegmentFiles, *, uncover: bool
+) -> bool:
+    """Write a segment's files; whether they are of use."""
+    moving = {one.id for old, _ in groups for one in old}
+    assert index.fragment_ids is not None
+    staying = index.fragment_ids - moving
+    moves = await snapshot.engine.pool.run(lambda: AddressMap.of(groups, staying))
+    translate = _KINDS[index.kind][1]
+    try:
+        await translate(snapshot, index, moves, new)
+    except _UNREADABLE as error:
+        if uncover:
+            await new.discard()
+            return False
+        _explain(error, index)
+        raise
+    return True
+
+
+def _explain(error: AlanceError, index: Index) -> None:
+    error.add_note(
+        f"while index {index.name!r} was brought to the new addresses of its rows; "
+        "uncover_indices=True compacts without it: it then no longer covers these fragments"
+    )
+
+
+def _record(index: Index, new: SegmentFiles) -> RewrittenIndex:
+    message = index.message
+    return RewrittenIndex(
+        old_id=message.uuid,
+        new_id=table_pb2.UUID(uuid=new.id.bytes),
+        new_index_details=message.index_details if message.HasField("index_details") else None,
+        new_index_version=message.index_version,
+        new_index_files=tuple(new.files),
+    )

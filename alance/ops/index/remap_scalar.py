@@ -1,0 +1,119 @@
+"""B-trees, bitmap and label indices with the addresses that rows have after a compaction."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.format.index import bitmap, btree
+from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.numbers import as_numbers, to_arrow
+from alance.ops.index.build import write_row_sets, write_tree
+from alance.ops.index.runs import run_schema
+from alance.ops.index.segment_files import NO_END, FileEnd, StoredFile, spans_of
+from alance.ops.lookup.files import IndexFiles
+from alance.ops.lookup.segments import BITMAP, BTREE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from alance.format.index.remap import AddressMap
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.version.snapshot import Snapshot
+
+SET_BYTES: Final = 4 << 20  # of row sets that are translated at once, about
+
+
+async def moved_tree(
+    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
+) -> None:
+    """Write a B-tree again: the same values, without those of rows that are gone.
+
+    Raises:
+        CorruptFileError, UnsupportedError: a tree that cannot be read.
+    """
+    await IndexFiles(snapshot, index).page_table()  # says that the two files belong together
+    data = await StoredFile.open(snapshot, index, btree.DATA_FILE)
+    _check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
+    type_ = data.schema.field(btree.VALUES).type
+    schema = run_schema(BTREE, type_)
+
+    def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
+        values, ids = batch.columns
+        if ids.null_count:
+            raise CorruptFileError("B-tree index: a row number is null")
+        rows, is_kept = moves.moved(as_numbers(ids).astype(np.int64))
+        if not is_kept.all():
+            values = values.filter(to_arrow(is_kept))
+        return pa.RecordBatch.from_arrays([values, to_arrow(rows.view(np.uint64))], schema=schema)
+
+    async with aclosing(_batches(data, moved)) as rows:
+        await write_tree(new, type_, rows)
+
+
+async def moved_row_sets(
+    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
+) -> None:
+    """Write an index of keys with row sets again; keys that no row has any more are left out.
+
+    Raises:
+        CorruptFileError, UnsupportedError: an index that cannot be read.
+    """
+    stored = await StoredFile.open(snapshot, index, bitmap.FILE)
+    _check_columns(stored, [bitmap.KEYS, bitmap.BITMAPS], pa.binary())
+    type_ = stored.schema.field(bitmap.KEYS).type
+    schema = run_schema(BITMAP, type_)
+
+    def moved_set(content: memoryview) -> bytes | None:
+        rows, _ = moves.moved(parse_rows(content))
+        return rows_bytes(rows) if len(rows) else None
+
+    def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys, sets = batch.columns
+        if sets.null_count:
+            raise CorruptFileError("bitmap index: a row set is null")
+        contents = pa.array([moved_set(memoryview(one.as_buffer())) for one in sets], pa.binary())
+        whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
+        return whole.filter(contents.is_valid()) if contents.null_count else whole
+
+    end = NO_END
+    if (number := stored.metadata.get(bitmap.LABEL_NULLS)) is not None:
+        nulls = memoryview(await stored.buffer(_number(number)))
+        content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
+        end = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
+    async with aclosing(_batches(stored, moved, SET_BYTES // stored.bytes_per_row + 1)) as rows:
+        await write_row_sets(new, type_, rows, of_sets=True, ends=end)
+
+
+_NO_ROWS: Final = np.empty(0, np.int64)
+
+
+async def _batches(
+    stored: StoredFile,
+    moved: Callable[[pa.RecordBatch], pa.RecordBatch],
+    step: int | None = None,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    pool = stored.snapshot.engine.pool
+    spans = spans_of(stored.num_rows, step) if step else spans_of(stored.num_rows)
+    async with aclosing(stored.batches(spans)) as batches:
+        async for batch in batches:
+            found = await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]
+            if found.num_rows:
+                yield found
+
+
+def _check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> None:
+    schema = stored.schema
+    if schema.names != names or schema.field(1).type != second:
+        raise CorruptFileError(f"index file with columns {schema}, expected {names}")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise CorruptFileError(f"index file: number {text!r} of a global buffer")
+    return int(text)

@@ -1,0 +1,204 @@
+"""The files of a segment of an index: written below a folder of their own, and read in order."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from alance.file.fragment import open_fragment
+from alance.file.plain import open_plain
+from alance.file.states import ScanStates
+from alance.file.v0_1_writer import writer_of
+from alance.file_version import FileVersion
+from alance.format.proto import table_pb2
+from alance.format.schema import Schema
+from alance.format.table.naming import INDICES
+from alance.io.readahead import in_turn
+from alance.ops.index.sort import BATCH_ROWS
+from alance.ops.version.discards import discard_objects
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    import pyarrow as pa
+
+    from alance.file.plain import PlainFile
+    from alance.arrays import Bytes
+    from alance.format.table.indices import Index
+    from alance.ops.version.snapshot import Snapshot
+
+
+class FileEnd(NamedTuple):
+    """What follows the rows of a file.
+
+    Attributes:
+        metadata: of the schema, beside what it has.
+        buffers: global buffers, numbered from 1 on.
+    """
+
+    metadata: Mapping[str, str]
+    buffers: Sequence[Bytes] = ()
+
+
+NO_END: Final = FileEnd({})
+
+
+@dataclass(slots=True, eq=False)
+class SegmentFiles:
+    """The files of a new segment. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        files: those that are there, as the segment's record lists them.
+    """
+
+    snapshot: Snapshot
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    files: list[table_pb2.IndexFile] = field(default_factory=list)
+
+    async def write(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: AsyncGenerator[pa.RecordBatch, None],
+        end: Callable[[], FileEnd] | None = None,
+    ) -> None:
+        """Write a file of the table's version, at least 2.0.
+
+        Args:
+            end: gives what the file's end has, when all rows have passed.
+
+        Raises:
+            UnsupportedError: files of the version do not hold the type.
+            StoreError: the store failed.
+        """
+        session = self.snapshot.session
+        version = max(self.snapshot.manifest.data_storage_version, FileVersion.V2_0)
+        location = self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
+        store, path = session.engine.registry.resolve(location)
+        fields = Schema.from_arrow(schema)
+        metadata = dict(fields.metadata)
+        upload = store.open_upload(path)
+        upload.background = session.engine.background
+        writer = writer_of(version)(
+            upload,
+            replace(fields, metadata=metadata),
+            version,
+            session.engine.pool,
+            threads=session.decode_threads,
+            statistics=False,
+        )
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    await writer.write(batch)
+            if end is not None:
+                last = end()
+                metadata.update(last.metadata)  # the schema is at the end of the file
+                for content in last.buffers:
+                    writer.add_buffer(content)
+            written = await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+        self.files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await discard_files(self.snapshot, self.id, self.files)
+
+
+async def discard_files(
+    snapshot: Snapshot, segment: uuid.UUID, files: Iterable[table_pb2.IndexFile]
+) -> None:
+    """Remove the files of a segment that no version has, as far as the store can be reached."""
+    places = [snapshot.table.folder(f"{INDICES}/{segment}/{file.path}") for file in files]
+    await discard_objects(snapshot.engine, places)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a segment that is there."""
+
+    snapshot: Snapshot
+    file: PlainFile
+
+    @classmethod
+    async def open(cls, snapshot: Snapshot, index: Index, name: str) -> StoredFile:
+        """Cost: one GET where the size is told, rarely two.
+
+        Raises:
+            NotFoundError: no such file.
+            CorruptFileError: no Lance file.
+        """
+        engine = snapshot.engine
+        location = snapshot.table.index_file(snapshot.manifest, index, name)
+        sizes = {file.path: file.size_bytes for file in index.message.files}
+        size = sizes.get(name) or await engine.scheduler.size(location, reason="file size")
+        file = await engine.drive(open_plain(location, size, engine.cache), "open index")
+        return cls(snapshot, file)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the columns, with the file's metadata."""
+        return self.file.schema.to_arrow()
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Of the schema."""
+        return self.file.schema.metadata
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        return self.file.num_rows
+
+    @property
+    def bytes_per_row(self) -> int:
+        """About, as they are stored."""
+        return -(-self.file.source.file_bytes // max(1, self.num_rows))
+
+    async def buffer(self, number: int) -> bytes:
+        """A global buffer.
+
+        Raises:
+            CorruptFileError: the file has no such buffer.
+        """
+        plan = self.file.container.read_buffer(number)
+        return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
+
+    async def batches(
+        self, spans: Iterable[tuple[int, int]]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of each span. Cost: a round each, begun one ahead."""
+        engine = self.snapshot.engine
+        file, states = self.file, ScanStates(self.snapshot.engine.cache)
+        opened = await engine.drive(
+            open_fragment(file.schema, [file.source], file.num_rows, engine.cache), "open index"
+        )
+
+        async def read(start: int, stop: int) -> pa.RecordBatch:
+            task = await engine.drive(opened.read(start, stop, states), "index", bulk=True)
+            return await engine.pool.run(task.decode)
+
+        async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
+            for start, stop in spans:
+                yield read(start, stop)
+
+        async with aclosing(in_turn(works(), ahead=1)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+def spans_of(num_rows: int, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:
+    """Rows in order, so many at a time."""
+    return ((start, min(num_rows, start + step)) for start in range(0, num_rows, step))
