@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index import bitmap, btree
 from alance.format.index.remap import AddressMap
+from alance.format.index.vector_files import CENTROIDS_FILE, VECTORS_FILE, has_graphs
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
 from alance.ops.index.remap_scalar import moved_row_sets, moved_tree
+from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.lookup.segments import BITMAP, BTREE, VERSIONS
 
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
 
 OF_ZONES: Final = ("ZoneMap", "BloomFilter")
 LABELS: Final = "LabelList"
+VECTORS: Final = "Vector"
 # The versions of each kind that can be translated, how, and the files that it then has.
 _KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str]]]] = {
     BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
     LABELS: ((0, 1), moved_row_sets, frozenset({bitmap.FILE})),
+    VECTORS: ((1, 2), moved_vectors, frozenset({VECTORS_FILE, CENTROIDS_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
 
@@ -121,6 +125,8 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
 
 def _is_translated(index: Index) -> bool:
     if index.kind not in _KINDS or index.message.covering_fields:
+        return False
+    if index.kind == VECTORS and has_graphs(index.message.index_details.value):
         return False
     versions, _, names = _KINDS[index.kind]
     told = {file.path for file in index.message.files}

@@ -12,6 +12,7 @@ from alance.file.plain import open_plain
 from alance.file.states import ScanStates
 from alance.file.v0_1_writer import writer_of
 from alance.file_version import FileVersion
+from alance.format.plans import ByteRange
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
+
+
+COPY_BYTES: Final = 8 << 20
 
 
 class FileEnd(NamedTuple):
@@ -111,6 +115,27 @@ class SegmentFiles:
             await writer.abort()
             raise
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=written.num_bytes))
+
+    async def copy(self, name: str, stored: StoredFile) -> None:
+        """Copy a file of another segment, a piece at a time.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        engine = self.snapshot.engine
+        location = self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
+        store, path = engine.registry.resolve(location)
+        source = stored.file.source
+        async with store.open_upload(path) as upload:
+            upload.background = engine.background
+            for start in range(0, source.file_bytes, COPY_BYTES):
+                stop = min(source.file_bytes, start + COPY_BYTES)
+                (piece,) = await engine.scheduler.read(
+                    [ByteRange(source.location, start, stop)], reason="copy index"
+                )
+                await upload.write(piece)
+            await upload.finish()
+        self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""
