@@ -19,7 +19,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.proto import index_pb2
+from alance.format.proto import vector_index_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,24 +44,24 @@ NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
 
-_TYPES: Final[dict[np.dtype[Any], index_pb2.Tensor.DataType]] = {
-    np.dtype(np.float16): index_pb2.Tensor.FLOAT16,
-    np.dtype(np.float32): index_pb2.Tensor.FLOAT32,
-    np.dtype(np.float64): index_pb2.Tensor.FLOAT64,
-    np.dtype(np.uint8): index_pb2.Tensor.UINT8,
+_TYPES: Final[dict[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
+    np.dtype(np.float16): vector_index_pb2.Tensor.FLOAT16,
+    np.dtype(np.float32): vector_index_pb2.Tensor.FLOAT32,
+    np.dtype(np.float64): vector_index_pb2.Tensor.FLOAT64,
+    np.dtype(np.uint8): vector_index_pb2.Tensor.UINT8,
 }
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {number: dtype for dtype, number in _TYPES.items()}
 
 
-def tensor_of(values: npt.NDArray[Any]) -> index_pb2.Tensor:
+def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
     """A tensor of float16, float32, float64 or uint8, of any shape."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    return index_pb2.Tensor(
+    return vector_index_pb2.Tensor(
         data_type=_TYPES[values.dtype], shape=values.shape, data=little.tobytes()
     )
 
 
-def array_of(tensor: index_pb2.Tensor) -> npt.NDArray[Any]:
+def array_of(tensor: vector_index_pb2.Tensor) -> npt.NDArray[Any]:
     """The values of a tensor, read-only.
 
     Raises:
@@ -79,19 +79,19 @@ def array_of(tensor: index_pb2.Tensor) -> npt.NDArray[Any]:
     return np.frombuffer(tensor.data, dtype.newbyteorder("<")).reshape(shape)
 
 
-def parse_ivf(content: bytes) -> index_pb2.IVF:
+def parse_ivf(content: bytes) -> vector_index_pb2.IVF:
     """The message in a global buffer.
 
     Raises:
         CorruptFileError: no such message.
     """
     try:
-        return index_pb2.IVF.FromString(content)
+        return vector_index_pb2.IVF.FromString(content)
     except DecodeError as error:
         raise CorruptFileError(f"vector index: no IVF message of {len(content)} bytes") from error
 
 
-def partition_ends(message: index_pb2.IVF, num_rows: int) -> Rows:
+def partition_ends(message: vector_index_pb2.IVF, num_rows: int) -> Rows:
     """Where each partition's rows end in `auxiliary.idx`; they follow each other.
 
     Raises:
@@ -111,7 +111,7 @@ def partition_ends(message: index_pb2.IVF, num_rows: int) -> Rows:
 def ivf_of_partitions(lengths: Rows) -> bytes:
     """The message of `auxiliary.idx`: partitions of so many rows, one after the other."""
     ends = np.cumsum(lengths)
-    return index_pb2.IVF(
+    return vector_index_pb2.IVF(
         offsets=(ends - lengths).tolist(), lengths=lengths.tolist()
     ).SerializeToString(deterministic=True)
 
@@ -123,7 +123,7 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], loss: float | None = None) -> 
         centroids: of the type of the vectors; shape (partitions, dimension).
     """
     nothing = [0] * len(centroids)
-    message = index_pb2.IVF(
+    message = vector_index_pb2.IVF(
         offsets=nothing, lengths=nothing, centroids_tensor=tensor_of(centroids), loss=loss
     )
     return message.SerializeToString(deterministic=True)
@@ -183,6 +183,6 @@ def has_graphs(details: bytes) -> bool:
         CorruptFileError: no such details.
     """
     try:
-        return index_pb2.VectorIndexDetails.FromString(details).HasField("hnsw_index_config")
+        return vector_index_pb2.VectorIndexDetails.FromString(details).HasField("hnsw_index_config")
     except DecodeError as error:
         raise CorruptFileError(f"vector index: details of {len(details)} bytes") from error

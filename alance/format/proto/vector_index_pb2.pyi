@@ -19,7 +19,7 @@ DOT: VectorMetricType
 HAMMING: VectorMetricType
 
 class VectorIndexDetails(_message.Message):
-    __slots__ = ("metric_type", "hnsw_index_config")
+    __slots__ = ("metric_type", "hnsw_index_config", "pq", "sq", "rq", "flat")
     class Hnsw(_message.Message):
         __slots__ = ("max_connections", "construction_ef", "max_level")
         MAX_CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -29,11 +29,47 @@ class VectorIndexDetails(_message.Message):
         construction_ef: int
         max_level: int
         def __init__(self, max_connections: _Optional[int] = ..., construction_ef: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
+    class Product(_message.Message):
+        __slots__ = ("num_bits", "num_sub_vectors")
+        NUM_BITS_FIELD_NUMBER: _ClassVar[int]
+        NUM_SUB_VECTORS_FIELD_NUMBER: _ClassVar[int]
+        num_bits: int
+        num_sub_vectors: int
+        def __init__(self, num_bits: _Optional[int] = ..., num_sub_vectors: _Optional[int] = ...) -> None: ...
+    class Scalar(_message.Message):
+        __slots__ = ("num_bits",)
+        NUM_BITS_FIELD_NUMBER: _ClassVar[int]
+        num_bits: int
+        def __init__(self, num_bits: _Optional[int] = ...) -> None: ...
+    class Rabit(_message.Message):
+        __slots__ = ("num_bits", "rotation_type")
+        class Rotation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+            __slots__ = ()
+            FAST: _ClassVar[VectorIndexDetails.Rabit.Rotation]
+            MATRIX: _ClassVar[VectorIndexDetails.Rabit.Rotation]
+        FAST: VectorIndexDetails.Rabit.Rotation
+        MATRIX: VectorIndexDetails.Rabit.Rotation
+        NUM_BITS_FIELD_NUMBER: _ClassVar[int]
+        ROTATION_TYPE_FIELD_NUMBER: _ClassVar[int]
+        num_bits: int
+        rotation_type: VectorIndexDetails.Rabit.Rotation
+        def __init__(self, num_bits: _Optional[int] = ..., rotation_type: _Optional[_Union[VectorIndexDetails.Rabit.Rotation, str]] = ...) -> None: ...
+    class Flat(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
     METRIC_TYPE_FIELD_NUMBER: _ClassVar[int]
     HNSW_INDEX_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PQ_FIELD_NUMBER: _ClassVar[int]
+    SQ_FIELD_NUMBER: _ClassVar[int]
+    RQ_FIELD_NUMBER: _ClassVar[int]
+    FLAT_FIELD_NUMBER: _ClassVar[int]
     metric_type: VectorMetricType
     hnsw_index_config: VectorIndexDetails.Hnsw
-    def __init__(self, metric_type: _Optional[_Union[VectorMetricType, str]] = ..., hnsw_index_config: _Optional[_Union[VectorIndexDetails.Hnsw, _Mapping]] = ...) -> None: ...
+    pq: VectorIndexDetails.Product
+    sq: VectorIndexDetails.Scalar
+    rq: VectorIndexDetails.Rabit
+    flat: VectorIndexDetails.Flat
+    def __init__(self, metric_type: _Optional[_Union[VectorMetricType, str]] = ..., hnsw_index_config: _Optional[_Union[VectorIndexDetails.Hnsw, _Mapping]] = ..., pq: _Optional[_Union[VectorIndexDetails.Product, _Mapping]] = ..., sq: _Optional[_Union[VectorIndexDetails.Scalar, _Mapping]] = ..., rq: _Optional[_Union[VectorIndexDetails.Rabit, _Mapping]] = ..., flat: _Optional[_Union[VectorIndexDetails.Flat, _Mapping]] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("data_type", "shape", "data")
