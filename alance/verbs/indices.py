@@ -1,4 +1,4 @@
-"""Verbs of scalar indices."""
+"""Verbs of indices."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any
 from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
 from alance.verbs.base import Handle
+from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self, Unpack
 
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
     from alance.ops.index import new as index_new
+    from alance.ops.index import new_vector as index_new_vector
+    from alance.ops.index import vectors as index_vectors
+    from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.version.commit_options import CommitArguments
 else:
     index_list = Deferred("alance.ops.index.listing")
     index_manage = Deferred("alance.ops.index.manage")
     index_new = Deferred("alance.ops.index.new")
+    index_new_vector = Deferred("alance.ops.index.new_vector")
+    index_vectors = Deferred("alance.ops.index.vectors")
 
 
 class IndexVerbs(Handle):
@@ -68,6 +75,55 @@ class IndexVerbs(Handle):
             CommitOptions(**commit),
         )
         return type(self)(after)
+
+    async def create_index(
+        self,
+        column: str,
+        index_type: str,
+        name: str | None = None,
+        metric: str = "l2",
+        *,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        max_retries: int = MAX_RETRIES,
+        **options: Unpack[VectorIndexArguments],
+    ) -> Self:
+        """Make an index of a column of vectors, over all rows of this version.
+
+        The vectors are parted by the nearest of `num_partitions` centroids, which k-means finds
+        in a sample; a search looks at the partitions nearest to its query. "IVF_FLAT" has the
+        vectors themselves, "IVF_SQ" a byte for each number, "IVF_PQ" `num_sub_vectors` codes.
+        Rows without a vector, or with one that is not finite, are in no index. pylance searches
+        and extends it. Rows appended later are in it after `optimize.optimize_indices()`.
+
+        Cost: a take of the sample, k-means, a scan of the column, PUTs of the index's files, a
+        commit. Memory: `memory_bytes` about twice, the largest partition, what is read ahead.
+
+        Args:
+            column: name or dotted path; fixed-size lists of float16, float32 or float64.
+            index_type: "IVF_FLAT", "IVF_SQ" or "IVF_PQ".
+            name: default: `{column}_idx`.
+            metric: "l2", "cosine", "dot"; or "hamming" of uint8 by "IVF_FLAT".
+            replace: an index of that name on that column is replaced; False: an error.
+            properties: noted in the transaction; message: a commit message, noted there too.
+            max_retries: attempts after the first one, where others rewrote the fragments.
+            options: see `VectorIndexOptions`.
+
+        Raises:
+            InvalidInputError: a column without vectors, or options that do not suit it.
+            UnsupportedError: another type of index.
+            AlreadyExistsError: the name is in use.
+            RetryableConflictError: others rewrote the fragments at every attempt.
+        """
+        await self._load(index_vectors)
+        chosen = index_new_vector.VectorIndexOptions(**options)
+        made = await index_vectors.create_vector_index(
+            self._snapshot,
+            index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen),
+            CommitOptions(properties, message, max_retries),
+        )
+        return type(self)(made)
 
     async def drop_index(
         self,

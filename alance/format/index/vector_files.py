@@ -61,6 +61,18 @@ def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
     )
 
 
+def parse_tensor(content: bytes) -> vector_index_pb2.Tensor:
+    """The message in a global buffer.
+
+    Raises:
+        CorruptFileError: no such message.
+    """
+    try:
+        return vector_index_pb2.Tensor.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"vector index: no tensor of {len(content)} bytes") from error
+
+
 def array_of(tensor: vector_index_pb2.Tensor) -> npt.NDArray[Any]:
     """The values of a tensor, read-only.
 

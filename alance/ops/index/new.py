@@ -69,7 +69,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
     leaf = _leaf(base, column)
     name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
     old = tuple(message for message in base.manifest.indices if message.name == name)
-    _check_name(name, old, leaf, new)
+    check_name(name, old, leaf, replace=new.replace)
     return Checked(column, kind, name, leaf, old)
 
 
@@ -81,14 +81,23 @@ def refuse_reuse(base: Snapshot) -> None:
         )
 
 
-def _check_name(
-    name: str, old: tuple[table_pb2.IndexMetadata, ...], leaf: Field, new: NewIndex
+def check_name(
+    name: str, old: tuple[table_pb2.IndexMetadata, ...], leaf: Field, *, replace: bool
 ) -> None:
+    """Make sure that an index may have a name.
+
+    Args:
+        old: the segments that have it.
+
+    Raises:
+        InvalidInputError: a name of the format, or none.
+        AlreadyExistsError: it is in use.
+    """
     if not isinstance(name, str) or name in SYSTEM or not name:
         raise InvalidInputError(f"index name {name!r}: expected text that is no name of the format")
     if any(list(message.fields) != [leaf.id] for message in old):
         raise AlreadyExistsError(f"index {name!r}: there is one on other columns; choose a name")
-    if old and not new.replace:
+    if old and not replace:
         raise AlreadyExistsError(f"index {name!r}: there is one; name another, or replace=True")
 
 

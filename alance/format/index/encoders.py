@@ -1,0 +1,264 @@
+"""How a new vector index stores vectors: as they are, or coded.
+
+Source: what pylance 14.0.2 writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.index import kmeans, vector_files
+from alance.format.index.vector_codes import transposed
+from alance.format.numbers import as_numbers, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.format.proto import vector_index_pb2
+
+    Floats = npt.NDArray[np.float32]
+    Codes = npt.NDArray[np.uint8]
+    Labels = npt.NDArray[np.int64]
+    Details = vector_index_pb2.VectorIndexDetails
+
+PQ_BITS = (4, 8)
+
+
+class Encoder(Protocol):
+    """Codes the vectors of an index.
+
+    Attributes:
+        KIND: the end of the index's type.
+        VERSION: of the index, in its record.
+    """
+
+    KIND: ClassVar[str]
+    VERSION: ClassVar[int]
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The columns of codes."""
+
+    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+        """The columns for some vectors; CPU work.
+
+        Args:
+            vectors: as the table has them, without nulls; shape (n,).
+            points: the same in float32, of length one for cosine; shape (n, dimension).
+            nearest: the centroid of each; the same shape.
+        """
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of a whole partition as they are stored."""
+
+    def storage(self) -> Mapping[str, Any]:
+        """What readers are told of the codes."""
+
+    def buffers(self) -> tuple[bytes, ...]:
+        """Global buffers that `storage` refers to, the first of which has number 2."""
+
+    def describe(self, details: Details) -> None:
+        """Note the codes in the details of the index's record."""
+
+
+def list_of_bytes(codes: Codes) -> pa.Array:
+    """Codes as fixed-size lists; shape (n, width)."""
+    type_ = pa.list_(pa.uint8(), codes.shape[1])
+    return pa.FixedSizeListArray.from_arrays(to_arrow(codes.reshape(-1)), type=type_)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatEncoder:
+    """Vectors as they are."""
+
+    KIND: ClassVar = "FLAT"
+    VERSION: ClassVar = 1
+
+    type: pa.DataType
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(vector_files.FLAT, self.type, nullable=False),)
+
+    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+        return [vectors]
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        return list(columns)
+
+    def storage(self) -> Mapping[str, Any]:
+        return {"dim": self.type.list_size}
+
+    def buffers(self) -> tuple[bytes, ...]:
+        return ()
+
+    def describe(self, details: Details) -> None:
+        details.flat.SetInParent()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarEncoder:
+    """Components as steps between two bounds."""
+
+    KIND: ClassVar = "SQ"
+    VERSION: ClassVar = 1
+
+    dim: int
+    low: float
+    high: float
+
+    @classmethod
+    def trained(cls, points: Floats) -> ScalarEncoder:
+        """By the least and greatest component of a sample."""
+        return cls(points.shape[1], float(points.min()), float(points.max()))
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(vector_files.SQ_CODES, pa.list_(pa.uint8(), self.dim)),)
+
+    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+        step = (self.high - self.low) / 255 or 1.0
+        codes = np.clip((points - np.float32(self.low)) / np.float32(step), 0, 255)
+        return [list_of_bytes(codes.astype(np.uint8))]
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        return list(columns)
+
+    def storage(self) -> Mapping[str, Any]:
+        return {
+            "dim": self.dim,
+            "num_bits": 8,
+            "bounds": {"start": self.low, "end": self.high},
+        }
+
+    def buffers(self) -> tuple[bytes, ...]:
+        return ()
+
+    def describe(self, details: Details) -> None:
+        details.sq.num_bits = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ProductEncoder:
+    """Parts of vectors by the number of the nearest value in a codebook.
+
+    Attributes:
+        codebook: shape (parts, 2^bits, dimension / parts), float32.
+        dtype: of the codebook as it is stored: that of the column.
+        of_residuals: what is coded is what a vector is beside its centroid (all metrics but dot).
+    """
+
+    KIND: ClassVar = "PQ"
+    VERSION: ClassVar = 1
+
+    codebook: Floats
+    dtype: np.dtype[Any]
+    of_residuals: bool
+
+    @classmethod
+    def trained(
+        cls,
+        residuals: Floats,
+        parts: int,
+        bits: int,
+        dtype: np.dtype[Any],
+        *,
+        of_residuals: bool,
+        max_iters: int,
+    ) -> ProductEncoder:
+        """By k-means in each part of a sample of at least 2^bits vectors."""
+        count, width = 1 << bits, residuals.shape[1] // parts
+        books = [
+            kmeans.trained(
+                np.ascontiguousarray(residuals[:, part * width : (part + 1) * width]),
+                count,
+                max_iters=max_iters,
+                seed=part,
+            )
+            for part in range(parts)
+        ]
+        # Readers compare with the values as they are stored.
+        codebook = np.stack(books).astype(dtype).astype(np.float32)
+        return cls(codebook, dtype, of_residuals)
+
+    @property
+    def parts(self) -> int:
+        """Parts of a vector."""
+        return len(self.codebook)
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code."""
+        return int(self.codebook.shape[1]).bit_length() - 1
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        width = self.parts * self.bits // 8
+        return (pa.field(vector_files.PQ_CODES, pa.list_(pa.uint8(), width)),)
+
+    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+        values = points - nearest if self.of_residuals else points
+        width = self.codebook.shape[2]
+        codes: Codes = np.empty((len(values), self.parts), np.uint8)
+        for part, book in enumerate(self.codebook):
+            piece = np.ascontiguousarray(values[:, part * width : (part + 1) * width])
+            codes[:, part] = kmeans.nearest(piece, book)[0]
+        if self.bits == 4:
+            codes = codes[:, ::2] | codes[:, 1::2] << np.uint8(4)
+        return [list_of_bytes(codes)]
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        (column,) = columns
+        codes = as_numbers(column.flatten()).reshape(len(column), -1)
+        return [list_of_bytes(transposed(codes))]
+
+    def storage(self) -> Mapping[str, Any]:
+        return {
+            "codebook_position": 2,
+            "nbits": self.bits,
+            "num_sub_vectors": self.parts,
+            "dimension": self.parts * self.codebook.shape[2],
+            "codebook_tensor": [],
+            "transposed": True,
+        }
+
+    def buffers(self) -> tuple[bytes, ...]:
+        # The shape is that of whole vectors; the values lie part by part.
+        stored = self.codebook.astype(self.dtype).reshape(self.codebook.shape[1], -1)
+        return (vector_files.tensor_of(stored).SerializeToString(deterministic=True),)
+
+    def describe(self, details: Details) -> None:
+        details.pq.num_bits = self.bits
+        details.pq.num_sub_vectors = self.parts
+
+
+def restored(
+    kind: str,
+    type_: pa.DataType,
+    metric: str,
+    storage: Mapping[str, Any],
+    codebook: npt.NDArray[Any] | None,
+) -> Encoder | None:
+    """The encoder of an index that is there; None: none of these.
+
+    Args:
+        type_: of the column.
+        storage: what the index says of its codes.
+        codebook: of product codes, as stored.
+    """
+    if kind == FlatEncoder.KIND:
+        return FlatEncoder(type_)
+    if kind == ScalarEncoder.KIND and storage.get("num_bits") == 8:
+        bounds = storage["bounds"]
+        return ScalarEncoder(int(storage["dim"]), float(bounds["start"]), float(bounds["end"]))
+    if kind == ProductEncoder.KIND and codebook is not None and storage.get("nbits") in PQ_BITS:
+        parts, bits = int(storage["num_sub_vectors"]), int(storage["nbits"])
+        values = codebook.astype(np.float32).reshape(parts, 1 << bits, -1)
+        return ProductEncoder(values, codebook.dtype, metric != "dot")
+    return None

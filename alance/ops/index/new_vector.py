@@ -1,0 +1,217 @@
+"""A vector index that is to be made: of what kind, on what, and whether it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.encoders import PQ_BITS
+from alance.ops.index.new import check_name, refuse_reuse
+from alance.ops.index.sort import MEMORY
+from alance.ops.lookup.segments import struct_paths
+
+if TYPE_CHECKING:
+    from alance.format.field import Field
+    from alance.format.proto import table_pb2
+    from alance.ops.version.snapshot import Snapshot
+
+KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ"}
+METRICS: Final = {
+    "l2": "l2",
+    "euclidean": "l2",
+    "cosine": "cosine",
+    "dot": "dot",
+    "hamming": "hamming",
+}
+PARTITION_ROWS: Final = 8192
+_FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
+
+
+class VectorIndexArguments(TypedDict, total=False):
+    """The fields of `VectorIndexOptions` as keyword arguments."""
+
+    num_partitions: int | None
+    num_sub_vectors: int | None
+    num_bits: int
+    sample_rate: int
+    max_iters: int
+    ivf_centroids: object | None
+    pq_codebook: object | None
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorIndexOptions:
+    """How a vector index is trained and built.
+
+    Attributes:
+        num_partitions: default: one for 8192 rows.
+        num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
+            dimension where that divides it, else an 8th.
+        num_bits: of a code (IVF_PQ): 8, or 4.
+        sample_rate: vectors that are sampled for each partition, and for each value of a codebook.
+        max_iters: rounds of k-means at most.
+        ivf_centroids: instead of training; shape (partitions, dimension).
+        pq_codebook: instead of training; shape (num_sub_vectors, 2^num_bits, width of a part), or
+            pylance's (2^num_bits, dimension) of the same values in that order.
+        memory_bytes: codes that are sorted in memory at once, more go to the local disk; and the
+            sample, about.
+    """
+
+    num_partitions: int | None = None
+    num_sub_vectors: int | None = None
+    num_bits: int = 8
+    sample_rate: int = 256
+    max_iters: int = 50
+    ivf_centroids: object | None = None
+    pq_codebook: object | None = None
+    memory_bytes: int = MEMORY
+
+    def __post_init__(self) -> None:
+        for name in ("num_partitions", "num_sub_vectors"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        for name, least in (("sample_rate", 2), ("max_iters", 1), ("memory_bytes", 1 << 20)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise InvalidInputError(f"{name}={value!r}: expected an integer from {least} on")
+        if self.num_bits not in PQ_BITS:
+            raise InvalidInputError(f"num_bits={self.num_bits!r}: expected 4 or 8")
+
+
+@dataclass(frozen=True, slots=True)
+class NewVectorIndex:
+    """A vector index that is to be made."""
+
+    column: str
+    kind: str
+    name: str | None
+    metric: str
+    replace: bool
+    options: VectorIndexOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedVectors:
+    """A new vector index on a version that it can be made of.
+
+    Attributes:
+        kind: of codes: FLAT, PQ or SQ.
+        old: the segments that it replaces.
+    """
+
+    column: str
+    leaf: Field
+    name: str
+    kind: str
+    metric: str
+    options: VectorIndexOptions
+    old: tuple[table_pb2.IndexMetadata, ...] = ()
+
+    @property
+    def type(self) -> pa.DataType:
+        """Fixed-size lists of numbers."""
+        return self.leaf.arrow_type
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return int(self.type.list_size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the numbers."""
+        number: np.dtype[Any] = np.dtype(self.type.value_type.to_pandas_dtype())
+        return number
+
+    @property
+    def num_sub_vectors(self) -> int:
+        """Parts of a vector that have a code each."""
+        asked = self.options.num_sub_vectors
+        return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
+
+
+def check_new_vectors(base: Snapshot, wanted: NewVectorIndex) -> CheckedVectors:
+    """The index as it would be made of a version.
+
+    Raises:
+        UnsupportedError: another type of index, or a table whose indices are translated late.
+        InvalidInputError: an unknown column, one without vectors, or options that do not suit it.
+        AlreadyExistsError: the name is in use.
+    """
+    kind = KINDS.get(wanted.kind.upper()) if isinstance(wanted.kind, str) else None
+    if kind is None:
+        raise UnsupportedError(
+            f"index of type {wanted.kind!r}: not written by this alance, expected "
+            f"{', '.join(KINDS)}"
+        )
+    metric = METRICS.get(wanted.metric.lower()) if isinstance(wanted.metric, str) else None
+    if metric is None:
+        raise InvalidInputError(f"metric={wanted.metric!r}: expected one of {', '.join(METRICS)}")
+    refuse_reuse(base)
+    column = base.schema.in_this_case(wanted.column)
+    leaf = base.schema.field(column)
+    if leaf.id not in dict(struct_paths(base.schema.fields)):
+        raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
+    _check_type(column, leaf.arrow_type, kind, metric)
+    name = wanted.name or f"{'.'.join(base.schema.names_of(column))}_idx"
+    old = tuple(one for one in base.manifest.indices if one.name == name)
+    check_name(name, old, leaf, replace=wanted.replace)
+    checked = CheckedVectors(column, leaf, name, kind, metric, wanted.options, old)
+    if kind == "PQ":
+        _check_parts(checked)
+    return checked
+
+
+def _check_type(column: str, type_: pa.DataType, kind: str, metric: str) -> None:
+    if not pa.types.is_fixed_size_list(type_):
+        raise InvalidInputError(
+            f"column {column!r} of type {type_}: expected vectors, fixed-size lists of numbers"
+        )
+    is_bits = metric == "hamming"
+    if is_bits and kind != "FLAT":
+        raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not IVF_{kind}")
+    expected = (pa.uint8(),) if is_bits else _FLOATS
+    if type_.value_type not in expected:
+        raise InvalidInputError(
+            f"column {column!r} of type {type_}: metric {metric!r} is of vectors of "
+            f"{' or '.join(map(str, expected))}"
+        )
+
+
+def _check_parts(checked: CheckedVectors) -> None:
+    parts, bits = checked.num_sub_vectors, checked.options.num_bits
+    if parts < 1 or checked.dim % parts:
+        raise InvalidInputError(
+            f"num_sub_vectors={parts}: vectors have {checked.dim} numbers, expected a divisor"
+        )
+    if bits == 4 and parts % 2:
+        raise InvalidInputError(f"num_sub_vectors={parts}: expected an even number of 4-bit codes")
+
+
+def given(values: object, shape: tuple[int | None, ...], what: str) -> np.ndarray[Any, Any]:
+    """Numbers that the caller gives, of a shape.
+
+    Raises:
+        InvalidInputError: of another one, or not finite.
+    """
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if isinstance(values, pa.FixedSizeListArray):
+        width = values.type.list_size
+        values = values.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    array = np.asarray(values)
+    fits = len(shape) == array.ndim and all(
+        size in (None, length) for size, length in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        told = " x ".join("n" if size is None else str(size) for size in shape)
+        raise InvalidInputError(
+            f"{what}: expected finite numbers of shape {told}, not {array.dtype} of {array.shape}"
+        )
+    return array

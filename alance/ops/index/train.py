@@ -1,0 +1,202 @@
+"""What a vector index is built by: centroids, and how vectors are coded; of a sample."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, InvalidInputError
+from alance.format.index import kmeans, vector_files
+from alance.format.index.encoders import (
+    Encoder,
+    FlatEncoder,
+    ProductEncoder,
+    ScalarEncoder,
+    restored,
+)
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.index.new_vector import PARTITION_ROWS, given
+from alance.ops.index.segment_files import StoredFile
+from alance.ops.read.sample import sample
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from alance.format.table.indices import Index
+    from alance.ops.index.new_vector import CheckedVectors
+    from alance.ops.version.snapshot import Snapshot
+
+    Floats = npt.NDArray[np.float32]
+
+SEED = 42  # the same rows give the same index
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What vectors are assigned and coded by.
+
+    Attributes:
+        centroids: as they are stored, in the column's type; shape (partitions, dimension).
+    """
+
+    metric: str
+    centroids: npt.NDArray[Any]
+    encoder: Encoder
+
+    @property
+    def points(self) -> Floats:
+        """The centroids as vectors are compared with them; see `points_of`."""
+        if self.metric == "hamming":
+            return np.unpackbits(self.centroids, axis=1).astype(np.float32)
+        return self.centroids.astype(np.float32)
+
+
+def whole_vectors(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """The vectors that can be indexed, and which of the rows have one: no null and no NaN."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    dim = column.type.list_size
+    items = column.values.slice(column.offset * dim, len(column) * dim)
+    is_whole = as_mask(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
+    if items.null_count:
+        is_whole &= as_mask(items.is_valid()).reshape(-1, dim).all(1)
+        items = items.fill_null(0)
+    values = as_numbers(items).reshape(-1, dim)
+    if values.dtype.kind == "f":
+        is_whole &= np.isfinite(values).all(1)
+    kept = values if is_whole.all() else values[is_whole]
+    array = pa.FixedSizeListArray.from_arrays(to_arrow(kept.reshape(-1)), type=column.type)
+    return array, is_whole
+
+
+def points_of(vectors: pa.Array, metric: str) -> Floats:
+    """Vectors as they are compared: in float32, of length one for cosine, bits for hamming."""
+    dim = vectors.type.list_size
+    values = as_numbers(vectors.flatten()).reshape(-1, dim)
+    if metric == "hamming":
+        return np.unpackbits(values, axis=1).astype(np.float32)
+    return kmeans.unit(values) if metric == "cosine" else values.astype(np.float32)
+
+
+async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
+    """Centroids and codes by a sample of the rows.
+
+    Cost: a take of `sample_rate` rows for each partition, or each value of a codebook; k-means.
+
+    Raises:
+        InvalidInputError: fewer vectors than partitions, or than values of a codebook; numbers
+            given that do not fit.
+    """
+    options = checked.options
+    num_rows = int((await snapshot.live_counts()).sum())
+    count = options.num_partitions or max(1, num_rows // PARTITION_ROWS)
+    values = 1 << options.num_bits if checked.kind == ProductEncoder.KIND else 1
+    most = max(options.memory_bytes // (4 * checked.dim), count, values)
+    wanted = min(num_rows, options.sample_rate * max(count, values), most)
+    table = await sample(snapshot, wanted, [checked.column], seed=SEED)
+
+    def work() -> Training:
+        column = table.column(0).combine_chunks()
+        points = points_of(whole_vectors(column)[0], checked.metric)
+        return _trained(checked, points, count)
+
+    return await snapshot.engine.pool.run(work)
+
+
+def _trained(checked: CheckedVectors, points: Floats, count: int) -> Training:
+    options, metric = checked.options, checked.metric
+    if options.ivf_centroids is not None:
+        told = given(options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids")
+        if not len(told):
+            raise InvalidInputError("ivf_centroids: none, expected one at least")
+        centroids = told.astype(checked.dtype)
+    else:
+        if len(points) < count:
+            raise InvalidInputError(
+                f"num_partitions={count}: the column has {len(points)} vectors, expected as many"
+            )
+        means = kmeans.trained(
+            points[: options.sample_rate * count],
+            count,
+            max_iters=options.max_iters,
+            by_angle=metric == "dot",
+            seed=SEED,
+        )
+        if metric == "hamming":
+            centroids = np.packbits(means >= 0.5, axis=1)
+        else:
+            centroids = means.astype(checked.dtype)
+    plain = Training(metric, centroids, FlatEncoder(checked.type))
+    return Training(metric, centroids, _encoder(checked, points, plain.points))
+
+
+def _encoder(checked: CheckedVectors, points: Floats, centroids: Floats) -> Encoder:
+    options = checked.options
+    if checked.kind == FlatEncoder.KIND:
+        return FlatEncoder(checked.type)
+    if checked.kind == ScalarEncoder.KIND:
+        if not len(points):
+            raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
+        return ScalarEncoder.trained(points)
+    of_residuals = checked.metric != "dot"
+    parts, values = checked.num_sub_vectors, 1 << options.num_bits
+    if options.pq_codebook is not None:
+        book = _given_codebook(checked, parts, values)
+        return ProductEncoder(book, checked.dtype, of_residuals)
+    if len(points) < values:
+        raise InvalidInputError(
+            f"num_bits={options.num_bits}: the column has {len(points)} vectors, expected "
+            f"{values} at least"
+        )
+    rest = points[: options.sample_rate * values]
+    if of_residuals:
+        rest = rest - centroids[kmeans.nearest(rest, centroids)[0]]
+    return ProductEncoder.trained(
+        rest,
+        parts,
+        options.num_bits,
+        checked.dtype,
+        of_residuals=of_residuals,
+        max_iters=options.max_iters,
+    )
+
+
+def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Floats:
+    book, width = checked.options.pq_codebook, checked.dim // parts
+    flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
+    shape = (values, checked.dim) if flat else (parts, values, width)
+    told = given(book, shape, "pq_codebook")
+    stored = told.astype(checked.dtype).astype(np.float32)
+    return stored.reshape(parts, values, width)
+
+
+async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> Training | None:
+    """What a segment that is there was built by; None: it is of a kind that is not written here.
+
+    Cost: two or three rounds.
+
+    Raises:
+        CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+    """
+    names = (vector_files.CENTROIDS_FILE, vector_files.VECTORS_FILE)
+    head, rows = await asyncio.gather(*(StoredFile.open(snapshot, index, one) for one in names))
+    kind, metric = vector_files.kind_of(head.metadata)
+    number = vector_files.buffer_number(head.metadata, vector_files.IVF)
+    message = vector_files.parse_ivf(await head.buffer(number))
+    centroids = vector_files.array_of(message.centroids_tensor)
+    if centroids.shape[1:] != (type_.list_size,) or not len(centroids):
+        raise CorruptFileError(f"vector index: centroids of shape {centroids.shape} for {type_}")
+    storage = vector_files.storage_of(rows.metadata)
+    codebook = None
+    if storage.get("codebook_position") is not None:
+        content = await rows.buffer(vector_files.buffer_number(storage, "codebook_position"))
+        codebook = vector_files.array_of(vector_files.parse_tensor(content))
+    try:
+        encoder = restored(kind.removeprefix("IVF_"), type_, metric, storage, codebook)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFileError(f"vector index: storage {storage} ({error})") from error
+    return None if encoder is None else Training(metric, centroids, encoder)

@@ -1,0 +1,260 @@
+"""The files of a new segment of a vector index: vectors assigned to partitions, coded, and sorted
+by them.
+
+Rows pass once. They are coded batch by batch, in threads, and sorted by partition in memory or on
+the local disk; then each partition is laid out as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.index import kmeans, vector_files
+from alance.format.numbers import as_numbers, to_arrow
+from alance.format.proto import table_pb2, vector_index_pb2
+from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.roaring import roaring_bytes
+from alance.io.readahead import in_turn
+from alance.ops.index.new_vector import check_new_vectors
+from alance.ops.index.segment_files import FileEnd, SegmentFiles
+from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.index.train import points_of, train, whole_vectors
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.projection import ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+
+    import numpy.typing as npt
+
+    from alance.format.field import Field
+    from alance.ops.index.new_vector import NewVectorIndex
+    from alance.ops.index.train import Training
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
+METRIC_NUMBERS: Final = ("l2", "cosine", "dot", "hamming")
+PARTITION: Final = "partition"
+
+
+async def create_vector_index(
+    snapshot: Snapshot, wanted: NewVectorIndex, options: CommitOptions
+) -> Snapshot:
+    """The version with a new vector index. See `Dataset.create_index`."""
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        checked = check_new_vectors(base, wanted)
+        builder = VectorSegmentBuilder(
+            base,
+            checked.column,
+            checked.leaf,
+            checked.name,
+            lambda: train(base, checked),
+            checked.options.memory_bytes,
+        )
+        try:
+            record = await builder.build([handle.id for handle in base.handles])
+        except BaseException:
+            await builder.discard()
+            raise
+        change = CreateIndex(new_indices=(record,), removed_indices=checked.old)
+        return await commit_change(base, change, options, discard=builder.discard)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+@dataclass(slots=True, eq=False)
+class VectorSegmentBuilder:
+    """Builds one segment. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        column: the path of the field.
+        training: gives what vectors are assigned and coded by.
+        memory_bytes: codes that are sorted at once; more go to the local disk.
+    """
+
+    snapshot: Snapshot
+    column: str
+    leaf: Field
+    name: str
+    training: Callable[[], Awaitable[Training]]
+    memory_bytes: int = MEMORY
+    files: SegmentFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = SegmentFiles(self.snapshot)
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: the training; a scan of the column in these fragments; the files' PUTs. Memory:
+        `memory_bytes` about twice, the largest partition, what is read ahead.
+
+        Raises:
+            InvalidInputError: too few vectors to train by.
+            StoreError: the store failed.
+            OSError: the local disk is full.
+        """
+        training = await self.training()
+        rows = _Rows(self.snapshot, self.column, training, self.memory_bytes)
+        batches = rows.by_partition(fragment_ids)
+        await self.files.write(vector_files.VECTORS_FILE, rows.schema, batches, rows.end)
+        await self._write_centroids(training)
+        return self._record(training, fragment_ids)
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await self.files.discard()
+
+    async def _write_centroids(self, training: Training) -> None:
+        kind = {"type": f"IVF_{training.encoder.KIND}", "distance_type": training.metric}
+        metadata = {
+            vector_files.KIND: json.dumps(kind, separators=(",", ":")),
+            vector_files.IVF: "1",
+            vector_files.NO_GRAPHS: json.dumps([""] * len(training.centroids)),
+        }
+        marker = pa.field(vector_files.MARKER, pa.uint64(), nullable=False)
+
+        async def nothing() -> AsyncGenerator[pa.RecordBatch, None]:
+            return
+            yield
+
+        def end() -> FileEnd:
+            content = vector_files.ivf_of_centroids(training.centroids)
+            return FileEnd(metadata, [np.frombuffer(content, np.uint8)])
+
+        name = vector_files.CENTROIDS_FILE
+        await self.files.write(name, pa.schema([marker]), nothing(), end)
+
+    def _record(self, training: Training, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        record = table_pb2.IndexMetadata(
+            fields=[self.leaf.id],
+            name=self.name,
+            dataset_version=self.snapshot.version,
+            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
+            index_version=training.encoder.VERSION,
+            created_at=int(time.time() * 1000),
+            files=self.files.files,
+        )
+        record.uuid.uuid = self.files.id.bytes
+        metric = METRIC_NUMBERS.index(training.metric)
+        details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
+        training.encoder.describe(details)
+        record.index_details.type_url = DETAILS
+        record.index_details.value = details.SerializeToString(deterministic=True)
+        return record
+
+
+class _Rows:
+    """The rows of `auxiliary.idx`, partition after partition."""
+
+    def __init__(
+        self, snapshot: Snapshot, column: str, training: Training, memory_bytes: int
+    ) -> None:
+        self._snapshot = snapshot
+        self._column = column
+        self._training = training
+        self._points = training.points
+        self._memory_bytes = memory_bytes
+        self._lengths = np.zeros(len(training.centroids), np.int64)
+        row_id = pa.field(vector_files.ROW_ID, pa.uint64(), nullable=False)
+        self.schema = pa.schema([row_id, *training.encoder.fields])
+
+    async def by_partition(
+        self, fragment_ids: Collection[int]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """All rows of some fragments, whole partitions in each batch."""
+        pool = self._snapshot.engine.pool
+        schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
+        sorter = RowSorter(pool, self._memory_bytes)
+        async with (
+            aclosing(self._coded(fragment_ids)) as coded,
+            aclosing(sorter.sorted(coded, schema)) as ordered,
+            aclosing(_whole_partitions(ordered)) as parts,
+        ):
+            async for part in parts:
+                yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+
+    def end(self) -> FileEnd:
+        """The end of the file, after all rows."""
+        encoder = self._training.encoder
+        metadata = {
+            vector_files.METRIC: self._training.metric,
+            vector_files.IVF: "1",
+            vector_files.STORAGE: vector_files.storage_text(encoder.storage()),
+        }
+        contents = [vector_files.ivf_of_partitions(self._lengths), *encoder.buffers()]
+        return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
+
+    async def _coded(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows that have vectors, with their partitions and codes, in the order of the scan."""
+        if not fragment_ids:
+            return
+        snapshot = self._snapshot
+        options = ScanOptions(fragments=fragment_ids)
+        plan = await plan_scan(snapshot, [self._column, ROW_ID], options)
+
+        async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
+            async with aclosing(scan(snapshot, plan)) as batches:
+                async for batch in batches:
+                    yield snapshot.engine.pool.run(lambda batch=batch: self._code(batch))  # type: ignore[misc]
+
+        ahead = max(1, snapshot.session.decode_threads - 1)
+        async with aclosing(in_turn(works(), ahead)) as coded:
+            async for batch in coded:
+                if batch.num_rows:
+                    yield batch
+
+    def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        training = self._training
+        vectors, is_whole = whole_vectors(batch.column(0))
+        ids = batch.column(1)
+        if not is_whole.all():
+            ids = ids.filter(to_arrow(is_whole))
+        points = points_of(vectors, training.metric)
+        labels, _ = kmeans.nearest(points, self._points, by_angle=training.metric == "dot")
+        codes = training.encoder.encode(vectors, points, self._points[labels])
+        names = [PARTITION, *self.schema.names]
+        return pa.RecordBatch.from_arrays([to_arrow(labels), ids, *codes], names=names)
+
+    def _laid_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Whole partitions, as they are stored."""
+        labels = as_numbers(batch.column(0))
+        counts = np.bincount(labels, minlength=len(self._lengths))
+        self._lengths += counts
+        stops = np.cumsum(counts[counts > 0])
+        parts = []
+        start = 0
+        for stop in stops.tolist():
+            part = batch.slice(start, stop - start)
+            columns = self._training.encoder.laid_out(part.columns[2:])
+            parts.append(pa.RecordBatch.from_arrays([part.column(1), *columns], schema=self.schema))
+            start = stop
+        return pa.concat_batches(parts)
+
+
+async def _whole_partitions(
+    batches: AsyncGenerator[pa.RecordBatch, None],
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The same rows; no partition is in two batches. Holds the largest partition."""
+    held: list[pa.RecordBatch] = []
+    async for batch in batches:
+        labels: npt.NDArray[Any] = as_numbers(batch.column(0))
+        cut = int(np.searchsorted(labels, labels[-1]))
+        if cut:
+            yield pa.concat_batches([*held, batch.slice(0, cut)])
+            held = []
+        held.append(batch.slice(cut))
+    if held:
+        yield pa.concat_batches(held)
