@@ -107,10 +107,12 @@ class Optimize:
         retrain: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Bring B-tree and bitmap indices to all fragments; others stay as they are.
+        """Bring indices to all fragments; those of kinds that are not written here stay.
 
         The new segment of an index takes the place of its latest one: it is built again, from the
-        fragments of that and those that were not covered. Where all are, no version is made.
+        fragments of that and those that were not covered. Where all are, no version is made. A
+        vector index gets a segment of the fragments that were not covered, by the centroids and
+        codes of its latest one.
         `summary` has `indices`, the number of new segments, and `warnings`.
 
         Cost: a scan of each indexed column in these fragments; the files' PUTs; one commit.

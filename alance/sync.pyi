@@ -43,6 +43,7 @@ from alance.types import (
     Transaction,
     Transforms,
     Updates,
+    VectorIndexArguments,
     VersionInfo,
 )
 
@@ -70,6 +71,19 @@ class Dataset:
         replace: bool = ...,
         train: bool = ...,
         **commit: Unpack[CommitArguments],
+    ) -> Self: ...
+    def create_index(
+        self,
+        column: str,
+        index_type: str,
+        name: str | None = ...,
+        metric: str = ...,
+        *,
+        replace: bool = ...,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        max_retries: int = ...,
+        **options: Unpack[VectorIndexArguments],
     ) -> Self: ...
     def drop_index(self, name: str, **commit: Unpack[CommitArguments]) -> Self: ...
     def list_indices(self) -> list[dict[str, Any]]: ...

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
     from alance.ops.index.new import NewIndex
+    from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
     from alance.ops.rows.update import Updates
@@ -88,6 +89,7 @@ _PLACES: Final = {
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",
+    "VectorIndexArguments": "alance.ops.index.new_vector",
     "VersionInfo": "alance.versioning.load",
 }
 
@@ -132,6 +134,7 @@ __all__ = [
     "Transaction",
     "Transforms",
     "Updates",
+    "VectorIndexArguments",
     "VersionInfo",
 ]
 

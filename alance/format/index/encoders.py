@@ -87,7 +87,7 @@ class FlatEncoder:
         return (pa.field(vector_files.FLAT, self.type, nullable=False),)
 
     def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
-        return [vectors]
+        return [vectors if vectors.type == self.type else vectors.cast(self.type)]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
     Labels = npt.NDArray[np.int64]
 
-CHUNK: Final = 4 << 20  # products of vectors and centroids that are held at once
+CHUNK: Final = 4 << 20  # products that are held at once; of less BLAS wakes its threads too often
 LEAST_GAIN: Final = 1e-4  # of the loss: an iteration that gains less is the last one
 SPLIT: Final = 1 / 1024  # how far the halves of a split cluster begin from each other
 
@@ -27,17 +27,18 @@ def nearest(points: Floats, centroids: Floats, *, by_angle: bool = False) -> tup
         points: shape (n, dimension); centroids: shape (k, dimension).
         by_angle: the greatest product counts; else the least squared distance.
     """
-    half = np.zeros(1, np.float32) if by_angle else (centroids**2).sum(1) / 2
+    # A last component takes half of the centroid's square away, within the product.
+    half = np.zeros(len(centroids)) if by_angle else (centroids.astype(np.float64) ** 2).sum(1) / 2
+    columns = np.ascontiguousarray(np.vstack([centroids.T, -half]), np.float32)
     labels = np.empty(len(points), np.int64)
     scores = np.empty(len(points), np.float32)
     step = max(1, CHUNK // len(centroids))
-    transposed = np.ascontiguousarray(centroids.T)
     for start in range(0, len(points), step):
-        products = points[start : start + step] @ transposed
-        products -= half
+        rows = points[start : start + step]
+        products = np.hstack([rows, np.ones((len(rows), 1), np.float32)]) @ columns
         best = products.argmax(1)
         labels[start : start + step] = best
-        scores[start : start + step] = np.take_along_axis(products, best[:, None], 1)[:, 0]
+        scores[start : start + step] = products[np.arange(len(rows)), best]
     return labels, scores
 
 

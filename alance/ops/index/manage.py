@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from alance.errors import InvalidInputError, NotFoundError
 from alance.format.paths import join_path
@@ -12,17 +12,26 @@ from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import KINDS, check_new, refuse_reuse
+from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from alance.format.proto import table_pb2
     from alance.ops.index.new import NewIndex
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
+
+
+class Builder(Protocol):
+    """Builds one segment. Whoever does not commit it calls `discard`."""
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata: ...
+
+    async def discard(self) -> None: ...
 
 
 async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions) -> Snapshot:
@@ -67,15 +76,20 @@ async def optimize_indices(
                 groups[message.name].append(message)
         for name in index_names or ():
             _segments(base, name)
-        new: dict[SegmentBuilder, list[int]] = {}
+        new: dict[Builder, list[int]] = {}
         old: list[table_pb2.IndexMetadata] = []
         warnings = []
         for name, segments in groups.items():
-            builder = _builder_like(base, segments)
+            builder: Builder | None = _builder_like(base, segments)
+            least = merged
+            if builder is None:
+                # Centroids and codes stay: what is new is a segment beside the others.
+                builder = await vectors_like(base, segments, retrain=retrain)
+                least = 0
             if builder is None:
                 warnings.append(f"index {name!r} is of a kind that is not written here: as it was")
                 continue
-            replaced, fragments = _extension(base, segments, merged, retrain=retrain)
+            replaced, fragments = _extension(base, segments, least, retrain=retrain)
             if fragments is not None:
                 new[builder] = fragments
                 old += replaced
@@ -129,7 +143,7 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
 
 async def _commit(
     base: Snapshot,
-    new: dict[SegmentBuilder, list[int]],
+    new: Mapping[Builder, Collection[int]],
     old: Sequence[table_pb2.IndexMetadata],
     options: CommitOptions,
     summary: dict[str, Any] | None = None,

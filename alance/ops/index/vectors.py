@@ -10,22 +10,27 @@ from __future__ import annotations
 import json
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from alance.errors import UnsupportedError
 from alance.format.index import kmeans, vector_files
+from alance.format.index.encoders import ProductEncoder
 from alance.format.numbers import as_numbers, to_arrow
+from alance.format.paths import join_path
 from alance.format.proto import table_pb2, vector_index_pb2
+from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
-from alance.ops.index.new_vector import check_new_vectors
+from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
-from alance.ops.index.train import points_of, train, whole_vectors
+from alance.ops.index.train import points_of, train, training_of, whole_vectors
+from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -33,7 +38,7 @@ from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
     import numpy.typing as npt
 
@@ -72,6 +77,48 @@ async def create_vector_index(
         return await commit_change(base, change, options, discard=builder.discard)
 
     return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def vectors_like(
+    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata], *, retrain: bool
+) -> VectorSegmentBuilder | None:
+    """A builder of a segment like the latest of an index; None where such are not written.
+
+    Args:
+        retrain: centroids and codes are found anew, as many as before.
+
+    Raises:
+        CorruptFileError, NotFoundError: files that cannot be read.
+    """
+    index = Index.from_protobuf(segments[-1])
+    paths = dict(struct_paths(base.schema.fields))
+    fields = index.fields
+    if index.kind != "Vector" or len(fields) != 1 or fields[0] not in paths:
+        return None
+    if vector_files.has_graphs(index.message.index_details.value):
+        return None
+    column = join_path(paths[fields[0]])
+    leaf = base.schema.field(column)
+    try:
+        known = await training_of(base, index, leaf.arrow_type)
+    except UnsupportedError:
+        return None
+    if known is None:
+        return None
+
+    async def training() -> Training:
+        if not retrain:
+            return known
+        return await train(base, _as_before(column, leaf, index.name, known))
+
+    return VectorSegmentBuilder(base, column, leaf, index.name, training)
+
+
+def _as_before(column: str, leaf: Field, name: str, known: Training) -> CheckedVectors:
+    encoder, options = known.encoder, VectorIndexOptions(num_partitions=len(known.centroids))
+    if isinstance(encoder, ProductEncoder):
+        options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
+    return CheckedVectors(column, leaf, name, encoder.KIND, known.metric, options)
 
 
 @dataclass(slots=True, eq=False)
@@ -170,17 +217,17 @@ class _Rows:
         self._lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(vector_files.ROW_ID, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
+        self._coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
 
     async def by_partition(
         self, fragment_ids: Collection[int]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """All rows of some fragments, whole partitions in each batch."""
         pool = self._snapshot.engine.pool
-        schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
         sorter = RowSorter(pool, self._memory_bytes)
         async with (
             aclosing(self._coded(fragment_ids)) as coded,
-            aclosing(sorter.sorted(coded, schema)) as ordered,
+            aclosing(sorter.sorted(coded, self._coded_schema)) as ordered,
             aclosing(_whole_partitions(ordered)) as parts,
         ):
             async for part in parts:
@@ -225,8 +272,8 @@ class _Rows:
         points = points_of(vectors, training.metric)
         labels, _ = kmeans.nearest(points, self._points, by_angle=training.metric == "dot")
         codes = training.encoder.encode(vectors, points, self._points[labels])
-        names = [PARTITION, *self.schema.names]
-        return pa.RecordBatch.from_arrays([to_arrow(labels), ids, *codes], names=names)
+        columns = [to_arrow(labels), ids, *codes]
+        return pa.RecordBatch.from_arrays(columns, schema=self._coded_schema)
 
     def _laid_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Whole partitions, as they are stored."""

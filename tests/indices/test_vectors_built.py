@@ -1,0 +1,257 @@
+"""Vector indices that alance builds: pylance lists, searches and extends them."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.index import kmeans
+from alance.format.index.encoders import ProductEncoder
+from alance.format.table.indices import Index
+from alance.ops.index.train import training_of
+from tests.indices.test_indices_moved import index_files, unindexed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIM = 16
+NUM_ROWS = 4000
+CENTRES = np.random.default_rng(7).standard_normal((60, DIM)) * 4
+
+
+def clustered(count: int, seed: int, dtype: str = "float32") -> np.ndarray[Any, Any]:
+    generator = np.random.default_rng(seed)
+    chosen = CENTRES[generator.integers(0, len(CENTRES), count)]
+    return (chosen + generator.standard_normal((count, DIM))).astype(dtype)
+
+
+def table(values: np.ndarray[Any, Any], first: int = 0) -> pa.Table:
+    items = pa.array(values.reshape(-1))
+    column = pa.FixedSizeListArray.from_arrays(items, values.shape[1])
+    return pa.table({"id": np.arange(first, first + len(values)), "v": column})
+
+
+def search(path: Path, query: np.ndarray[Any, Any], **options: Any) -> list[int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asked = {"column": "v", "q": query, "k": 10, **options}
+        found = lance.dataset(path).to_table(["id", "_distance"], nearest=asked)
+    ids: list[int] = found["id"].to_pylist()
+    return ids
+
+
+def recall(path: Path, metric: str, dtype: str, **options: Any) -> float:
+    """Of the 10 nearest rows, the share that pylance finds by the index."""
+    queries = clustered(60, 99, dtype)
+    hits = 0
+    for query in queries:
+        exact = search(path, query, use_index=False, metric=metric)
+        hits += len(set(exact) & set(search(path, query, **options)))
+    return hits / (10 * len(queries))
+
+
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("IVF_FLAT", {}),
+    ("IVF_SQ", {}),
+    ("IVF_PQ", {"num_sub_vectors": 8}),
+    ("IVF_PQ", {"num_sub_vectors": 8, "num_bits": 4}),
+]
+COLUMNS = [("l2", "float32"), ("cosine", "float32"), ("dot", "float32")]
+COLUMNS += [("l2", "float16"), ("cosine", "float64")]
+
+
+@pytest.mark.parametrize(("metric", "dtype"), COLUMNS)
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_pylance_finds_as_much_by_our_index_as_by_its_own(
+    tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
+) -> None:
+    rows = table(clustered(NUM_ROWS, 1, dtype))
+    found = {}
+    for name in ("ours", "theirs"):
+        path = tmp_path / name
+        dataset = lance.write_dataset(rows, path, max_rows_per_file=1500)
+        more = {"metric": metric, "num_partitions": 6, "max_iters": 12, **options}
+        if name == "ours":
+            made = await (await alance.dataset(path)).create_index("v", kind, **more)
+            await made.validate()
+        else:
+            dataset.create_index("v", kind, **more)
+        assert unindexed(path) == {"v_idx": 0}
+        assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == kind
+        # All partitions: what is compared are codes, not how many neighbours are in which.
+        found[name] = recall(path, metric, dtype, nprobes=6)
+    # 600 answers: two standard deviations of chance are beyond a hundredth where codes are coarse.
+    assert found["ours"] >= found["theirs"] - (0.01 if found["theirs"] > 0.95 else 0.04), found
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_both_libraries_extend_it(
+    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", kind, num_partitions=4, **options)
+    dataset = await dataset.insert(table(clustered(500, 2), 2000))
+    dataset = await dataset.optimize.optimize_indices()
+    assert dataset.summary == {"indices": 1, "warnings": []}
+    assert unindexed(path) == {"v_idx": 0}
+    assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 2
+    new = clustered(500, 2)
+    found = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
+    assert found == list(range(2000, 2020))
+    lance.write_dataset(table(clustered(500, 3), 2500), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+    new = clustered(500, 3)
+    found = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
+    assert found == list(range(2500, 2520))
+    dataset = await dataset.checkout_latest()
+    dataset = await dataset.optimize.optimize_indices(retrain=True)
+    assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 1
+    found = [search(path, query, nprobes=8, refine_factor=5)[0] for query in new[:20]]
+    assert found == list(range(2500, 2520))
+
+
+async def test_an_index_of_pylance_is_extended_by_its_centroids(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(2000, 1)), path)
+    lance.dataset(path).create_index("v", "IVF_PQ", num_partitions=4, num_sub_vectors=8)
+    lance.write_dataset(table(clustered(500, 2), 2000), path, mode="append")
+    lance.dataset(path).delete("id = 2003")
+    await (await alance.dataset(path)).optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+    found = [search(path, one, nprobes=4, refine_factor=5)[0] for one in clustered(500, 2)[4:20]]
+    assert found == list(range(2004, 2020))
+
+
+async def test_bits_are_parted_by_the_number_that_differ(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    values = np.random.default_rng(3).integers(0, 256, (900, 8), np.uint8)
+    lance.write_dataset(table(values), path)
+    dataset = await alance.dataset(path)
+    await dataset.create_index("v", "IVF_FLAT", metric="hamming", num_partitions=5)
+    assert unindexed(path) == {"v_idx": 0}
+    for number in range(0, 900, 90):
+        assert search(path, values[number], nprobes=1, metric="hamming")[0] == number
+
+
+async def test_rows_without_a_whole_vector_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    values = clustered(600, 1)
+    values[5, 3] = np.nan
+    column = table(values)["v"].chunk(0)
+    mask = np.arange(600) % 7 == 2
+    column = pa.FixedSizeListArray.from_arrays(column.values, DIM, mask=pa.array(mask))
+    lance.write_dataset(pa.table({"id": range(600), "v": column}), path)
+    await (await alance.dataset(path)).create_index("v", "IVF_FLAT", num_partitions=3)
+    found = search(path, values[0], k=600, nprobes=3)
+    assert sorted(found) == [one for one in range(600) if one % 7 != 2 and one != 5]
+
+
+async def test_what_does_not_fit_the_memory_goes_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(clustered(40_000, 1))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    contents = []
+    for memory in (1 << 20, 1 << 30):
+        path = tmp_path / str(memory)
+        lance.write_dataset(rows, path)
+        more = {"num_partitions": 8, "ivf_centroids": CENTRES[:8], "memory_bytes": memory}
+        await (await alance.dataset(path)).create_index("v", "IVF_FLAT", **more)
+        (file,) = (path / "_indices").glob("*/auxiliary.idx")
+        contents.append(await (await alance.FileReader.open(file)).to_table())
+    assert contents[0].equals(contents[1])
+    assert contents[0].num_rows == 40_000
+
+
+async def test_centroids_and_codebook_of_the_caller_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(600, 1)), path)
+    book = np.random.default_rng(0).standard_normal((256, DIM)).astype(np.float32)
+    centroids = CENTRES[:5].astype(np.float32)
+    dataset = await alance.dataset(path)
+    await dataset.create_index(
+        "v", "IVF_PQ", num_sub_vectors=4, ivf_centroids=centroids, pq_codebook=book
+    )
+    snapshot = (await alance.dataset(path))._snapshot
+    index = Index.from_protobuf(snapshot.manifest.indices[0])
+    known = await training_of(snapshot, index, snapshot.schema.field("v").arrow_type)
+    assert known is not None
+    assert np.array_equal(known.centroids, centroids)
+    assert isinstance(known.encoder, ProductEncoder)
+    assert np.array_equal(known.encoder.codebook.reshape(256, DIM), book)
+
+
+BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [
+    (UnsupportedError, "IVF_FLAT, IVF_PQ, IVF_SQ", {"index_type": "IVF_HNSW_PQ"}),
+    (InvalidInputError, "expected one of l2", {"metric": "manhattan"}),
+    (InvalidInputError, "fixed-size lists of numbers", {"column": "id"}),
+    (InvalidInputError, "nowhere", {"column": "nowhere"}),
+    (InvalidInputError, "the column has 300 vectors", {"num_partitions": 301}),
+    (InvalidInputError, "num_partitions=0", {"num_partitions": 0}),
+    (InvalidInputError, "expected 4 or 8", {"num_bits": 5}),
+    (InvalidInputError, "expected a divisor", {"num_sub_vectors": 3}),
+    (InvalidInputError, "even number", {"num_sub_vectors": 1, "num_bits": 4}),
+    (InvalidInputError, "expected IVF_FLAT", {"metric": "hamming"}),
+    (InvalidInputError, "shape n x 16", {"ivf_centroids": np.zeros((3, 5))}),
+    (InvalidInputError, "finite", {"ivf_centroids": np.full((3, DIM), np.nan)}),
+    (InvalidInputError, "shape 256 x 16", {"pq_codebook": np.zeros((4, DIM))}),
+    (InvalidInputError, "max_iters", {"max_iters": 0}),
+    (AlreadyExistsError, "replace=True", {"name": "there"}),
+]
+
+
+@pytest.mark.parametrize(("error", "said", "options"), BAD)
+async def test_what_cannot_be_says_what_was_expected(
+    tmp_path: Path, error: type[Exception], said: str, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(300, 1)), path)
+    dataset = await alance.dataset(path)
+    asked = {"column": "v", "index_type": "IVF_PQ", "num_partitions": 2, **options}
+    if "name" in options:
+        dataset = await dataset.create_index("v", "IVF_FLAT", name="there", num_partitions=1)
+    if "ivf_centroids" in options:
+        del asked["num_partitions"]
+    with pytest.raises(error, match=said):
+        await dataset.create_index(**asked)
+    assert (await dataset.latest_version()) == dataset.version
+
+
+async def test_a_build_that_is_cancelled_leaves_the_old_index(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(3000, 1)), path)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", "IVF_FLAT", num_partitions=3)
+    files = index_files(path)
+    work = asyncio.ensure_future(
+        dataset.create_index("v", "IVF_PQ", num_partitions=3, replace=True)
+    )
+    await asyncio.sleep(0.05)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    again = await dataset.checkout_latest()
+    if again.version == dataset.version:
+        assert index_files(path) == files
+        assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
+
+
+def test_there_are_as_many_centroids_as_asked_for_whatever_the_points_are() -> None:
+    points = np.concatenate([np.ones((90, 2)), np.random.default_rng(0).random((10, 2)) + 5])
+    for by_angle in (False, True):
+        centroids = kmeans.trained(points.astype(np.float32), 8, max_iters=20, by_angle=by_angle)
+        assert centroids.shape == (8, 2)
+        assert np.isfinite(centroids).all()
+        labels, _ = kmeans.nearest(points.astype(np.float32), centroids, by_angle=by_angle)
+        assert len(np.unique(labels)) > 1
