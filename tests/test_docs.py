@@ -71,7 +71,9 @@ async def files_2_0() -> Names:
 async def indices() -> Names:
     users = pa.array([n % 9 for n in range(1000)])
     countries = pa.array([["SE", "NO", "DK"][n % 3] for n in range(1000)])
-    table = rows(0, 1000, user=users, country=countries)
+    numbers = np.random.default_rng(0).random(32_000, np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 32)
+    table = rows(0, 1000, user=users, country=countries, v=vectors)
     return {"alance": alance, "dataset": await alance.write_dataset(table, "table")}
 
 
