@@ -4,15 +4,18 @@ Made by `python -m tools.stubs`.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance import ScanOptions as ScanOptions
 from alance import batch_udf as batch_udf
 from alance import operations as operations
 from alance import trace as trace
-from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import RewriteResult
@@ -307,7 +310,8 @@ class Dataset:
         *,
         seed: int | None = ...,
     ) -> pa.Table: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[ScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[ScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
@@ -395,7 +399,8 @@ class DatasetFragment:
         left_on: str = ...,
         right_on: str | None = ...,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance.format.index import kmeans, vector_files
+from alance.format.index import flat, kmeans, pq, sq
+from alance.format.index.ivf import tensor_of
 from alance.format.index.vector_codes import transposed
 from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
+    from alance.arrays import Bytes, Float32s
+    from alance.format.index.ivf import Quantizer
     from alance.format.proto import vector_index_pb2
 
-    Floats = npt.NDArray[np.float32]
-    Codes = npt.NDArray[np.uint8]
-    Labels = npt.NDArray[np.int64]
     Details = vector_index_pb2.VectorIndexDetails
 
 PQ_BITS = (4, 8)
@@ -45,7 +43,7 @@ class Encoder(Protocol):
     def fields(self) -> tuple[pa.Field, ...]:
         """The columns of codes."""
 
-    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
         """The columns for some vectors; CPU work.
 
         Args:
@@ -67,8 +65,8 @@ class Encoder(Protocol):
         """Note the codes in the details of the index's record."""
 
 
-def list_of_bytes(codes: Codes) -> pa.Array:
-    """Codes as fixed-size lists; shape (n, width)."""
+def list_of_bytes(codes: Bytes) -> pa.Array:
+    """Bytes as fixed-size lists; shape (n, width)."""
     type_ = pa.list_(pa.uint8(), codes.shape[1])
     return pa.FixedSizeListArray.from_arrays(to_arrow(codes.reshape(-1)), type=type_)
 
@@ -84,9 +82,9 @@ class FlatEncoder:
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(vector_files.FLAT, self.type, nullable=False),)
+        return (pa.field(flat.VECTORS, self.type, nullable=False),)
 
-    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
         return [vectors if vectors.type == self.type else vectors.cast(self.type)]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
@@ -114,15 +112,15 @@ class ScalarEncoder:
     high: float
 
     @classmethod
-    def trained(cls, points: Floats) -> ScalarEncoder:
+    def trained(cls, points: Float32s) -> ScalarEncoder:
         """By the least and greatest component of a sample."""
         return cls(points.shape[1], float(points.min()), float(points.max()))
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(vector_files.SQ_CODES, pa.list_(pa.uint8(), self.dim)),)
+        return (pa.field(sq.CODES, pa.list_(pa.uint8(), self.dim)),)
 
-    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
         step = (self.high - self.low) / 255 or 1.0
         codes = np.clip((points - np.float32(self.low)) / np.float32(step), 0, 255)
         return [list_of_bytes(codes.astype(np.uint8))]
@@ -157,14 +155,14 @@ class ProductEncoder:
     KIND: ClassVar = "PQ"
     VERSION: ClassVar = 1
 
-    codebook: Floats
+    codebook: Float32s
     dtype: np.dtype[Any]
     of_residuals: bool
 
     @classmethod
     def trained(
         cls,
-        residuals: Floats,
+        residuals: Float32s,
         parts: int,
         bits: int,
         dtype: np.dtype[Any],
@@ -200,12 +198,12 @@ class ProductEncoder:
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         width = self.parts * self.bits // 8
-        return (pa.field(vector_files.PQ_CODES, pa.list_(pa.uint8(), width)),)
+        return (pa.field(pq.CODES, pa.list_(pa.uint8(), width)),)
 
-    def encode(self, vectors: pa.Array, points: Floats, nearest: Floats) -> list[pa.Array]:
+    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
         values = points - nearest if self.of_residuals else points
         width = self.codebook.shape[2]
-        codes: Codes = np.empty((len(values), self.parts), np.uint8)
+        codes: Bytes = np.empty((len(values), self.parts), np.uint8)
         for part, book in enumerate(self.codebook):
             piece = np.ascontiguousarray(values[:, part * width : (part + 1) * width])
             codes[:, part] = kmeans.nearest(piece, book)[0]
@@ -231,34 +229,26 @@ class ProductEncoder:
     def buffers(self) -> tuple[bytes, ...]:
         # The shape is that of whole vectors; the values lie part by part.
         stored = self.codebook.astype(self.dtype).reshape(self.codebook.shape[1], -1)
-        return (vector_files.tensor_of(stored).SerializeToString(deterministic=True),)
+        return (tensor_of(stored).SerializeToString(deterministic=True),)
 
     def describe(self, details: Details) -> None:
         details.pq.num_bits = self.bits
         details.pq.num_sub_vectors = self.parts
 
 
-def restored(
-    kind: str,
-    type_: pa.DataType,
-    metric: str,
-    storage: Mapping[str, Any],
-    codebook: npt.NDArray[Any] | None,
-) -> Encoder | None:
-    """The encoder of an index that is there; None: none of these.
+def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
+    """The encoder whose codes a quantiser reads; None: none of these.
 
     Args:
         type_: of the column.
-        storage: what the index says of its codes.
-        codebook: of product codes, as stored.
     """
-    if kind == FlatEncoder.KIND:
-        return FlatEncoder(type_)
-    if kind == ScalarEncoder.KIND and storage.get("num_bits") == 8:
-        bounds = storage["bounds"]
-        return ScalarEncoder(int(storage["dim"]), float(bounds["start"]), float(bounds["end"]))
-    if kind == ProductEncoder.KIND and codebook is not None and storage.get("nbits") in PQ_BITS:
-        parts, bits = int(storage["num_sub_vectors"]), int(storage["nbits"])
-        values = codebook.astype(np.float32).reshape(parts, 1 << bits, -1)
-        return ProductEncoder(values, codebook.dtype, metric != "dot")
+    match quantizer:
+        case flat.Flat():
+            return FlatEncoder(type_)
+        case sq.ScalarQuantizer(dim=dim, low=low, high=high):
+            return ScalarEncoder(dim, low, high)
+        case pq.ProductQuantizer(parts=parts, bits=bits):
+            codebook = quantizer.codebook.reshape(parts, 1 << bits, -1)
+            dtype = np.dtype(type_.value_type.to_pandas_dtype())
+            return ProductEncoder(codebook, dtype, quantizer.centroids.metric != "dot")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
+VECTORS: Final = "flat"
+
+
 @dataclass(frozen=True, slots=True)
 class Flat:
     """The vectors of the column."""
@@ -24,7 +27,7 @@ class Flat:
     metric: str
     dim: int
     value_type: str
-    columns: tuple[str, ...] = field(default=("flat",), init=False)
+    columns: tuple[str, ...] = field(default=(VECTORS,), init=False)
     is_exact: bool = field(default=True, init=False)
 
     @classmethod
@@ -38,7 +41,7 @@ class Flat:
 
     def check(self, schema: pa.Schema) -> None:
         """Raises CorruptFileError: no vectors of the column's type."""
-        arrow = schema.field("flat").type
+        arrow = schema.field(VECTORS).type
         width = 2 if self.value_type == "bfloat16" else None
         item = arrow.value_type if pa.types.is_fixed_size_list(arrow) else arrow
         if isinstance(item, pa.ExtensionType):

@@ -4,6 +4,9 @@
 one partition behind the other: row ids, and columns that the quantiser knows. Both are Lance files,
 whose schema's metadata says the number of the global buffer with an `IVF` message.
 
+    index.idx       __flat_marker, without rows       global buffer: IVF
+    auxiliary.idx   _rowid, then columns of codes     global buffers: IVF, codebook or rotation
+
 Source: what pylance 14.0.2 writes.
 """
 
@@ -18,7 +21,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.values import FLOAT_TYPES, values_of
+from alance.format.index.values import values_of
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
 
@@ -34,9 +37,29 @@ if TYPE_CHECKING:
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"
 ROW_IDS: Final = "_rowid"
+MARKER: Final = "__flat_marker"  # the column of `index.idx`, where there are no graphs
+# Keys of the schemas' metadata.
+TYPE: Final = "lance:index"
+BUFFER: Final = "lance:ivf"
+NO_GRAPHS: Final = "lance:flat"
+METRIC: Final = "distance_type"
+STORAGE: Final = "storage_metadata"
 METRICS: Final = ("l2", "cosine", "dot", "hamming")  # by their numbers, here and in the kernels
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
 MAX_DIM: Final = 1 << 20
+_DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
+    vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
+    vector_index_pb2.Tensor.FLOAT16: np.dtype("<f2"),
+    vector_index_pb2.Tensor.FLOAT32: np.dtype("<f4"),
+    vector_index_pb2.Tensor.FLOAT64: np.dtype("<f8"),
+    vector_index_pb2.Tensor.UINT8: np.dtype("u1"),
+}
+_NUMBERS: Final[Mapping[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
+    np.dtype(np.float16): vector_index_pb2.Tensor.FLOAT16,
+    np.dtype(np.float32): vector_index_pb2.Tensor.FLOAT32,
+    np.dtype(np.float64): vector_index_pb2.Tensor.FLOAT64,
+    np.dtype(np.uint8): vector_index_pb2.Tensor.UINT8,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +82,22 @@ class Centroids:
         return int(self.values.shape[1])
 
     @classmethod
-    def parse(cls, metadata: Mapping[bytes, bytes], content: memoryview) -> Centroids:
+    def parse(cls, metadata: Mapping[str, str], content: memoryview) -> Centroids:
         """From the schema's metadata and the `IVF` message.
 
         Raises:
             CorruptFileError: bytes that contradict themselves.
             UnsupportedError: another type of index or metric.
         """
-        told = _json(metadata, b"lance:index")
-        type_, metric = str(told.get("type")), str(told.get("distance_type"))
+        told = _json(metadata, TYPE)
+        type_, metric = str(told.get("type")), str(told.get(METRIC))
         words = type_.split("_")
         has_graphs = words[:2] == ["IVF", "HNSW"]
         kind = type_.removeprefix("IVF_").removeprefix("HNSW_")
         if words[0] != "IVF" or kind not in KINDS or metric not in METRICS:
             raise UnsupportedError(f"vector index of type {type_} by {metric}")
-        return cls(kind, has_graphs, metric, tensor(_ivf(content).centroids_tensor, 2))
+        values = parse_centroids(content).astype(np.float32)
+        return cls(kind, has_graphs, metric, values)
 
 
 class Quantizer(Protocol):
@@ -165,7 +189,7 @@ class Storage:
     @classmethod
     def parse(
         cls,
-        metadata: Mapping[bytes, bytes],
+        metadata: Mapping[str, str],
         content: memoryview,
         num_partitions: int,
         num_rows: int,
@@ -189,28 +213,28 @@ class Storage:
         return cls(offsets, storage_metadata(metadata))
 
 
-def storage_metadata(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     """The quantiser's own metadata: JSON in a list of JSON.
 
     Raises:
         CorruptFileError: it is none.
     """
-    listed = _json(metadata, b"storage_metadata")
+    listed = _json(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
         raise CorruptFileError("vector index: no storage metadata")
     return _object(listed[0])
 
 
-def buffer_number(metadata: Mapping[bytes, bytes]) -> int:
+def buffer_number(metadata: Mapping[str, str]) -> int:
     """The global buffer with the `IVF` message.
 
     Raises:
         CorruptFileError: none is named.
     """
-    return integer(metadata, b"lance:ivf")
+    return integer(metadata, BUFFER)
 
 
-def integer(values: Mapping[Any, Any], name: str | bytes) -> int:
+def integer(values: Mapping[Any, Any], name: str) -> int:
     """A whole number of metadata.
 
     Raises:
@@ -225,34 +249,83 @@ def integer(values: Mapping[Any, Any], name: str | bytes) -> int:
     return number
 
 
-def tensor(message: vector_index_pb2.Tensor, dims: int) -> Float32s:
-    """The values of a tensor as float32, in its shape.
+def parse_centroids(content: memoryview) -> npt.NDArray[Any]:
+    """The centroids in an `IVF` message, of the type that they are stored in; see `tensor`."""
+    return tensor(_ivf(content).centroids_tensor, 2)
+
+
+def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
+    """The values of a tensor, in its shape; read-only. Bfloat16 becomes float32.
 
     Raises:
         CorruptFileError: bytes or shape that contradict each other.
         UnsupportedError: a type of values that vectors do not have.
     """
-    name = vector_index_pb2.Tensor.DataType.keys()[message.data_type] if (
-        0 <= message.data_type < 8
-    ) else str(message.data_type)  # fmt: skip
+    dtype = _DTYPES.get(message.data_type)
     shape = tuple(message.shape)
-    if name not in FLOAT_TYPES:
+    if dtype is None:
+        names = {number: name for name, number in vector_index_pb2.Tensor.DataType.items()}
+        name = names.get(message.data_type, message.data_type)
         raise UnsupportedError(f"vector index: values of type {name}")
     if len(shape) != dims or min(shape) < 1 or max(shape[1:]) > MAX_DIM:
         raise CorruptFileError(f"vector index: values of shape {shape}")
-    stored = np.uint16 if name == "BFLOAT16" else np.dtype(name.lower())
-    if len(message.data) != int(np.prod(shape, dtype=object)) * np.dtype(stored).itemsize:
+    if len(message.data) != int(np.prod(shape, dtype=object)) * dtype.itemsize:
         raise CorruptFileError(f"vector index: {len(message.data)} bytes for shape {shape}")
-    values = np.frombuffer(message.data, stored)
-    if name == "BFLOAT16":
+    values = np.frombuffer(message.data, dtype)
+    if message.data_type == vector_index_pb2.Tensor.BFLOAT16:
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    return np.ascontiguousarray(values.astype(np.float32).reshape(shape))
+    return values.reshape(shape)
 
 
-def parse_tensor(content: memoryview, dims: int) -> Float32s:
+def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
     """`tensor` of a message's bytes."""
     try:
         return tensor(vector_index_pb2.Tensor.FromString(bytes(content)), dims)
+    except DecodeError as error:
+        raise CorruptFileError(f"vector index: {error}") from error
+
+
+def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
+    """A tensor of float16, float32, float64 or uint8, of any shape."""
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return vector_index_pb2.Tensor(
+        data_type=_NUMBERS[values.dtype], shape=values.shape, data=little.tobytes()
+    )
+
+
+def ivf_of_partitions(lengths: Int64s) -> bytes:
+    """The message of `auxiliary.idx`: partitions of so many rows, one after the other."""
+    ends = np.cumsum(lengths)
+    return vector_index_pb2.IVF(
+        offsets=(ends - lengths).tolist(), lengths=lengths.tolist()
+    ).SerializeToString(deterministic=True)
+
+
+def ivf_of_centroids(centroids: npt.NDArray[Any]) -> bytes:
+    """The message of `index.idx`.
+
+    Args:
+        centroids: of the type of the vectors; shape (partitions, dimension).
+    """
+    nothing = [0] * len(centroids)
+    return vector_index_pb2.IVF(
+        offsets=nothing, lengths=nothing, centroids_tensor=tensor_of(centroids)
+    ).SerializeToString(deterministic=True)
+
+
+def storage_text(told: Mapping[str, Any]) -> str:
+    """The value of `STORAGE`: the inverse of `storage_metadata`."""
+    return json.dumps([json.dumps(told, separators=(",", ":"))], separators=(",", ":"))
+
+
+def has_graphs(details: bytes) -> bool:
+    """Whether the details in an index's record tell of graphs (HNSW).
+
+    Raises:
+        CorruptFileError: no such details.
+    """
+    try:
+        return vector_index_pb2.VectorIndexDetails.FromString(details).HasField("hnsw_index_config")
     except DecodeError as error:
         raise CorruptFileError(f"vector index: {error}") from error
 
@@ -264,11 +337,11 @@ def _ivf(content: memoryview) -> vector_index_pb2.IVF:
         raise CorruptFileError(f"vector index: {error}") from error
 
 
-def _json(metadata: Mapping[bytes, bytes], name: bytes) -> Any:
+def _json(metadata: Mapping[str, str], name: str) -> Any:
     try:
         return json.loads(metadata[name])
     except (KeyError, ValueError) as error:
-        raise CorruptFileError(f"vector index: metadata {name.decode()!r}: {error!r}") from None
+        raise CorruptFileError(f"vector index: metadata {name!r}: {error!r}") from None
 
 
 def _object(text: object) -> Mapping[str, Any]:

@@ -12,15 +12,17 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Floats = npt.NDArray[np.float32]
-    Labels = npt.NDArray[np.int64]
+    from alance.arrays import Float32s, Int64s
+
 
 CHUNK: Final = 4 << 20  # products that are held at once; of less BLAS wakes its threads too often
 LEAST_GAIN: Final = 1e-4  # of the loss: an iteration that gains less is the last one
 SPLIT: Final = 1 / 1024  # how far the halves of a split cluster begin from each other
 
 
-def nearest(points: Floats, centroids: Floats, *, by_angle: bool = False) -> tuple[Labels, Floats]:
+def nearest(
+    points: Float32s, centroids: Float32s, *, by_angle: bool = False
+) -> tuple[Int64s, Float32s]:
     """The number of each point's nearest centroid, and how near: greater is nearer.
 
     Args:
@@ -43,8 +45,8 @@ def nearest(points: Floats, centroids: Floats, *, by_angle: bool = False) -> tup
 
 
 def trained(
-    points: Floats, count: int, *, max_iters: int, by_angle: bool = False, seed: int = 0
-) -> Floats:
+    points: Float32s, count: int, *, max_iters: int, by_angle: bool = False, seed: int = 0
+) -> Float32s:
     """So many centroids of points; the same ones for the same points.
 
     Args:
@@ -70,8 +72,8 @@ def trained(
 
 
 def _means(
-    points: Floats, labels: Labels, centroids: Floats, generator: np.random.Generator
-) -> Floats:
+    points: Float32s, labels: Int64s, centroids: Float32s, generator: np.random.Generator
+) -> Float32s:
     """The mean of each cluster; an empty one takes half of a large one."""
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=len(centroids))
@@ -90,7 +92,7 @@ def _means(
     return means
 
 
-def unit(points: npt.NDArray[Any]) -> Floats:
+def unit(points: npt.NDArray[Any]) -> Float32s:
     """Points at length one; zero stays zero."""
     lengths = np.sqrt((points.astype(np.float64) ** 2).sum(1, keepdims=True))
     return (points / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -8,7 +8,9 @@ vector itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
+CODES: Final = "__pq_code"
+
+
 @dataclass(frozen=True, slots=True)
 class ProductQuantizer:
     """A codebook: shape (parts, 2^bits, dimension / parts)."""
@@ -33,7 +38,7 @@ class ProductQuantizer:
     bits: int
     parts: int
     is_transposed: bool
-    columns: tuple[str, ...] = field(default=("__pq_code",), init=False)
+    columns: tuple[str, ...] = field(default=(CODES,), init=False)
     is_exact: bool = field(default=False, init=False)
 
     @staticmethod
@@ -55,7 +60,7 @@ class ProductQuantizer:
         dim = integer(told, "dimension")
         if bits not in (4, 8):
             raise UnsupportedError(f"vector index: product codes of {bits} bits")
-        codebook = parse_tensor(content, 2)
+        codebook = parse_tensor(content, 2).astype(np.float32)
         if (
             dim != centroids.dim
             or parts < 1
@@ -75,7 +80,7 @@ class ProductQuantizer:
 
     def check(self, schema: pa.Schema) -> None:
         """Raises CorruptFileError: codes of another width."""
-        codes_of(schema, "__pq_code", self.parts * self.bits // 8)
+        codes_of(schema, CODES, self.parts * self.bits // 8)
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes

@@ -14,10 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+    from alance.arrays import Int64s, Mask
 
 
 class OldFragment(NamedTuple):
@@ -29,7 +26,7 @@ class OldFragment(NamedTuple):
 
     id: int
     num_physical_rows: int
-    deleted: Rows
+    deleted: Int64s
 
 
 class NewFragment(NamedTuple):
@@ -55,14 +52,14 @@ class AddressMap:
         staying: ids of other fragments whose rows are kept as they are, ascending.
     """
 
-    old_ids: Rows
-    num_physical_rows: Rows
-    first_rows: Rows
-    deleted: Rows
-    deleted_before: Rows
-    new_ids: Rows
-    new_starts: Rows
-    staying: Rows
+    old_ids: Int64s
+    num_physical_rows: Int64s
+    first_rows: Int64s
+    deleted: Int64s
+    deleted_before: Int64s
+    new_ids: Int64s
+    new_starts: Int64s
+    staying: Int64s
 
     @classmethod
     def of(
@@ -91,7 +88,7 @@ class AddressMap:
             staying=np.sort(_ints(staying)),
         )
 
-    def moved(self, addresses: Rows) -> tuple[Rows, Mask]:
+    def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
         """The new addresses of rows, and which rows have one; the others are left out.
 
         Rows that are deleted, or in fragments of which the map knows nothing, have none.
@@ -120,7 +117,7 @@ class AddressMap:
         return moved[is_kept], is_kept
 
 
-def _placed(values: Rows, wanted: Rows) -> tuple[Rows, Mask]:
+def _placed(values: Int64s, wanted: Int64s) -> tuple[Int64s, Mask]:
     """How many of ascending values are below each wanted one, and which are among them."""
     places = np.searchsorted(values, wanted)
     if not len(values):
@@ -128,5 +125,5 @@ def _placed(values: Rows, wanted: Rows) -> tuple[Rows, Mask]:
     return places, values[np.minimum(places, len(values) - 1)] == wanted
 
 
-def _ints(values: Iterable[int]) -> Rows:
+def _ints(values: Iterable[int]) -> Int64s:
     return np.fromiter(values, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
+CODES: Final = "__sq_code"
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarQuantizer:
     """The bounds of components; of cosine, of vectors of length one."""
@@ -27,7 +30,7 @@ class ScalarQuantizer:
     dim: int
     low: float
     high: float
-    columns: tuple[str, ...] = field(default=("__sq_code",), init=False)
+    columns: tuple[str, ...] = field(default=(CODES,), init=False)
     is_exact: bool = field(default=False, init=False)
 
     @classmethod
@@ -59,7 +62,7 @@ class ScalarQuantizer:
 
     def check(self, schema: pa.Schema) -> None:
         """Raises CorruptFileError: codes of another width."""
-        codes_of(schema, "__sq_code", self.dim)
+        codes_of(schema, CODES, self.dim)
 
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes

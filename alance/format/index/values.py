@@ -12,7 +12,6 @@ from alance.format.numbers import as_mask
 if TYPE_CHECKING:
     from alance.arrays import Bytes
 
-FLOAT_TYPES: Final = ("BFLOAT16", "FLOAT16", "FLOAT32", "FLOAT64", "UINT8")
 NO_MASK: Final = np.empty(0, np.uint8)  # all rows count
 # The numbers of the kernels, `vectors.hpp`.
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}

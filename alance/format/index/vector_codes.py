@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from alance.arrays import Bytes
 
-    Codes = npt.NDArray[np.uint8]
 
 BLOCK_ROWS: Final = 32
 # Rows of a block whose nibbles share a byte: this one, and the one 16 below it.
 _PAIRED: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 
 
-def transposed(codes: Codes) -> Codes:
+def transposed(codes: Bytes) -> Bytes:
     """Codes of a partition as they are stored by column, and back.
 
     Args:
@@ -30,13 +29,13 @@ def transposed(codes: Codes) -> Codes:
     return np.ascontiguousarray(codes.T).reshape(codes.shape)
 
 
-def untransposed(stored: Codes) -> Codes:
+def untransposed(stored: Bytes) -> Bytes:
     """The inverse of `transposed`; shape (n, m)."""
     num_rows, width = stored.shape
     return np.ascontiguousarray(stored.reshape(width, num_rows).T)
 
 
-def packed_signs(codes: Codes) -> Codes:
+def packed_signs(codes: Bytes) -> Bytes:
     """Sign bits of a partition in blocks of 32 rows.
 
     Args:
@@ -55,7 +54,7 @@ def packed_signs(codes: Codes) -> Codes:
     return np.concatenate([stored.ravel(), codes[whole:].T.ravel()]).reshape(num_rows, width)
 
 
-def unpacked_signs(stored: Codes) -> Codes:
+def unpacked_signs(stored: Bytes) -> Bytes:
     """The inverse of `packed_signs`; shape (n, width)."""
     num_rows, width = stored.shape
     whole = num_rows // BLOCK_ROWS * BLOCK_ROWS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index import bitmap, btree
+from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE, has_graphs
 from alance.format.index.remap import AddressMap
-from alance.format.index.vector_files import CENTROIDS_FILE, VECTORS_FILE, has_graphs
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import Index, holds_row_ids
@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str]]]] =
     BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
     LABELS: ((0, 1), moved_row_sets, frozenset({bitmap.FILE})),
-    VECTORS: ((1, 2), moved_vectors, frozenset({VECTORS_FILE, CENTROIDS_FILE})),
+    VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
 

@@ -70,14 +70,14 @@ async def moved_row_sets(
     schema = run_schema(BITMAP, type_)
 
     def moved_set(content: memoryview) -> bytes | None:
-        rows, _ = moves.moved(parse_rows(content))
+        rows, _ = moves.moved(parse_rows(content).to_numpy())
         return rows_bytes(rows) if len(rows) else None
 
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
         keys, sets = batch.columns
         if sets.null_count:
             raise CorruptFileError("bitmap index: a row set is null")
-        contents = pa.array([moved_set(memoryview(one.as_buffer())) for one in sets], pa.binary())
+        contents = pa.array([moved_set(memoryview(rows.as_buffer())) for rows in sets], pa.binary())
         whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
         return whole.filter(contents.is_valid()) if contents.null_count else whole
 
@@ -102,9 +102,9 @@ async def _batches(
     spans = spans_of(stored.num_rows, step) if step else spans_of(stored.num_rows)
     async with aclosing(stored.batches(spans)) as batches:
         async for batch in batches:
-            found = await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]
-            if found.num_rows:
-                yield found
+            kept = await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]
+            if kept.num_rows:
+                yield kept
 
 
 def _check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> None:

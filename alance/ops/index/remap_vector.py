@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index import vector_files
+from alance.format.index import ivf, pq, rabitq
 from alance.format.index.vector_codes import (
     packed_signs,
     transposed,
@@ -23,16 +23,13 @@ from alance.ops.index.sort import BATCH_ROWS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    import numpy.typing as npt
-
+    from alance.arrays import Bytes, Int64s, Mask
     from alance.format.index.remap import AddressMap
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
-    Rows = npt.NDArray[np.int64]
-    Codes = npt.NDArray[np.uint8]
-    Order = tuple[Callable[[Codes], Codes], Callable[[Codes], Codes]]
+    Order = tuple[Callable[[Bytes], Bytes], Callable[[Bytes], Bytes]]
 
 _BUFFERS: Final = ("codebook_position", "rotate_mat_position")
 
@@ -48,35 +45,35 @@ async def moved_vectors(
         CorruptFileError: files that contradict themselves.
         UnsupportedError: vectors linked to graphs.
     """
-    centroids = await StoredFile.open(snapshot, index, vector_files.CENTROIDS_FILE)
-    kind, _ = vector_files.kind_of(centroids.metadata)
-    if kind.startswith("IVF_HNSW") or centroids.num_rows:
-        raise UnsupportedError(f"vector index {index.name!r} of type {kind}")
-    stored = await StoredFile.open(snapshot, index, vector_files.VECTORS_FILE)
-    storage = vector_files.storage_of(stored.metadata)
-    number = vector_files.buffer_number(stored.metadata, vector_files.IVF)
-    ivf = vector_files.parse_ivf(await stored.buffer(number))
-    partitions = _Partitions(
-        moves, vector_files.partition_ends(ivf, stored.num_rows), _reordered(stored.schema, storage)
-    )
+    head = await StoredFile.open(snapshot, index, ivf.INDEX_FILE)
+    content = await head.buffer(ivf.buffer_number(head.metadata))
+    centroids = ivf.Centroids.parse(head.metadata, memoryview(content))
+    if centroids.has_graphs or head.num_rows:
+        raise UnsupportedError(f"vector index {index.name!r} has graphs")
+    stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
+    content = await stored.buffer(ivf.buffer_number(stored.metadata))
+    num_partitions, num_rows = len(centroids.values), stored.num_rows
+    storage = ivf.Storage.parse(stored.metadata, memoryview(content), num_partitions, num_rows)
+    told = dict(storage.told)
+    partitions = _Partitions(moves, storage.offsets[1:], _reordered(stored.schema, told))
     buffers = []
     for key in _BUFFERS:
-        if storage.get(key) is not None:
-            content = await stored.buffer(vector_files.buffer_number(storage, key))
+        if told.get(key) is not None:
+            content = await stored.buffer(ivf.integer(told, key))
             buffers.append(np.frombuffer(content, np.uint8))
-            storage[key] = 1 + len(buffers)
+            told[key] = 1 + len(buffers)
 
     def end() -> FileEnd:
-        first = np.frombuffer(vector_files.ivf_of_partitions(partitions.lengths), np.uint8)
+        first = np.frombuffer(ivf.ivf_of_partitions(partitions.lengths), np.uint8)
         metadata = {
-            vector_files.IVF: "1",
-            vector_files.STORAGE: vector_files.storage_text(storage),
+            ivf.BUFFER: "1",
+            ivf.STORAGE: ivf.storage_text(told),
         }
         return FileEnd(metadata, [first, *buffers])
 
     async with aclosing(_moved(stored, partitions)) as batches:
-        await new.write(vector_files.VECTORS_FILE, stored.schema, batches, end)
-    await new.copy(vector_files.CENTROIDS_FILE, centroids)
+        await new.write(ivf.STORAGE_FILE, stored.schema, batches, end)
+    await new.copy(ivf.INDEX_FILE, head)
 
 
 async def _moved(
@@ -111,7 +108,7 @@ class _Partitions:
     def __init__(
         self,
         moves: AddressMap,
-        ends: Rows,
+        ends: Int64s,
         reordered: dict[str, Order],
     ) -> None:
         self._moves = moves
@@ -149,9 +146,7 @@ class _Partitions:
                 columns.append(column.filter(keep))
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
-    def _kept_codes(
-        self, name: str, column: pa.Array, ends: Rows, is_kept: npt.NDArray[np.bool_]
-    ) -> pa.Array:
+    def _kept_codes(self, name: str, column: pa.Array, ends: Int64s, is_kept: Mask) -> pa.Array:
         width = column.type.list_size
         codes = as_numbers(column.flatten()).reshape(-1, width)
         rows_of, stored_of = self._reordered[name]
@@ -171,11 +166,11 @@ def _reordered(schema: pa.Schema, storage: dict[str, Any]) -> dict[str, Order]:
         CorruptFileError: columns that are none of a vector index.
     """
     orders = {
-        vector_files.PQ_CODES: ("transposed", (untransposed, transposed)),
-        vector_files.SIGN_CODES: ("packed", (unpacked_signs, packed_signs)),
+        pq.CODES: ("transposed", (untransposed, transposed)),
+        rabitq.SIGNS: ("packed", (unpacked_signs, packed_signs)),
     }
     names = schema.names
-    if names[:1] != [vector_files.ROW_ID] or schema.field(0).type != pa.uint64():
+    if names[:1] != [ivf.ROW_IDS] or schema.field(0).type != pa.uint64():
         raise CorruptFileError(f"vector index: columns {names}")
     reordered: dict[str, Order] = {}
     for name, (key, order) in orders.items():

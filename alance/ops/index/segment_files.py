@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.file.plain import PlainFile
     from alance.arrays import Bytes
+    from alance.file.plain import PlainFile
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.index import kmeans, vector_files
+from alance.format.index import ivf, kmeans
 from alance.format.index.encoders import (
     Encoder,
     FlatEncoder,
     ProductEncoder,
     ScalarEncoder,
-    restored,
+    encoder_like,
 )
+from alance.format.index.quantizers import buffer_of, quantizer_of
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.index.new_vector import PARTITION_ROWS, given
 from alance.ops.index.segment_files import StoredFile
@@ -26,11 +27,11 @@ from alance.ops.read.sample import sample
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from alance.arrays import Float32s, Mask
     from alance.format.table.indices import Index
     from alance.ops.index.new_vector import CheckedVectors
     from alance.ops.version.snapshot import Snapshot
 
-    Floats = npt.NDArray[np.float32]
 
 SEED = 42  # the same rows give the same index
 
@@ -48,14 +49,14 @@ class Training:
     encoder: Encoder
 
     @property
-    def points(self) -> Floats:
+    def points(self) -> Float32s:
         """The centroids as vectors are compared with them; see `points_of`."""
         if self.metric == "hamming":
             return np.unpackbits(self.centroids, axis=1).astype(np.float32)
         return self.centroids.astype(np.float32)
 
 
-def whole_vectors(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+def whole_vectors(column: pa.Array) -> tuple[pa.Array, Mask]:
     """The vectors that can be indexed, and which of the rows have one: no null and no NaN."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -73,7 +74,7 @@ def whole_vectors(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     return array, is_whole
 
 
-def points_of(vectors: pa.Array, metric: str) -> Floats:
+def points_of(vectors: pa.Array, metric: str) -> Float32s:
     """Vectors as they are compared: in float32, of length one for cosine, bits for hamming."""
     dim = vectors.type.list_size
     values = as_numbers(vectors.flatten()).reshape(-1, dim)
@@ -107,7 +108,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     return await snapshot.engine.pool.run(work)
 
 
-def _trained(checked: CheckedVectors, points: Floats, count: int) -> Training:
+def _trained(checked: CheckedVectors, points: Float32s, count: int) -> Training:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
         told = given(options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids")
@@ -134,7 +135,7 @@ def _trained(checked: CheckedVectors, points: Floats, count: int) -> Training:
     return Training(metric, centroids, _encoder(checked, points, plain.points))
 
 
-def _encoder(checked: CheckedVectors, points: Floats, centroids: Floats) -> Encoder:
+def _encoder(checked: CheckedVectors, points: Float32s, centroids: Float32s) -> Encoder:
     options = checked.options
     if checked.kind == FlatEncoder.KIND:
         return FlatEncoder(checked.type)
@@ -165,7 +166,7 @@ def _encoder(checked: CheckedVectors, points: Floats, centroids: Floats) -> Enco
     )
 
 
-def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Floats:
+def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:
     book, width = checked.options.pq_codebook, checked.dim // parts
     flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
     shape = (values, checked.dim) if flat else (parts, values, width)
@@ -182,21 +183,19 @@ async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> T
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
     """
-    names = (vector_files.CENTROIDS_FILE, vector_files.VECTORS_FILE)
-    head, rows = await asyncio.gather(*(StoredFile.open(snapshot, index, one) for one in names))
-    kind, metric = vector_files.kind_of(head.metadata)
-    number = vector_files.buffer_number(head.metadata, vector_files.IVF)
-    message = vector_files.parse_ivf(await head.buffer(number))
-    centroids = vector_files.array_of(message.centroids_tensor)
-    if centroids.shape[1:] != (type_.list_size,) or not len(centroids):
-        raise CorruptFileError(f"vector index: centroids of shape {centroids.shape} for {type_}")
-    storage = vector_files.storage_of(rows.metadata)
-    codebook = None
-    if storage.get("codebook_position") is not None:
-        content = await rows.buffer(vector_files.buffer_number(storage, "codebook_position"))
-        codebook = vector_files.array_of(vector_files.parse_tensor(content))
-    try:
-        encoder = restored(kind.removeprefix("IVF_"), type_, metric, storage, codebook)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"vector index: storage {storage} ({error})") from error
-    return None if encoder is None else Training(metric, centroids, encoder)
+    head, rows = await asyncio.gather(
+        StoredFile.open(snapshot, index, ivf.INDEX_FILE),
+        StoredFile.open(snapshot, index, ivf.STORAGE_FILE),
+    )
+    content = memoryview(await head.buffer(ivf.buffer_number(head.metadata)))
+    centroids = ivf.Centroids.parse(head.metadata, content)
+    told = ivf.storage_metadata(rows.metadata)
+    if centroids.dim != type_.list_size:
+        raise CorruptFileError(f"vector index: centroids of {centroids.dim} numbers for {type_}")
+    number = buffer_of(centroids.kind, told)
+    extra = None if number is None else memoryview(await rows.buffer(number))
+    quantizer = quantizer_of(centroids, told, extra, str(type_.value_type))
+    encoder = encoder_like(quantizer, type_)
+    if encoder is None or centroids.has_graphs:
+        return None
+    return Training(centroids.metric, ivf.parse_centroids(content), encoder)

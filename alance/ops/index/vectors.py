@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.format.index import kmeans, vector_files
+from alance.format.index import ivf, kmeans
 from alance.format.index.encoders import ProductEncoder
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.paths import join_path
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
-METRIC_NUMBERS: Final = ("l2", "cosine", "dot", "hamming")
 PARTITION: Final = "partition"
 
 
@@ -94,8 +93,6 @@ async def vectors_like(
     paths = dict(struct_paths(base.schema.fields))
     fields = index.fields
     if index.kind != "Vector" or len(fields) != 1 or fields[0] not in paths:
-        return None
-    if vector_files.has_graphs(index.message.index_details.value):
         return None
     column = join_path(paths[fields[0]])
     leaf = base.schema.field(column)
@@ -156,7 +153,7 @@ class VectorSegmentBuilder:
         training = await self.training()
         rows = _Rows(self.snapshot, self.column, training, self.memory_bytes)
         batches = rows.by_partition(fragment_ids)
-        await self.files.write(vector_files.VECTORS_FILE, rows.schema, batches, rows.end)
+        await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
         await self._write_centroids(training)
         return self._record(training, fragment_ids)
 
@@ -165,23 +162,23 @@ class VectorSegmentBuilder:
         await self.files.discard()
 
     async def _write_centroids(self, training: Training) -> None:
-        kind = {"type": f"IVF_{training.encoder.KIND}", "distance_type": training.metric}
+        kind = {"type": f"IVF_{training.encoder.KIND}", ivf.METRIC: training.metric}
         metadata = {
-            vector_files.KIND: json.dumps(kind, separators=(",", ":")),
-            vector_files.IVF: "1",
-            vector_files.NO_GRAPHS: json.dumps([""] * len(training.centroids)),
+            ivf.TYPE: json.dumps(kind, separators=(",", ":")),
+            ivf.BUFFER: "1",
+            ivf.NO_GRAPHS: json.dumps([""] * len(training.centroids)),
         }
-        marker = pa.field(vector_files.MARKER, pa.uint64(), nullable=False)
+        marker = pa.field(ivf.MARKER, pa.uint64(), nullable=False)
 
         async def nothing() -> AsyncGenerator[pa.RecordBatch, None]:
             return
             yield
 
         def end() -> FileEnd:
-            content = vector_files.ivf_of_centroids(training.centroids)
+            content = ivf.ivf_of_centroids(training.centroids)
             return FileEnd(metadata, [np.frombuffer(content, np.uint8)])
 
-        name = vector_files.CENTROIDS_FILE
+        name = ivf.INDEX_FILE
         await self.files.write(name, pa.schema([marker]), nothing(), end)
 
     def _record(self, training: Training, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
@@ -195,7 +192,7 @@ class VectorSegmentBuilder:
             files=self.files.files,
         )
         record.uuid.uuid = self.files.id.bytes
-        metric = METRIC_NUMBERS.index(training.metric)
+        metric = ivf.METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
         training.encoder.describe(details)
         record.index_details.type_url = DETAILS
@@ -215,7 +212,7 @@ class _Rows:
         self._points = training.points
         self._memory_bytes = memory_bytes
         self._lengths = np.zeros(len(training.centroids), np.int64)
-        row_id = pa.field(vector_files.ROW_ID, pa.uint64(), nullable=False)
+        row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
         self._coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
 
@@ -237,11 +234,11 @@ class _Rows:
         """The end of the file, after all rows."""
         encoder = self._training.encoder
         metadata = {
-            vector_files.METRIC: self._training.metric,
-            vector_files.IVF: "1",
-            vector_files.STORAGE: vector_files.storage_text(encoder.storage()),
+            ivf.METRIC: self._training.metric,
+            ivf.BUFFER: "1",
+            ivf.STORAGE: ivf.storage_text(encoder.storage()),
         }
-        contents = [vector_files.ivf_of_partitions(self._lengths), *encoder.buffers()]
+        contents = [ivf.ivf_of_partitions(self._lengths), *encoder.buffers()]
         return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def _coded(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:

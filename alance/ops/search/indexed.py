@@ -37,7 +37,7 @@ from alance.format.schema import Schema
 from alance.io.readahead import Job, readahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from alance import _kernels
@@ -140,7 +140,7 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     ) -> Ivf:
         if centroids.dim != dim:
             raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
-        metadata = _metadata(file.schema)
+        metadata = file.schema.metadata
         partitions = len(centroids.values)
         storage = Storage.parse(metadata, message, partitions, file.num_rows)
         quantizer = quantizer_of(centroids, storage.told, content, value_type)
@@ -157,10 +157,6 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     )
 
 
-def _metadata(schema: Schema) -> Mapping[bytes, bytes]:
-    return schema.to_arrow().metadata or {}
-
-
 def _centroids(path: str, size: int, states: Any) -> Plan[Centroids]:
     """Plan what `index.idx` says: one round where the file is small, else two."""
     if size <= WHOLE_BYTES:
@@ -170,8 +166,8 @@ def _centroids(path: str, size: int, states: Any) -> Plan[Centroids]:
         container = yield from open_file(path, size, states)
     descriptor = yield from container.read_descriptor()
     schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
-    message = yield from container.read_buffer(buffer_number(_metadata(schema)))
-    return Centroids.parse(_metadata(schema), message)
+    message = yield from container.read_buffer(buffer_number(schema.metadata))
+    return Centroids.parse(schema.metadata, message)
 
 
 def _storage(
@@ -179,7 +175,7 @@ def _storage(
 ) -> Plan[tuple[PlainFile, memoryview, memoryview | None, OpenFragment]]:
     """Plan what `auxiliary.idx` says, and the page tables of its columns: two rounds."""
     file = yield from open_plain(path, size, states)
-    metadata = _metadata(file.schema)
+    metadata = file.schema.metadata
     told = storage_metadata(metadata)
     kind = "PQ" if "codebook_position" in told else "RQ" if "rotation_type" in told else ""
     buffers = [buffer_number(metadata)]
