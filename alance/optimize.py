@@ -197,7 +197,7 @@ class Compaction:
             CorruptFileError, NotFoundError, UnsupportedError: an index that cannot be read.
         """
         await dataset._load(compact)
-        made = await compact.commit(
+        snapshot = await compact.commit(
             dataset._snapshot, results, CommitOptions(**commit), uncover_indices=uncover_indices
         )
-        return type(dataset)(made)
+        return type(dataset)(snapshot)

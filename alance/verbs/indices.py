@@ -118,12 +118,12 @@ class IndexVerbs(Handle):
         """
         await self._load(index_vectors)
         chosen = index_new_vector.VectorIndexOptions(**options)
-        made = await index_vectors.create_vector_index(
+        snapshot = await index_vectors.create_vector_index(
             self._snapshot,
             index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen),
             CommitOptions(properties, message, max_retries),
         )
-        return type(self)(made)
+        return type(self)(snapshot)
 
     async def drop_index(
         self,

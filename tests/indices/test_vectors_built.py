@@ -16,6 +16,7 @@ from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedErro
 from alance.format.index import kmeans
 from alance.format.index.encoders import ProductEncoder
 from alance.format.table.indices import Index
+from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.train import training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 
@@ -68,28 +69,54 @@ COLUMNS = [("l2", "float32"), ("cosine", "float32"), ("dot", "float32")]
 COLUMNS += [("l2", "float16"), ("cosine", "float64")]
 
 
+async def both_built(path: Path, rows: pa.Table, kind: str, **options: Any) -> tuple[Path, Path]:
+    """Tables with the same rows: one with our index, one with pylance's."""
+    ours, theirs = path / "ours", path / "theirs"
+    for place in (ours, theirs):
+        lance.write_dataset(rows, place, max_rows_per_file=1500)
+    dataset = await (await alance.dataset(ours)).create_index("v", kind, **options)
+    await dataset.validate()
+    lance.dataset(theirs).create_index("v", kind, **options)
+    for place in (ours, theirs):
+        assert unindexed(place) == {"v_idx": 0}
+        assert lance.dataset(place).stats.index_stats("v_idx")["index_type"] == kind
+    return ours, theirs
+
+
 @pytest.mark.parametrize(("metric", "dtype"), COLUMNS)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
-async def test_pylance_finds_as_much_by_our_index_as_by_its_own(
+async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers(
+    tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
+) -> None:
+    values = clustered(NUM_ROWS, 1, dtype)
+    centroids = values[:6]
+    if metric == "cosine":
+        centroids = centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
+    more = {"metric": metric, "num_partitions": 6, "ivf_centroids": centroids, **options}
+    if kind == "IVF_PQ":
+        book = np.random.default_rng(3).standard_normal((8, 1 << options.get("num_bits", 8), 2))
+        more["pq_codebook"] = (book * (0.3 if metric == "cosine" else 4)).astype(dtype)
+    ours, theirs = await both_built(tmp_path, table(values), kind, **more)
+    for query in clustered(20, 99, dtype):
+        for nprobes in (1, 3):
+            answers = [search(place, query, nprobes=nprobes) for place in (ours, theirs)]
+            assert sorted(answers[0]) == sorted(answers[1])
+
+
+@pytest.mark.parametrize(("metric", "dtype"), COLUMNS)
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
 ) -> None:
     rows = table(clustered(NUM_ROWS, 1, dtype))
-    found = {}
-    for name in ("ours", "theirs"):
-        path = tmp_path / name
-        dataset = lance.write_dataset(rows, path, max_rows_per_file=1500)
-        more = {"metric": metric, "num_partitions": 6, "max_iters": 12, **options}
-        if name == "ours":
-            made = await (await alance.dataset(path)).create_index("v", kind, **more)
-            await made.validate()
-        else:
-            dataset.create_index("v", kind, **more)
-        assert unindexed(path) == {"v_idx": 0}
-        assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == kind
-        # All partitions: what is compared are codes, not how many neighbours are in which.
-        found[name] = recall(path, metric, dtype, nprobes=6)
-    # 600 answers: two standard deviations of chance are beyond a hundredth where codes are coarse.
-    assert found["ours"] >= found["theirs"] - (0.01 if found["theirs"] > 0.95 else 0.04), found
+    more = {"metric": metric, "num_partitions": 6, "max_iters": 12, **options}
+    ours, theirs = await both_built(tmp_path, rows, kind, **more)
+    for nprobes in (2, 6):
+        own, other = (recall(place, metric, dtype, nprobes=nprobes) for place in (ours, theirs))
+        # 600 answers: two standard deviations of chance are beyond a hundredth where codes are
+        # coarse, and some more where two thirds of the partitions are left out.
+        print("RECALL", kind, options, metric, dtype, nprobes, own, other)
+        assert own >= other - (0.01 if other > 0.95 else 0.04)
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -229,22 +256,50 @@ async def test_what_cannot_be_says_what_was_expected(
     assert (await dataset.latest_version()) == dataset.version
 
 
-async def test_a_build_that_is_cancelled_leaves_the_old_index(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["auxiliary.idx", "index.idx"])
+async def test_a_build_that_is_cancelled_leaves_the_old_index(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "t"
-    lance.write_dataset(table(clustered(3000, 1)), path)
+    values = clustered(3000, 1)
+    lance.write_dataset(table(values), path)
     dataset = await alance.dataset(path)
     dataset = await dataset.create_index("v", "IVF_FLAT", num_partitions=3)
     files = index_files(path)
+    reached = asyncio.Event()
+    write = SegmentFiles.write
+
+    async def written_then_stuck(self: SegmentFiles, file: str, *rest: Any) -> None:
+        await write(self, file, *rest)
+        if file == name:
+            reached.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(SegmentFiles, "write", written_then_stuck)
     work = asyncio.ensure_future(
         dataset.create_index("v", "IVF_PQ", num_partitions=3, replace=True)
     )
-    await asyncio.sleep(0.05)
+    await reached.wait()
+    assert index_files(path) != files
     work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
-    again = await dataset.checkout_latest()
-    if again.version == dataset.version:
-        assert index_files(path) == files
-        assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert index_files(path) == files
+    assert (await dataset.latest_version()) == dataset.version
+    assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
+    assert [search(path, values[row], nprobes=1)[0] for row in (0, 1500, 2999)] == [0, 1500, 2999]
+
+
+async def test_an_index_of_several_vectors_a_row_is_carried(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    vectors = pa.array(list(clustered(600, 1)), pa.list_(pa.float32(), DIM))
+    several = pa.ListArray.from_arrays(pa.array(range(0, 601, 2), pa.int32()), vectors)
+    rows = pa.table({"v": several})
+    lance.write_dataset(rows, path)
+    lance.dataset(path).create_index("v", "IVF_FLAT", metric="cosine", num_partitions=2)
+    dataset = await (await alance.dataset(path)).insert(rows)
+    dataset = await dataset.optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 300}
 
 
 def test_there_are_as_many_centroids_as_asked_for_whatever_the_points_are() -> None:

@@ -6,7 +6,7 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     Details = vector_index_pb2.VectorIndexDetails
 
-PQ_BITS = (4, 8)
+PQ_BITS: Final = (4, 8)
+SQ_BITS: Final = 8
 
 
 class Encoder(Protocol):
@@ -131,7 +132,7 @@ class ScalarEncoder:
     def storage(self) -> Mapping[str, Any]:
         return {
             "dim": self.dim,
-            "num_bits": 8,
+            "num_bits": SQ_BITS,
             "bounds": {"start": self.low, "end": self.high},
         }
 
@@ -139,7 +140,7 @@ class ScalarEncoder:
         return ()
 
     def describe(self, details: Details) -> None:
-        details.sq.num_bits = 8
+        details.sq.num_bits = SQ_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,20 +70,20 @@ class AddressMap:
         """The map of groups of fragments; each group has as many live rows as new ones."""
         old = [fragment for fragments, _ in groups for fragment in fragments]
         new = [fragment for _, fragments in groups for fragment in fragments]
-        counts = _ints(one.num_physical_rows - len(one.deleted) for one in old)
+        counts = _ints(fragment.num_physical_rows - len(fragment.deleted) for fragment in old)
         first_rows = np.cumsum(counts) - counts
-        order = np.argsort(_ints(one.id for one in old))
+        order = np.argsort(_ints(fragment.id for fragment in old))
         ascending = [old[place] for place in order.tolist()]
-        deleted = [one.deleted + (one.id << 32) for one in ascending]
-        num_deleted = _ints(len(one.deleted) for one in ascending)
-        num_rows = _ints(one.num_rows for one in new)
+        deleted = [fragment.deleted + (fragment.id << 32) for fragment in ascending]
+        num_deleted = _ints(len(fragment.deleted) for fragment in ascending)
+        num_rows = _ints(fragment.num_rows for fragment in new)
         return cls(
-            old_ids=_ints(one.id for one in ascending),
-            num_physical_rows=_ints(one.num_physical_rows for one in ascending),
+            old_ids=_ints(fragment.id for fragment in ascending),
+            num_physical_rows=_ints(fragment.num_physical_rows for fragment in ascending),
             first_rows=first_rows[order],
             deleted=np.concatenate([np.empty(0, np.int64), *deleted]),
             deleted_before=np.cumsum(num_deleted) - num_deleted,
-            new_ids=_ints(one.id for one in new),
+            new_ids=_ints(fragment.id for fragment in new),
             new_starts=np.cumsum(num_rows) - num_rows,
             staying=np.sort(_ints(staying)),
         )
@@ -117,12 +117,12 @@ class AddressMap:
         return moved[is_kept], is_kept
 
 
-def _placed(values: Int64s, wanted: Int64s) -> tuple[Int64s, Mask]:
-    """How many of ascending values are below each wanted one, and which are among them."""
-    places = np.searchsorted(values, wanted)
+def _placed(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
+    """How many of ascending values are below each sought one, and which are among them."""
+    places = np.searchsorted(values, sought)
     if not len(values):
-        return places, np.zeros(len(wanted), np.bool_)
-    return places, values[np.minimum(places, len(values) - 1)] == wanted
+        return places, np.zeros(len(sought), np.bool_)
+    return places, values[np.minimum(places, len(values) - 1)] == sought
 
 
 def _ints(values: Iterable[int]) -> Int64s:

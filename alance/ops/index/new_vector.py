@@ -29,6 +29,7 @@ METRICS: Final = {
 }
 PARTITION_ROWS: Final = 8192
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
+VALUE_TYPES: Final = (*_FLOATS, pa.uint8())
 
 
 class VectorIndexArguments(TypedDict, total=False):
@@ -136,7 +137,7 @@ class CheckedVectors:
         return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
 
 
-def check_new_vectors(base: Snapshot, wanted: NewVectorIndex) -> CheckedVectors:
+def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     """The index as it would be made of a version.
 
     Raises:
@@ -144,25 +145,24 @@ def check_new_vectors(base: Snapshot, wanted: NewVectorIndex) -> CheckedVectors:
         InvalidInputError: an unknown column, one without vectors, or options that do not suit it.
         AlreadyExistsError: the name is in use.
     """
-    kind = KINDS.get(wanted.kind.upper()) if isinstance(wanted.kind, str) else None
+    kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
     if kind is None:
         raise UnsupportedError(
-            f"index of type {wanted.kind!r}: not written by this alance, expected "
-            f"{', '.join(KINDS)}"
+            f"index of type {new.kind!r}: not written by this alance, expected {', '.join(KINDS)}"
         )
-    metric = METRICS.get(wanted.metric.lower()) if isinstance(wanted.metric, str) else None
+    metric = METRICS.get(new.metric.lower()) if isinstance(new.metric, str) else None
     if metric is None:
-        raise InvalidInputError(f"metric={wanted.metric!r}: expected one of {', '.join(METRICS)}")
+        raise InvalidInputError(f"metric={new.metric!r}: expected one of {', '.join(METRICS)}")
     refuse_reuse(base)
-    column = base.schema.in_this_case(wanted.column)
+    column = base.schema.in_this_case(new.column)
     leaf = base.schema.field(column)
     if leaf.id not in dict(struct_paths(base.schema.fields)):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
     _check_type(column, leaf.arrow_type, kind, metric)
-    name = wanted.name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    old = tuple(one for one in base.manifest.indices if one.name == name)
-    check_name(name, old, leaf, replace=wanted.replace)
-    checked = CheckedVectors(column, leaf, name, kind, metric, wanted.options, old)
+    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
+    old = tuple(message for message in base.manifest.indices if message.name == name)
+    check_name(name, old, leaf, replace=new.replace)
+    checked = CheckedVectors(column, leaf, name, kind, metric, new.options, old)
     if kind == "PQ":
         _check_parts(checked)
     return checked

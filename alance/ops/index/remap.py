@@ -138,7 +138,7 @@ def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[G
     ids = covered(message) or frozenset()
     inside = []
     for old, new in groups:
-        shared = [one.id in ids for one in old]
+        shared = [fragment.id in ids for fragment in old]
         if all(shared):
             inside.append((old, new))
         elif any(shared):
@@ -150,7 +150,7 @@ async def _translate(
     snapshot: Snapshot, index: Index, groups: Sequence[Group], new: SegmentFiles, *, uncover: bool
 ) -> bool:
     """Write a segment's files; whether they are of use."""
-    moving = {one.id for old, _ in groups for one in old}
+    moving = {fragment.id for old, _ in groups for fragment in old}
     assert index.fragment_ids is not None
     staying = index.fragment_ids - moving
     moves = await snapshot.engine.pool.run(lambda: AddressMap.of(groups, staying))

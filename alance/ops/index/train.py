@@ -12,6 +12,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import ivf, kmeans
 from alance.format.index.encoders import (
+    SQ_BITS,
     Encoder,
     FlatEncoder,
     ProductEncoder,
@@ -20,7 +21,7 @@ from alance.format.index.encoders import (
 )
 from alance.format.index.quantizers import buffer_of, quantizer_of
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.ops.index.new_vector import PARTITION_ROWS, given
+from alance.ops.index.new_vector import PARTITION_ROWS, VALUE_TYPES, given
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.sample import sample
 
@@ -95,10 +96,10 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     options = checked.options
     num_rows = int((await snapshot.live_counts()).sum())
     count = options.num_partitions or max(1, num_rows // PARTITION_ROWS)
-    values = 1 << options.num_bits if checked.kind == ProductEncoder.KIND else 1
+    values = _num_values(checked)
     most = max(options.memory_bytes // (4 * checked.dim), count, values)
-    wanted = min(num_rows, options.sample_rate * max(count, values), most)
-    table = await sample(snapshot, wanted, [checked.column], seed=SEED)
+    num_sampled = min(num_rows, options.sample_rate * max(count, values), most)
+    table = await sample(snapshot, num_sampled, [checked.column], seed=SEED)
 
     def work() -> Training:
         column = table.column(0).combine_chunks()
@@ -106,6 +107,13 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
         return _trained(checked, points, count)
 
     return await snapshot.engine.pool.run(work)
+
+
+def _num_values(checked: CheckedVectors) -> int:
+    """How many values a code has; the sample grows with them."""
+    if checked.kind == ScalarEncoder.KIND:
+        return 1 << SQ_BITS
+    return 1 << checked.options.num_bits if checked.kind == ProductEncoder.KIND else 1
 
 
 def _trained(checked: CheckedVectors, points: Float32s, count: int) -> Training:
@@ -183,6 +191,8 @@ async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> T
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
     """
+    if not pa.types.is_fixed_size_list(type_) or type_.value_type not in VALUE_TYPES:
+        return None
     head, rows = await asyncio.gather(
         StoredFile.open(snapshot, index, ivf.INDEX_FILE),
         StoredFile.open(snapshot, index, ivf.STORAGE_FILE),

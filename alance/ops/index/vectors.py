@@ -53,12 +53,12 @@ PARTITION: Final = "partition"
 
 
 async def create_vector_index(
-    snapshot: Snapshot, wanted: NewVectorIndex, options: CommitOptions
+    snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions
 ) -> Snapshot:
     """The version with a new vector index. See `Dataset.create_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
-        checked = check_new_vectors(base, wanted)
+        checked = check_new_vectors(base, new)
         builder = VectorSegmentBuilder(
             base,
             checked.column,
@@ -97,25 +97,25 @@ async def vectors_like(
     column = join_path(paths[fields[0]])
     leaf = base.schema.field(column)
     try:
-        known = await training_of(base, index, leaf.arrow_type)
+        training = await training_of(base, index, leaf.arrow_type)
     except UnsupportedError:
         return None
-    if known is None:
+    if training is None:
         return None
 
-    async def training() -> Training:
+    async def trained() -> Training:
         if not retrain:
-            return known
-        return await train(base, _as_before(column, leaf, index.name, known))
+            return training
+        return await train(base, _as_before(column, leaf, index.name, training))
 
-    return VectorSegmentBuilder(base, column, leaf, index.name, training)
+    return VectorSegmentBuilder(base, column, leaf, index.name, trained)
 
 
-def _as_before(column: str, leaf: Field, name: str, known: Training) -> CheckedVectors:
-    encoder, options = known.encoder, VectorIndexOptions(num_partitions=len(known.centroids))
+def _as_before(column: str, leaf: Field, name: str, training: Training) -> CheckedVectors:
+    encoder, options = training.encoder, VectorIndexOptions(num_partitions=len(training.centroids))
     if isinstance(encoder, ProductEncoder):
         options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
-    return CheckedVectors(column, leaf, name, encoder.KIND, known.metric, options)
+    return CheckedVectors(column, leaf, name, encoder.KIND, training.metric, options)
 
 
 @dataclass(slots=True, eq=False)

@@ -245,11 +245,13 @@ async def _moves(
         nothing = np.empty(0, np.int64)
         old = [
             OldFragment(
-                one.id, one.num_physical_rows, nothing if one.deleted is None else one.deleted.rows
+                handle.id,
+                handle.num_physical_rows,
+                nothing if handle.deleted is None else handle.deleted.rows,
             )
-            for one in handles
+            for handle in handles
         ]
-        new = [NewFragment(one.id, one.physical_rows) for one in group.new_fragments]
+        new = [NewFragment(added.id, added.physical_rows) for added in group.new_fragments]
         moves.append((old, new))
     return moves
 
