@@ -97,7 +97,7 @@ import alance
 before = set(sys.modules)
 import alance.sync
 more = {name for name in sys.modules.keys() - before if name.startswith("alance")}
-assert more == {"alance.sync", "alance.io.own_loop"}, more
+assert more == {"alance.sync", "alance.blocking"}, more
 assert issubclass(alance.sync.Compaction, object)
 assert "alance.optimize" in sys.modules
 assert set(alance.sync.__all__) <= set(dir(alance.sync))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.plans import ByteRange, Pieces
+from alance.io import files as io_files
 from alance.io import local
 from alance.io.files import OpenFile
 from alance.io.local import LocalStore
@@ -145,7 +146,7 @@ def test_pieces_split_by_objects_are_the_same_pieces(counts: list[int], most: in
 async def test_a_read_of_many_files_holds_few_of_them_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(io_files, "FILES_AT_ONCE", 3)
     monkeypatch.setattr(local, "MAX_OPEN_FILES", 1)  # that are kept open beyond a read: 8
     files = [tmp_path / f"{number:02}" for number in range(40)]
     for file in files:
