@@ -54,7 +54,7 @@ class VectorIndexOptions:
         num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
             dimension where that divides it, else an 8th.
         num_bits: of a code (IVF_PQ): 8, or 4.
-        sample_rate: vectors that are sampled for each partition, and for each value of a codebook.
+        sample_rate: vectors that are sampled for each partition, and for each value of a code.
         max_iters: rounds of k-means at most.
         ivf_centroids: instead of training; shape (partitions, dimension).
         pq_codebook: instead of training; shape (num_sub_vectors, 2^num_bits, width of a part), or

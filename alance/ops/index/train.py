@@ -87,7 +87,7 @@ def points_of(vectors: pa.Array, metric: str) -> Float32s:
 async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     """Centroids and codes by a sample of the rows.
 
-    Cost: a take of `sample_rate` rows for each partition, or each value of a codebook; k-means.
+    Cost: a take of `sample_rate` rows for each partition, or each value of a code; k-means.
 
     Raises:
         InvalidInputError: fewer vectors than partitions, or than values of a codebook; numbers
