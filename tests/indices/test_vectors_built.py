@@ -114,9 +114,8 @@ async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     for nprobes in (2, 6):
         own, other = (recall(place, metric, dtype, nprobes=nprobes) for place in (ours, theirs))
         # 600 answers: two standard deviations of chance are beyond a hundredth where codes are
-        # coarse, and some more where two thirds of the partitions are left out.
-        print("RECALL", kind, options, metric, dtype, nprobes, own, other)
-        assert own >= other - (0.01 if other > 0.95 else 0.04)
+        # coarse, or where two thirds of the partitions are left out.
+        assert own >= other - (0.01 if other > 0.95 and nprobes == 6 else 0.04)
 
 
 @pytest.mark.parametrize("stable", [False, True])
