@@ -17,9 +17,9 @@ from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.ops.read.take import take_rows
+from alance.ops.search.eligible import Both, filtered_rows, live_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
-from alance.ops.search.row_set import Both, filtered_rows, live_rows
 from alance.ops.search.segments import way_of
 from alance.ops.version.projection import project
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
+    from alance.ops.search.eligible import EligibleRows
     from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import Search
-    from alance.ops.search.row_set import RowSet
     from alance.ops.search.segments import Segment, Way
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
@@ -124,7 +124,7 @@ async def _indexed(
     covering = _row_sets(snapshot, options, way.segments)
     ahead = _open_ahead(snapshot, options, columns)
     opened: list[Ivf]
-    rows: list[RowSet]
+    rows: list[EligibleRows]
     opened, rows, _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
@@ -172,7 +172,7 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
 
 async def _row_sets(
     snapshot: Snapshot, options: ScanOptions, segments: Sequence[Segment]
-) -> list[RowSet]:
+) -> list[EligibleRows]:
     """The rows of each segment that count."""
     is_filtered = options.prefilter and options.filter is not None
     live = None

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from alance.file.plain import PlainFile
     from alance.format.index.ivf import Quantizer
     from alance.format.plans import Plan
+    from alance.ops.search.eligible import EligibleRows
     from alance.ops.search.options import Search
-    from alance.ops.search.row_set import RowSet
     from alance.ops.search.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
@@ -218,7 +218,7 @@ class Probe:
 async def search_segments(
     snapshot: Snapshot,
     search: Search,
-    segments: Sequence[tuple[Ivf, RowSet]],
+    segments: Sequence[tuple[Ivf, EligibleRows]],
     queries: Float64s,
     k: int,
     kernel: Kernels,
@@ -293,7 +293,7 @@ class Kernels:
 
 async def _search(
     snapshot: Snapshot,
-    segments: Sequence[tuple[Ivf, RowSet]],
+    segments: Sequence[tuple[Ivf, EligibleRows]],
     probes: Sequence[Probe],
     kernel: Kernels,
 ) -> None:
@@ -308,7 +308,7 @@ async def _search(
 
 
 def _grouped(
-    segments: Sequence[tuple[Ivf, RowSet]], probes: Sequence[Probe]
+    segments: Sequence[tuple[Ivf, EligibleRows]], probes: Sequence[Probe]
 ) -> Iterator[tuple[int, list[Probe]]]:
     """Probes in groups of some bytes; empty partitions are left out."""
     group: list[Probe] = []
@@ -329,7 +329,7 @@ def _grouped(
 
 async def _search_group(
     snapshot: Snapshot,
-    segments: Sequence[tuple[Ivf, RowSet]],
+    segments: Sequence[tuple[Ivf, EligibleRows]],
     group: Sequence[Probe],
     kernel: Kernels,
 ) -> None:

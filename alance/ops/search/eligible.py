@@ -1,7 +1,6 @@
-"""Which rows that an index names count: those that are live, covered, and kept by a filter.
+"""Which rows that an index names may be given: those that are live, covered, and kept by a filter.
 
-A row set answers one question, so that any kind of set may stand behind it: of these row ids,
-which are in it?
+Whatever stands behind it, it answers one question: of these row ids, which are among them?
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from alance.versioning.row_index import RowIdIndex
 
 
-class RowSet(Protocol):
+class EligibleRows(Protocol):
     """Rows by id."""
 
     def mask(self, ids: UInt64s) -> Bytes:
@@ -57,8 +56,8 @@ class Listed:
 class Both:
     """The rows that are in two sets."""
 
-    left: RowSet
-    right: RowSet
+    left: EligibleRows
+    right: EligibleRows
 
     def mask(self, ids: UInt64s) -> Bytes:
         first, second = self.left.mask(ids), self.right.mask(ids)
@@ -117,7 +116,7 @@ def _is_in(values: UInt64s, ids: UInt64s) -> Bytes:
 
 async def live_rows(
     snapshot: Snapshot, covered: Collection[int], named: Collection[int] | None
-) -> RowSet:
+) -> EligibleRows:
     """The live rows of fragments.
 
     Cost: a GET for each deletion vector of them that is not known; with stable row ids all of the
@@ -149,7 +148,7 @@ async def live_rows(
     return Live(None if is_all else fragments, deleted)
 
 
-async def filtered_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
+async def filtered_rows(snapshot: Snapshot, options: ScanOptions) -> EligibleRows:
     """The live rows for which a scan's filter is true. Cost: a scan of its columns."""
     plan = await plan_scan(snapshot, [ROW_ID], options)
     async with aclosing(scan(snapshot, plan)) as batches:
