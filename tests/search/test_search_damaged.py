@@ -6,13 +6,14 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
+import lance
 import numpy as np
 import pytest
 
 import alance
 from alance.format.index.ivf import Centroids, Storage, storage_metadata, tensor
 from alance.format.proto import vector_index_pb2
-from tests.search.search_cases import ids, ours, queries, written
+from tests.search.search_cases import ids, ours, queries, table, written
 from tests.search.test_indexed import EACH, index
 
 if TYPE_CHECKING:
@@ -51,6 +52,30 @@ async def test_spoiled_files_give_errors_and_no_crash(tmp_path: Path, which: str
                 errors += 1
         shutil.rmtree(place)
     assert errors > 5
+
+
+@pytest.mark.parametrize("columns", [["id"], ["_rowid"]], ids=str)
+async def test_an_index_of_rows_that_are_not_there_is_an_error(
+    tmp_path: Path, columns: list[str]
+) -> None:
+    """Whether or not anything is read of these rows."""
+    for name, max_rows in (("t", 1100), ("other", 5000)):
+        lance.write_dataset(table("float32"), tmp_path / name, max_rows_per_file=max_rows)
+        lance.dataset(tmp_path / name).create_index("vec", "IVF_FLAT", num_partitions=1)
+    own, other = (
+        next((tmp_path / name / "_indices").glob("*/auxiliary.idx")) for name in ("t", "other")
+    )
+    size, content = own.stat().st_size, other.read_bytes()
+    assert size >= len(content)
+    footer = 40
+    own.write_bytes(content[:-footer] + bytes(size - len(content)) + content[-footer:])
+    dataset = await alance.dataset(tmp_path / "t")
+    q = queries("float32", 1)[0]
+    with pytest.raises(
+        alance.CorruptFileError, match=r"row \d+ of fragment 0, which has 1100"
+    ) as e:
+        await dataset.nearest("vec", q, 3000, columns=columns)
+    assert "use_index=False" in str(e.value.__notes__)
 
 
 @pytest.mark.parametrize("file", ["index.idx", "auxiliary.idx"])

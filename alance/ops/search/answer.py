@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file.batches import empty_batch
 from alance.file.fragment import open_fragment
 from alance.format.numbers import distinct
@@ -143,7 +143,8 @@ async def _indexed(
         segments = list(zip(opened, rows, strict=True))
         await search_segments(snapshot, search, segments, queries, k, kernels)
         if exact is not None and is_refined:
-            await _refine(snapshot, search, way.metric, Hits.of(kernels.distinct, k), exact)
+            named = _checked(snapshot, way, Hits.of(kernels.distinct, k))
+            await _refine(snapshot, search, way.metric, named, exact)
 
     works: list[Awaitable[None]] = [ask()]
     if exact is not None and way.uncovered:
@@ -153,7 +154,31 @@ async def _indexed(
     if is_refined:
         assert exact is not None
         return Hits.of([exact], search.k)
-    return Hits.of([*kernels.distinct, *([] if exact is None else [exact])], search.k)
+    hits = Hits.of([*kernels.distinct, *([] if exact is None else [exact])], search.k)
+    return _checked(snapshot, way, hits)
+
+
+def _checked(snapshot: Snapshot, way: Way, hits: Hits) -> Hits:
+    """The rows that an index names, all of which the table has.
+
+    Raises:
+        CorruptFileError: a row that no fragment has.
+    """
+    if snapshot.has_stable_row_ids:
+        return hits  # ids that name no row were left out
+    fragments, ids = snapshot.manifest.fragments, hits.ids.astype(np.int64)
+    for number in np.unique(ids >> 32).tolist():
+        row = int(ids[ids >> 32 == number].max()) & 0xFFFF_FFFF
+        position = fragments.position_of(number)
+        num_rows = 0 if position is None else int(fragments.physical_rows[position])
+        if position is None or 0 < num_rows <= row:
+            error = CorruptFileError(
+                f"index {way.segments[0].index.name} of {snapshot.uri}: row {row} of fragment "
+                f"{number}, which has {num_rows} rows"
+            )
+            error.add_note("use_index=False does without")
+            raise error
+    return hits
 
 
 def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
