@@ -210,24 +210,22 @@ def search(name: str, target: float | None, *, remote: bool = False, **options: 
     )
 
 
-async def count(opened: Opened, condition: str, *, is_new: bool) -> None:
+async def count(opened: Opened, condition: str, *, is_new: bool) -> int:
     """Count by a filter, by the open handle or by a new one of a new session."""
     if not is_new:
-        await opened.ours.count_rows(condition)
-        return
+        return await opened.ours.count_rows(condition)
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
-        await dataset.count_rows(condition)
+        return await dataset.count_rows(condition)
 
 
-async def look_up(opened: Opened, condition: str, *, is_new: bool) -> None:
+async def look_up(opened: Opened, condition: str, *, is_new: bool) -> pa.Table:
     """All columns of the rows of a filter, by the open handle or by a new one of a new session."""
     if not is_new:
-        await opened.ours.to_table(filter=condition)
-        return
+        return await opened.ours.to_table(filter=condition)
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
-        await dataset.to_table(filter=condition)
+        return await dataset.to_table(filter=condition)
 
 
 def their_handle(opened: Opened, *, is_new: bool) -> lance.LanceDataset:
