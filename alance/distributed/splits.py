@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 from alance.datasets import Dataset
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
-from alance.format.table.fragment import BasePath
 from alance.format.table.fragments import Fragments, Records
-from alance.format.table.manifest import Manifest
+from alance.format.table.manifest import Manifest, base_paths
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -71,15 +70,7 @@ def open_record(
         message.version,
         Schema.from_protobuf(message.fields, message.schema_metadata),
         Fragments(Records.of(map(table_pb2.DataFragment.FromString, fragments))),
-        {
-            base.id: BasePath(
-                base.id,
-                base.name if base.HasField("name") else None,
-                base.is_dataset_root,
-                base.path,
-            )
-            for base in message.base_paths
-        },
+        base_paths(message),
         message,
         None,
         (),

@@ -1,4 +1,4 @@
-"""What a pyarrow expression implies, in nodes of our own: for indices, which never decide on rows.
+"""What a pyarrow expression implies, in nodes of our own: for indices and statistics.
 
 pyarrow does not show the parts of an expression, but they are in its serialized form: calls, fields
 and literals in Polish notation, as metadata of a record batch whose columns are the literals. Parts
@@ -222,9 +222,14 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Imp
     column, literal = (left, right) if isinstance(left, Column) else (right, left)
     if not isinstance(column, Column) or not isinstance(literal, Literal):
         raise _Unknown
+    is_float = pa.types.is_floating(column.type)
+    if is_float and pa.types.is_floating(literal.type):
+        exact = Literal(literal.value.cast(column.type))
+        if literal.value.equals(exact.value.cast(literal.type)):  # Arrow compares the wider ones
+            left, right = (left, exact) if column is left else (exact, right)
+            literal = exact
     if not literal.value.is_valid or not _meet(column.type, literal.type):
         raise _Unknown
-    is_float = pa.types.is_floating(column.type)
     if is_float and op == "!=":
         raise _Unknown  # true of NaN here, and of all beside a NaN there
     return Implied(compare(op, left, right), is_same=not is_float, is_true=not is_float)
@@ -234,4 +239,6 @@ def _meet(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether Arrow compares values of two types without rounding, as we do."""
     if is_text(left) and is_text(right):
         return True
+    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
+        return bool(left.tz) == bool(right.tz)
     return bool(left == right or (left in _EXACT_INTEGERS and right in _EXACT_INTEGERS))

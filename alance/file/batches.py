@@ -51,6 +51,11 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
+    """The values of arrays of one type, one array at least; a copy where there are several."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
 async def in_groups(
     batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_bytes: int
 ) -> AsyncGenerator[list[pa.RecordBatch], None]:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import empty_columns, fixed_bytes
+from alance.file.batches import empty_columns, fixed_bytes, one_array
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import open_columns, open_file
@@ -26,6 +24,8 @@ from alance.format.plans import all_read, together
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from alance.arrays import Int64s
     from alance.file.columns import States
@@ -94,7 +94,7 @@ class FragmentTask:
             rows = self.leaves.get(field.id)
             if rows is not None and not isinstance(rows, list) and rows.is_array:
                 arrays = [_array(part, read) for part in _parts(rows)]
-                return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+                return one_array(arrays)
             pages = {
                 leaf.field.id: [
                     page

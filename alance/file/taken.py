@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.file.batches import empty_columns
+from alance.file.batches import empty_columns, one_array
 from alance.file.fragment import FragmentTask, encoded_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import all_read
@@ -91,6 +91,6 @@ class TakenRows:
     def _column(self, field: Field, read: Reader) -> pa.Array:
         arrays = [task.column(field, read) for task in self.tasks]
         try:
-            return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            return one_array(arrays)
         except pa.ArrowException as error:
             raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error

@@ -16,10 +16,10 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError
+from alance.file.batches import one_batch
 from alance.file.fragment import FragmentTask, open_fragment
 from alance.file.grouped import (
     Content,
@@ -38,6 +38,8 @@ from alance.format.plans import ByteRange, answered, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from alance.arrays import Int64s
     from alance.file.fragment import FileSource, Found, OpenFragment
@@ -83,7 +85,7 @@ class WholeFragments:
             for fragments in _alike(self.fragments)
             for task in self._together(fragments) or self._each(fragments)
         ]
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return one_batch(batches)
 
     def _together(self, fragments: Sequence[FragmentFiles]) -> list[FragmentTask] | None:
         """The rows of fragments whose files have the same columns, as one; None: one by one."""

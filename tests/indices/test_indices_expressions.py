@@ -33,6 +33,8 @@ USED: dict[str, pc.Expression] = {
     "nan": (field("f") == math.nan) | (field("i") == 8),
     "boolean": field("b") & (field("s") == "v2"),
     "time": field("t") == pa.scalar(dt.datetime(2024, 1, 1, 0, 20), pa.timestamp("us")),
+    "time in seconds": field("t") == pa.scalar(dt.datetime(2024, 1, 1, 0, 20), pa.timestamp("s")),
+    "time in nanoseconds": field("t") < pa.scalar(dt.datetime(2024, 1, 1, 1), pa.timestamp("ns")),
     "beside what is not known": (field("i") == 12) & (field("id") * 2 > 100),
 }
 SCANNED: dict[str, pc.Expression] = {

@@ -184,21 +184,26 @@ def _parse(content: memoryview) -> Manifest:
         message.version,
         schema,
         Fragments(records),
-        {
-            base.id: BasePath(
-                base.id,
-                base.name if base.HasField("name") else None,
-                base.is_dataset_root,
-                base.path,
-            )
-            for base in message.base_paths
-        },
+        base_paths(message),
         message,
         _transaction(content, message),
         _indices(content, message),
         doubted,
         repaired,
     )
+
+
+def base_paths(message: table_pb2.Manifest) -> dict[int, BasePath]:
+    """Where files of a version lie beside the table's own folder, by their numbers."""
+    return {
+        base.id: BasePath(
+            base.id,
+            base.name if base.HasField("name") else None,
+            base.is_dataset_root,
+            base.path,
+        )
+        for base in message.base_paths
+    }
 
 
 def _apart(content: memoryview, position: int) -> tuple[table_pb2.Manifest, Records | None]:

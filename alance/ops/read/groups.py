@@ -12,9 +12,8 @@ from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from alance.file.batches import fixed_bytes
+from alance.file.batches import fixed_bytes, one_array
 from alance.file.fragment import take_rows
 from alance.file.grouped import group_key, read_together
 from alance.file.placed_rows import fetch_placed
@@ -24,6 +23,8 @@ from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from alance.arrays import Int64s, Mask
     from alance.file.columns import States
@@ -111,7 +112,7 @@ class FragmentGroup:
             CorruptFileError: a sequence in the manifest that contradicts the format.
         """
         arrays = [handle.meta(name, part) for handle, part in self.by_fragment(rows)]
-        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        return one_array(arrays)
 
     def by_fragment(self, rows: Int64s) -> list[tuple[FragmentHandle, Int64s]]:
         """Ascending rows by fragment, counted from its first row; those without are left out."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
-from alance.expr.arrow_nodes import node_of
+from alance.expr.arrow_parts import implied_by
 from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
@@ -65,7 +65,8 @@ async def pruner_of(
     def build() -> Pruner | None:
         condition: object = predicate.condition
         if isinstance(condition, ArrowCondition):
-            condition = node_of(condition.expression, schema)
+            implied = implied_by(condition.expression, schema)
+            condition = implied and implied.node
         check = check_of(condition)
         return None if check is None else Pruner.of(check, snapshot.schema)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
+from alance.file.batches import one_batch
 from alance.file.grouped import read_together
 from alance.format.numbers import as_mask, to_arrow
 from alance.ops.version.projection import META
@@ -258,7 +259,7 @@ class Kept:
             tasks: of the late columns, each with what brings its unread bytes.
         """
         parts = [rows.decode(*task) for rows, task in zip(self.late, tasks, strict=True)]
-        late = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        late = one_batch(parts)
         arrays = [*self.batch.columns, *late.columns]
         schema = pa.schema([*self.batch.schema, *late.schema])
         return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.file.batches import empty_batch, empty_columns, side_by_side
+from alance.file.batches import empty_batch, empty_columns, one_batch, side_by_side
 from alance.file.fragment import open_fragment
 from alance.file.fragment import take_rows as take_fragments
 from alance.file.open import open_file
@@ -255,7 +255,7 @@ def _with_meta(
         part = batch.slice(first, len(rows))
         parts.append(with_meta(part, handle, rows, projection.meta))
         first += len(rows)
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    return one_batch(parts)
 
 
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
