@@ -20,7 +20,7 @@ Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -43,6 +43,17 @@ if TYPE_CHECKING:
 MAX_VALUES: Final = 1 << 27  # of a block: few bytes may claim any number of values
 
 
+def _split(blocks: ChunkBuffers) -> ChunkBuffers:
+    """The values and the lengths of blocks as the two buffers that chunks have."""
+    with kernel_errors:
+        value_starts, value_sizes, length_starts, length_sizes = _kernels.split_runs(
+            blocks.data, blocks.starts[0], blocks.sizes[0]
+        )
+    starts = np.stack([value_starts, length_starts])
+    sizes = np.stack([value_sizes, length_sizes])
+    return replace(blocks, starts=starts, sizes=sizes)
+
+
 @dataclass(frozen=True, slots=True)
 class Rle:
     """Runs of equal values."""
@@ -58,33 +69,13 @@ class Rle:
 
     def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
         values, lengths = zip(chunks.starts, chunks.sizes, strict=True)
-        return self._expand(chunks, *values, *lengths)
-
-    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
-        with kernel_errors:
-            spans = _kernels.split_runs(blocks.data, blocks.starts[0], blocks.sizes[0])
-        return self._expand(blocks, *spans)
-
-    def _expand(
-        self,
-        chunks: ChunkBuffers,
-        value_starts: Int64s,
-        value_sizes: Int64s,
-        length_starts: Int64s,
-        length_sizes: Int64s,
-    ) -> FixedWidth:
         bits = self.bits_per_value
         with kernel_errors:
-            data = _kernels.expand_runs(
-                chunks.data,
-                value_starts,
-                value_sizes,
-                length_starts,
-                length_sizes,
-                chunks.counts,
-                bits,
-            )
+            data = _kernels.expand_runs(chunks.data, *values, *lengths, chunks.counts, bits)
         return FixedWidth(bits, len(data) * 8 // bits, data)
+
+    def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
+        return self.decode_chunks(_split(blocks))
 
     def max_bytes(self, counts: Int64s) -> Int64s:
         """Of the run values, or of a block: one run a value, and the size in front."""
@@ -177,28 +168,15 @@ class CodedRle:
     def bits_per_value(self) -> int:
         return self.values.codec.bits_per_value
 
-    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
-        starts, sizes = chunks.starts, chunks.sizes
-        return self._expand(chunks, starts[0], sizes[0], starts[1], sizes[1])
-
     def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
         if blocks.num_values > MAX_VALUES:
             raise UnsupportedError(f"rle: a block of {blocks.num_values} values")
-        with kernel_errors:
-            spans = _kernels.split_runs(blocks.data, blocks.starts[0], blocks.sizes[0])
-        return self._expand(blocks, *spans)
+        return self.decode_chunks(_split(blocks))
 
-    def _expand(
-        self,
-        chunks: ChunkBuffers,
-        value_starts: Int64s,
-        value_sizes: Int64s,
-        length_starts: Int64s,
-        length_sizes: Int64s,
-    ) -> FixedWidth:
+    def decode_chunks(self, chunks: ChunkBuffers) -> FixedWidth:
         counts = chunks.counts
-        values = self.values.raw(chunks.data, value_starts, value_sizes, counts)
-        lengths = self.lengths.raw(chunks.data, length_starts, length_sizes, counts)
+        values = self.values.raw(chunks.data, chunks.starts[0], chunks.sizes[0], counts)
+        lengths = self.lengths.raw(chunks.data, chunks.starts[1], chunks.sizes[1], counts)
         teller, (_, _, told) = (
             (self.values, values) if self.values.tells_count else (self.lengths, lengths)
         )
