@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import alance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
     from alance.testing.lab import Lab
 
@@ -77,9 +76,16 @@ async def test_a_parquet_file_of_the_demo_is_used_by_one_thread_and_closed(
     assert len(Watched.opened) >= 8
 
 
-def test_the_example_of_producers_runs_from_any_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("example", "lines"),
+    [
+        ("ingest", ["12000 rows"]),
+        ("search", ["0.000  waterfall", "near papers, of more than six letters: paper"]),
+    ],
+)
+def test_an_example_runs_from_any_folder(tmp_path: Path, example: str, lines: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / "ingest.py"],
+        [sys.executable, "-W", "error", EXAMPLES / f"{example}.py"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -87,18 +93,5 @@ def test_the_example_of_producers_runs_from_any_folder(tmp_path: Path) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12000 rows" in done.stdout
-
-
-def test_the_example_of_searches_runs_from_any_folder(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / "search.py"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0.000  waterfall" in done.stdout
-    assert "near papers, of more than six letters: paper" in done.stdout
+    for line in lines:
+        assert line in done.stdout

@@ -15,6 +15,7 @@ import alance
 from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.btree import parse_page_table
 from tests.indices.index_cases import ids, plan_of
+from tests.spoiling import spoiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,19 +42,10 @@ async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path:
     files = sorted((tmp_path / "t" / "_indices").glob("*/*.lance"))
     for number in range(60):
         file = files[number % len(files)]
-        content = bytearray(file.read_bytes())
-        if number % 5 == 0:
-            spoiled = bytes(content[: chance.randrange(len(content))])
-        elif number % 5 == 1:
-            at = chance.randrange(len(content))
-            spoiled = bytes(content[:at]) + bytes(64) + bytes(content[at + 64 :])
-        else:
-            for _ in range(chance.choice((1, 4, 30))):
-                content[chance.randrange(len(content))] = chance.randrange(256)
-            spoiled = bytes(content)
+        content = spoiled(file.read_bytes(), number, chance)
         place = tmp_path / f"c{number}"
         shutil.copytree(tmp_path / "t", place)
-        (place / file.relative_to(tmp_path / "t")).write_bytes(spoiled)
+        (place / file.relative_to(tmp_path / "t")).write_bytes(content)
         async with alance.Session() as session:
             copied = await alance.dataset(place, session=session)
             for column, condition in FILTERS.items():

@@ -15,6 +15,7 @@ from alance.format.index.ivf import Centroids, Storage, storage_metadata, tensor
 from alance.format.proto import vector_index_pb2
 from tests.search.search_cases import ids, ours, queries, table, written
 from tests.search.test_indexed import EACH, index
+from tests.spoiling import spoiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,19 +31,10 @@ async def test_spoiled_files_give_errors_and_no_crash(tmp_path: Path, which: str
     live = {*range(3000)}
     for number in range(40):
         file = files[number % 2]
-        content = bytearray(file.read_bytes())
-        if number % 5 == 0:
-            spoiled = bytes(content[: chance.randrange(len(content))])
-        elif number % 5 == 1:
-            at = chance.randrange(len(content))
-            spoiled = bytes(content[:at]) + bytes(64) + bytes(content[at + 64 :])
-        else:
-            for _ in range(chance.choice((1, 4, 30))):
-                content[chance.randrange(len(content))] = chance.randrange(256)
-            spoiled = bytes(content)
+        content = spoiled(file.read_bytes(), number, chance)
         place = tmp_path / "c"
         shutil.copytree(tmp_path / "t", place)
-        (place / file.relative_to(tmp_path / "t")).write_bytes(spoiled)
+        (place / file.relative_to(tmp_path / "t")).write_bytes(content)
         async with alance.Session() as session:
             dataset = await alance.dataset(place, session=session)
             try:
