@@ -156,14 +156,14 @@ async def test_what_is_in_memory_is_bounded(
     held: list[int] = []
     indexed: list[int] = []
     removed: list[Path] = []
-    append, of = spool.Spool.append, merge_join.KeyIndex.of
+    append, of = spool.Spool.append, merge_join.SourceKeys.of
     remove = spool.Scratch.remove
 
     async def appended(self: spool.Spool, batch: pa.RecordBatch) -> None:
         await append(self, batch)
         held.append(self._held_bytes)
 
-    def index(batches: list[pa.RecordBatch], schema: pa.Schema) -> merge_join.KeyIndex:
+    def index(batches: list[pa.RecordBatch], schema: pa.Schema) -> merge_join.SourceKeys:
         indexed.append(sum(batch.nbytes for batch in batches))
         return of(batches, schema)
 
@@ -175,7 +175,7 @@ async def test_what_is_in_memory_is_bounded(
         await remove(self)
 
     monkeypatch.setattr(spool.Spool, "append", appended)
-    monkeypatch.setattr(merge_join.KeyIndex, "of", index)
+    monkeypatch.setattr(merge_join.SourceKeys, "of", index)
     monkeypatch.setattr(spool.Scratch, "remove", gone)
 
     async def batches() -> AsyncIterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ The other data is in memory.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.expr.tree import plain
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.keys import KeyColumns
+from alance.format.numbers import as_mask, to_arrow
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.blobs.places import has_blobs
@@ -78,12 +80,12 @@ class Joined(OfLiveRows):
 
     Attributes:
         columns: the new columns of the other data.
-        index: finds their rows.
+        keys: find their rows.
     """
 
     left_on: str
     columns: pa.Table
-    index: KeyIndex
+    keys: JoinKeys
 
     @classmethod
     async def of(cls, snapshot: Snapshot, data: Data, left_on: str, right_on: str) -> Joined:
@@ -105,8 +107,8 @@ class Joined(OfLiveRows):
         columns = table.drop_columns([right_on])
         if not columns.num_columns:
             raise InvalidInputError(f"merge: the data has no columns beside {right_on!r}")
-        index = await pool.run(partial(KeyIndex.of, table.column(right_on), key_type, right_on))
-        return cls(left_on, columns, index)
+        keys = await pool.run(partial(JoinKeys.of, table.column(right_on), key_type, right_on))
+        return cls(left_on, columns, keys)
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
         for name in self.columns.schema.names:
@@ -128,7 +130,7 @@ class Joined(OfLiveRows):
         async with aclosing(scan(snapshot, plan)) as batches:
             keys.extend([batch.column(0) async for batch in batches])
         pool = snapshot.engine.pool
-        places, has_match = await pool.run(partial(self.index.find, keys))
+        places, has_match = await pool.run(partial(self.keys.find, keys))
         for start in range(0, len(places), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
             yield await pool.run(partial(self._rows, places[part], has_match[part]))
@@ -150,25 +152,25 @@ class Joined(OfLiveRows):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyIndex:
+class JoinKeys:
     """Finds keys: the last row that has one. Nulls are equal to each other.
 
     Attributes:
-        keys: of all rows, last row first.
-        order: of whole numbers: the places of `ordered`, which is sorted.
+        null: the last row whose key is null; -1: none.
+        last: the last row that has a key, by the keys' numbers in the table; shape (keys,).
     """
 
-    keys: pa.Array
-    null: int  # the last row whose key is null; -1: none
-    ordered: Int64s | None = None
-    order: Int64s | None = None
+    null: int
+    last: Int64s
+    _table: _kernels.KeyTable
 
     @classmethod
-    def of(cls, keys: pa.ChunkedArray, arrow: pa.DataType, name: str) -> KeyIndex:
-        """The index of a key column, cast to another type. CPU.
+    def of(cls, keys: pa.ChunkedArray, arrow: pa.DataType, name: str) -> JoinKeys:
+        """The keys of a column, cast to another type. CPU.
 
         Raises:
             InvalidInputError: it does not cast.
+            UnsupportedError: a type that makes no key.
         """
         array = plain(_one_chunk(keys))
         try:
@@ -177,16 +179,13 @@ class KeyIndex:
             raise InvalidInputError(
                 f"right_on={name!r}: {keys.type}, the key of the table is {arrow}: {error}"
             ) from error
-        null = -1
-        if array.null_count:
-            null = int(np.flatnonzero(as_mask(array.is_null()))[-1])
-        backwards = array.take(to_arrow(np.arange(len(array) - 1, -1, -1)))
-        if not pa.types.is_integer(arrow) or pa.types.is_uint64(arrow):
-            return cls(backwards, null)
-        rows = np.flatnonzero(as_mask(array.is_valid()))
-        numbers = as_numbers(array.drop_null()).astype(np.int64)
-        order = np.argsort(numbers, kind="stable")
-        return cls(backwards, null, numbers[order], rows[order])
+        valid = as_mask(array.is_valid())
+        nulls, rows = np.flatnonzero(~valid), np.flatnonzero(valid)
+        columns = KeyColumns.of([array.drop_null()])
+        table = _kernels.KeyTable(columns.plain(), secrets.randbits(64))
+        last = np.zeros(len(table), np.int64)
+        last[table.numbers()] = rows  # of rows with one number numpy keeps the last
+        return cls(int(nulls[-1]) if len(nulls) else -1, last, table)
 
     def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
         """The places of keys, and which of them were found; shape (n,) each. CPU."""
@@ -196,25 +195,15 @@ class KeyIndex:
         return np.concatenate([a for a, _ in hits]), np.concatenate([b for _, b in hits])
 
     def _find(self, keys: pa.Array) -> tuple[Int64s, Mask]:
-        if self.ordered is None or self.order is None:
-            places = pc.index_in(keys, value_set=self.keys, skip_nulls=True)
-            hit = as_mask(places.is_valid())
-            rows = np.zeros(len(keys), np.int64)
-            rows[hit] = len(self.keys) - 1 - as_numbers(places.drop_null()).astype(np.int64)
-        else:
-            valid = as_mask(keys.is_valid())
-            numbers = as_numbers(keys.drop_null()).astype(np.int64)
-            last = np.searchsorted(self.ordered, numbers, "right") - 1
-            hit, rows = valid.copy(), np.zeros(len(keys), np.int64)
-            if len(self.ordered):
-                hit[valid] = (last >= 0) & (self.ordered[last] == numbers)
-                rows[valid] = self.order[last]
-            else:
-                hit[:] = False
-        if self.null >= 0 and keys.null_count:
-            nulls = as_mask(keys.is_null())
-            hit, rows = hit | nulls, np.where(nulls, self.null, rows)
-        return rows, hit
+        columns = KeyColumns.of([keys])
+        places, numbers = self._table.find(columns.plain())
+        rows, is_hit = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        rows[places], is_hit[places] = self.last[numbers], True
+        if columns.valid is not None:
+            has_null = self.null >= 0
+            rows = np.where(columns.valid, rows, self.null if has_null else 0)
+            is_hit = np.where(columns.valid, is_hit, has_null)
+        return rows, is_hit
 
 
 def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
@@ -257,7 +246,7 @@ async def update_in_fragment(
         ),
         schema=target,
     )
-    values = Updated(Joined(left_on, columns, joined.index))
+    values = Updated(Joined(left_on, columns, joined.keys))
     async with Backfill(values) as backfill:
         (fragment,) = await backfill.fragments(snapshot, schema, [handle])
         offsets = await snapshot.engine.pool.run(partial(values.offsets, handle))
@@ -321,7 +310,7 @@ class Updated(OfLiveRows):
         return roaring_bytes(handle.physical(np.flatnonzero(hits)))
 
     def _values(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        places, has_match = self.joined.index.find([batch.column(self.joined.left_on)])
+        places, has_match = self.joined.keys.find([batch.column(self.joined.left_on)])
         self.hits.append(has_match)
         before = pa.RecordBatch.from_arrays([batch.column(name) for name in names], list(names))
         schema = self.joined.columns.schema

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
+from alance.format.keys import KEY, ROW, Keys
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.proto import transaction_pb2
 from alance.format.table.operations import Update
-from alance.ops.merge.keys import KEY, ROW, Keys
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge, primary_key
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated

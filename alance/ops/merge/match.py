@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.ops.merge.keys import KEY, ROW, KeyColumns, Keys
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
 from alance.ops.read.options import ScanOptions
@@ -118,7 +118,7 @@ async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     run = matcher.base.engine.pool.run
     held = [batch async for batch in source.keys.batches()]
     widths = key_widths(matcher.merge)
-    index = await run(partial(KeyIndex.of, held, source.keys.schema, widths))
+    index = await run(partial(SourceKeys.of, held, source.keys.schema, widths))
     held.clear()
     async with aclosing(matcher.scanned()) as scanned:
         async for batch in scanned:
@@ -144,7 +144,7 @@ async def _match_by_parts(
         return
     for target_part, source_part in zip(ours.parts, theirs.parts, strict=True):
         held = [batch async for batch in source_part.batches()]
-        index = await run(partial(KeyIndex.of, held, source.keys.schema))
+        index = await run(partial(SourceKeys.of, held, source.keys.schema))
         held.clear()
         async with aclosing(target_part.batches()) as batches:
             async for batch in batches:
@@ -201,7 +201,7 @@ class _Matcher:
             lost = as_mask(keys.is_null()) & as_mask(batch.column(OTHER))
             self.matches.gone.add(as_numbers(batch.column(ROW))[lost])
 
-    def look_up_scanned(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
+    def look_up_scanned(self, index: SourceKeys, batch: pa.RecordBatch) -> None:
         """Join rows of the target as they were scanned.
 
         Raises:
@@ -210,7 +210,7 @@ class _Matcher:
         keys = KeyColumns.of([batch.column(name) for name in self.merge.on])
         self._join(index, self.prepared(batch, with_key=False), index.find_columns(keys))
 
-    def look_up(self, index: KeyIndex, batch: pa.RecordBatch) -> None:
+    def look_up(self, index: SourceKeys, batch: pa.RecordBatch) -> None:
         """Join rows of the target that were prepared.
 
         Raises:
@@ -218,7 +218,7 @@ class _Matcher:
         """
         self._join(index, batch, index.find(batch.column(KEY)))
 
-    def _join(self, index: KeyIndex, batch: pa.RecordBatch, pairs: Pairs) -> None:
+    def _join(self, index: SourceKeys, batch: pa.RecordBatch, pairs: Pairs) -> None:
         plan, matches = self.merge.plan, self.matches
         addresses = as_numbers(batch.column(ROW))
         if plan.deletes_others:
@@ -292,7 +292,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyIndex:
+class SourceKeys:
     """Rows of the source by their keys.
 
     Attributes:
@@ -312,7 +312,7 @@ class KeyIndex:
         batches: list[pa.RecordBatch],
         schema: pa.Schema,
         widths: Int64s | None = None,
-    ) -> KeyIndex:
+    ) -> SourceKeys:
         """The index of batches that have a column `KEY`. CPU.
 
         Args:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import in_groups, one_batch
+from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import to_arrow
-from alance.ops.merge.keys import KEY, ROW, KeyColumns, Keys
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
