@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from alance.file import describe as description
     from alance.file import v0_1_writer
+    from alance.file.describe import FileDescription
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from alance.ops.write import sources
     from alance.ops.write.sources import Data
 else:
+    description = Deferred("alance.file.describe")
     sources = Deferred("alance.ops.write.sources")
     v0_1_writer = Deferred("alance.file.v0_1_writer")
 
@@ -142,6 +145,23 @@ class FileReader:
             )
         plan = self._container.read_buffer(index)
         return bytes(await self._session.engine.drive(plan, "global buffer"))
+
+    async def describe(self) -> FileDescription:
+        """Columns and pages of the file, how they are encoded, and the bytes of each.
+
+        Cost: the metadata of all columns, which the file's last 64 KiB mostly hold; else one GET.
+
+        Raises:
+            UnsupportedError: a file of version 0.1.
+            CorruptFileError: metadata that contradict the file.
+        """
+        await self._session.engine.pool.load(description)
+        return await self._session.engine.drive(
+            description.describe(
+                self._container, self._schema, self.num_rows, dict(self._source.columns)
+            ),
+            "describe file",
+        )
 
     async def take(self, rows: object, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows by position, in the order asked for. Cost: one round when warm.

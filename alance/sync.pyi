@@ -34,6 +34,7 @@ from alance.types import (
     ExternalStore,
     Field,
     FieldMessage,
+    FileDescription,
     Fragment,
     FragmentScanArguments,
     Mode,
@@ -433,6 +434,7 @@ class FileReader:
     @property
     def num_global_buffers(self) -> int: ...
     def global_buffer(self, index: int) -> bytes: ...
+    def describe(self) -> FileDescription: ...
     def take(self, rows: object, columns: Sequence[str] | None = ...) -> pa.Table: ...
     def to_batches(
         self,

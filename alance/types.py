@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from alance.deferred import lazy
 
 if TYPE_CHECKING:
+    from alance.file.describe import ColumnDescription, FileDescription, PageDescription
     from alance.format.field import Field
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment, IndexMetadata
@@ -58,6 +59,7 @@ _PLACES: Final = {
     "CleanupExplanation": "alance.ops.cleanup.policy",
     "CleanupReferencedBranch": "alance.ops.cleanup.policy",
     "CleanupStats": "alance.ops.cleanup.policy",
+    "ColumnDescription": "alance.file.describe",
     "Columns": "alance.ops.version.projection",
     "CommitArguments": "alance.ops.version.commit_options",
     "CommitLock": "alance.versioning.lock",
@@ -72,11 +74,13 @@ _PLACES: Final = {
     "ExternalStore": "alance.versioning.external_store",
     "Field": "alance.format.field",
     "FieldMessage": "alance.format.proto.file_pb2:Field",
+    "FileDescription": "alance.file.describe",
     "Fragment": "alance.format.table.fragment",
     "FragmentScanArguments": "alance.ops.read.options",
     "IndexMetadata": "alance.format.proto.table_pb2",
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
+    "PageDescription": "alance.file.describe",
     "Purpose": "alance.io.store_report",
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
@@ -103,6 +107,7 @@ __all__ = [
     "CleanupExplanation",
     "CleanupReferencedBranch",
     "CleanupStats",
+    "ColumnDescription",
     "Columns",
     "CommitArguments",
     "CommitLock",
@@ -117,11 +122,13 @@ __all__ = [
     "ExternalStore",
     "Field",
     "FieldMessage",
+    "FileDescription",
     "Fragment",
     "FragmentScanArguments",
     "IndexMetadata",
     "Mode",
     "NewIndex",
+    "PageDescription",
     "Purpose",
     "Reference",
     "RequestEvent",

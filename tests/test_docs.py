@@ -60,6 +60,10 @@ async def columns() -> Names:
     }
 
 
+async def command() -> Names:
+    return {}
+
+
 async def files_0_1() -> Names:
     return {"alance": alance, "table": rows(0, 10), "more": rows(10, 20), "uri": "table"}
 

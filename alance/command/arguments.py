@@ -1,0 +1,115 @@
+"""Arguments that several subcommands share, and the table that they name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import alance
+from alance import InvalidInputError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import TypeAlias
+
+    from alance import Dataset
+    from alance.command.output import Output
+
+    Run: TypeAlias = Callable[[argparse.Namespace], Awaitable[Output | None]]
+    Parsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.ArgumentParser:
+    """A subcommand on a URI, with the options that all have."""
+    parser = parsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:])
+    parser.set_defaults(run=run)
+    parser.add_argument("uri", help="path or URI: s3://, gs://, az://, file://, http(s)://")
+    parser.add_argument(
+        "--storage",
+        action="append",
+        type=pair,
+        metavar="KEY=VALUE",
+        help="an option of the store beside those of the environment; may be repeated",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: one object, or a line a row"
+    )
+    return parser
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Which version of the table is meant."""
+    parser.add_argument("--version", type=version, help="a number or a tag; default: the latest")
+    parser.add_argument("--branch", help="a branch; default: main")
+
+
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """Which columns and rows are read."""
+    parser.add_argument("--columns", type=names, help="names or dotted paths, with commas between")
+    parser.add_argument("--filter", help="a condition in SQL, such as \"price > 10 AND x = 'a'\"")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`KEY=VALUE`."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise ValueError(text)
+    return key, value
+
+
+def names(text: str) -> list[str]:
+    """`a,b,c`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def numbers(text: str) -> list[int]:
+    """`1,2,5-9`."""
+    listed: list[int] = []
+    for part in names(text):
+        first, dash, last = part.partition("-")
+        listed += range(int(first), int(last) + 1) if dash else [int(part)]
+    return listed
+
+
+def version(text: str) -> int | str:
+    """A number, or a tag."""
+    return int(text) if text.isdecimal() else text
+
+
+def options(given: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
+    """Options of a verb, numbers and booleans as such."""
+    values: dict[str, Any] = {}
+    for key, text in given or ():
+        values[key] = {"true": True, "false": False}.get(text.lower(), text)
+        for kind in (int, float):
+            if values[key] is text:
+                values[key] = _as(kind, text)
+    return values
+
+
+def _as(kind: Callable[[str], Any], text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def storage(given: argparse.Namespace) -> dict[str, str] | None:
+    """Options of the store."""
+    return dict(given.storage) if given.storage else None
+
+
+async def opened(given: argparse.Namespace) -> Dataset:
+    """The version of the table that is meant.
+
+    Raises:
+        InvalidInputError: a branch and a tag, which names its own.
+    """
+    number = getattr(given, "version", None)
+    branch = getattr(given, "branch", None)
+    if branch is None:
+        return await alance.dataset(given.uri, version=number, storage_options=storage(given))
+    if isinstance(number, str):
+        raise InvalidInputError(f"--branch {branch} --version {number}: a tag names its own branch")
+    dataset = await alance.dataset(given.uri, storage_options=storage(given))
+    return await dataset.checkout_branch(branch, number)

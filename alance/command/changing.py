@@ -1,0 +1,205 @@
+"""What makes versions: `write`, `append`, `delete`, `compact`, `cleanup`, `index`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import alance
+from alance import InvalidInputError
+from alance.command.arguments import add, add_version, names, opened, options, pair, storage
+from alance.command.output import Facts, Rows
+
+if TYPE_CHECKING:
+    import argparse
+
+    import pyarrow as pa
+
+    from alance import Dataset, Progress
+    from alance.command.arguments import Parsers
+
+# What pyarrow calls the format of files, by their endings.
+FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "ipc",
+    ".ipc": "ipc",
+    ".feather": "ipc",
+}
+VECTOR_KINDS = ("IVF_",)
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommands of this module."""
+    for name, run, summary in (
+        ("write", write, "make a table of files: Parquet, CSV, JSON lines, Arrow IPC"),
+        ("append", append, "add the rows of files to a table"),
+    ):
+        parser = add(parsers, name, run, summary)
+        parser.add_argument("files", nargs="+", help="paths of files of one kind and schema")
+        parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
+        parser.add_argument("--max-rows-per-file", type=int, help="a file is cut there")
+        if name == "write":
+            parser.add_argument("--overwrite", action="store_true", help="replace a table's rows")
+            parser.add_argument("--file-version", help="2.0, 2.1, 2.2 (default)")
+            parser.add_argument("--stable-row-ids", action="store_true")
+    parser = add(parsers, "delete", delete, "delete the rows that a condition is true of")
+    parser.add_argument("filter", help="a condition in SQL")
+    parser = add(parsers, "compact", compact, "rewrite small and much deleted fragments")
+    parser.add_argument("--target-rows", type=int, help="rows of a fragment; default: 1 048 576")
+    parser = add(parsers, "cleanup", cleanup, "remove old versions and what only they need")
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="default: 14")
+    parser.add_argument("--keep", type=int, metavar="N", help="the last N versions stay")
+    parser.add_argument("--dry-run", action="store_true", help="count only")
+    parser = add(parsers, "index", index, "list, make, drop or bring up to date indices")
+    parser.add_argument("--create", metavar="COLUMN", help="make one of a column")
+    parser.add_argument("--type", help="BTREE, BITMAP, IVF_PQ, ...; default: BTREE")
+    parser.add_argument("--name", help="default: COLUMN_idx")
+    parser.add_argument("--option", action="append", type=pair, metavar="KEY=VALUE")
+    parser.add_argument("--drop", metavar="NAME", help="drop an index")
+    parser.add_argument("--optimize", action="store_true", help="cover new rows")
+    parser.add_argument("--statistics", metavar="NAME", help="what an index covers")
+    parser = add(parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in files")
+    parser.add_argument("columns", type=names, help="names or dotted paths")
+    for parser in (parsers.choices["index"],):
+        add_version(parser)
+
+
+async def write(given: argparse.Namespace) -> Facts:
+    """Files as a new table, or in the place of its rows."""
+    mode = "overwrite" if given.overwrite else "create"
+    stable = given.stable_row_ids
+    return await _written(
+        given, mode, data_storage_version=given.file_version, stable_row_ids=stable
+    )
+
+
+async def append(given: argparse.Namespace) -> Facts:
+    """Files behind the rows of a table."""
+    await opened(given)  # else one would be made
+    return await _written(given, "append")
+
+
+async def _written(given: argparse.Namespace, mode: Any, **more: Any) -> Facts:
+    if given.max_rows_per_file is not None:
+        more["max_rows_per_file"] = given.max_rows_per_file
+    progress = _Progress()
+    dataset = await alance.write_dataset(
+        _reader(given.files, given.format),
+        given.uri,
+        mode=mode,
+        progress=progress,
+        storage_options=storage(given),
+        **more,
+    )
+    progress.end()
+    return Facts({"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows})
+
+
+def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
+    """The rows of all files as a stream, none of which is held as a whole.
+
+    Raises:
+        InvalidInputError: files of an unknown kind, that cannot be read, or that are not there.
+    """
+    import pyarrow as pa
+    from pyarrow import dataset as arrow_dataset
+
+    missing = [path for path in paths if not Path(path).exists()]
+    if missing:
+        raise InvalidInputError(f"{missing[0]}: no such file")
+    form = form or FORMATS.get(Path(paths[0]).suffix.lower())
+    if form is None:
+        endings = ", ".join(sorted(FORMATS))
+        raise InvalidInputError(f"{paths[0]}: unknown ending; expected {endings}, or --format")
+    try:
+        files = arrow_dataset.dataset(paths, format=form)
+        return files.scanner().to_reader()
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{', '.join(paths)}: {error}") from error
+
+
+class _Progress:
+    """Rows written so far, on one line of the error output, where that is a terminal."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._is_shown = sys.stderr.isatty()
+
+    def __call__(self, now: Progress) -> None:
+        self.rows = now.num_rows
+        if self._is_shown:
+            told = f"{now.num_rows:,} rows, {now.num_bytes / 1e6:,.1f} MB, {now.num_files} files"
+            print(f"\r{told}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._is_shown:
+            print(file=sys.stderr)
+
+
+async def delete(given: argparse.Namespace) -> Facts:
+    """Delete rows."""
+    return _changed(await (await opened(given)).delete(given.filter))
+
+
+async def compact(given: argparse.Namespace) -> Facts:
+    """Rewrite fragments."""
+    more = {} if given.target_rows is None else {"target_rows_per_fragment": given.target_rows}
+    return _changed(await (await opened(given)).optimize.compact_files(**more))
+
+
+async def drop_columns(given: argparse.Namespace) -> Facts:
+    """Drop columns."""
+    return _changed(await (await opened(given)).drop_columns(given.columns))
+
+
+def _changed(dataset: Dataset) -> Facts:
+    return Facts({"uri": dataset.uri, "version": dataset.version, **dataset.summary})
+
+
+async def cleanup(given: argparse.Namespace) -> Facts:
+    """Remove old versions."""
+    age = None if given.older_than is None else timedelta(days=given.older_than)
+    dataset = await opened(given)
+    stats = await dataset.cleanup_old_versions(age, given.keep, dry_run=given.dry_run)
+    return Facts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
+
+
+async def index(given: argparse.Namespace) -> Facts | Rows:
+    """Change indices, then list them."""
+    dataset = await opened(given)
+    if given.create:
+        dataset = await _indexed(dataset, given)
+    if given.drop:
+        dataset = await dataset.drop_index(given.drop)
+    if given.optimize:
+        dataset = await dataset.optimize.optimize_indices()
+    if given.statistics:
+        return Facts(await dataset.index_statistics(given.statistics))
+    rows = [
+        {
+            "index": segment["name"],
+            "type": segment["type"],
+            "fields": segment["fields"],
+            "fragments": len(segment["fragment_ids"] or ()),
+            "of_version": segment["version"],
+            "uuid": str(segment["uuid"]),
+        }
+        for segment in dataset.list_indices()
+    ]
+    names = ("index", "type", "fields", "fragments", "of_version", "uuid")
+    return Rows(rows, names, right=frozenset({"fragments", "of_version"}))
+
+
+async def _indexed(dataset: Dataset, given: argparse.Namespace) -> Dataset:
+    kind = (given.type or "BTREE").upper()
+    more = options(given.option)
+    if kind.startswith(VECTOR_KINDS):
+        return await dataset.create_index(given.create, kind, given.name, **more)
+    return await dataset.create_scalar_index(given.create, kind, given.name, **more)

@@ -1,0 +1,129 @@
+"""Looking closer: `validate`, `check-store`, `inspect`, `trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import alance
+from alance.command.arguments import add, add_rows, add_version, numbers, opened, storage
+from alance.command.output import Rows, Text, human_bytes
+from alance.viz.file_page import file_page
+
+if TYPE_CHECKING:
+    import argparse
+
+    from alance.command.arguments import Parsers
+    from alance.types import FileDescription
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommands of this module."""
+    parser = add(parsers, "validate", validate, "check that a version is what the format says")
+    add_version(parser)
+    add(
+        parsers, "check-store", check_store, "try what reading, writing and commits need of a store"
+    )
+    parser = add(parsers, "inspect", inspect, "columns, pages and encodings of one data file")
+    parser.add_argument("--pages", action="store_true", help="a row for each page")
+    parser.add_argument("--html", metavar="FILE", help="draw it as a page")
+    parser = add(parsers, "trace", trace, "the requests of a read, drawn as a page")
+    parser.add_argument("--html", metavar="FILE", help="where the waterfall goes")
+    parser.add_argument("--take", type=numbers, help="take these rows; else the scan is traced")
+    add_version(parser)
+    add_rows(parser)
+
+
+async def validate(given: argparse.Namespace) -> Text:
+    """Look for findings; status 2 where there are some."""
+    dataset = await opened(given)
+    try:
+        await dataset.validate()
+    except alance.CorruptFileError as error:
+        given.status = 2
+        return Text(str(error), {"valid": False, "findings": str(error).splitlines()[1:]})
+    told = f"{dataset.uri}, version {dataset.version}: nothing is wrong"
+    return Text(told, {"valid": True, "findings": []})
+
+
+async def check_store(given: argparse.Namespace) -> Text:
+    """Try a store; status 2 where something fails."""
+    report = await alance.check_store(given.uri, storage_options=storage(given))
+    given.status = 2 if report.failures else 0
+    checks = [
+        {"name": check.name, "purpose": check.purpose, "failure": check.failure}
+        for check in report.checks
+    ]
+    return Text(str(report), {"root": report.root, "checks": checks})
+
+
+async def inspect(given: argparse.Namespace) -> Rows | Text:
+    """What a data file consists of."""
+    reader = await alance.FileReader.open(given.uri, storage_options=storage(given))
+    file = await reader.describe()
+    if given.html:
+        _write(given.html, file_page(file))
+        return Text(f"{given.html}: {len(file.columns)} columns", {"html": given.html})
+    return _pages(file) if given.pages else _columns(file, as_json=given.json)
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _columns(file: FileDescription, *, as_json: bool) -> Rows:
+    total = sum(column.num_bytes for column in file.columns) or 1
+    rows = [
+        {
+            "column": column.path,
+            "type": str(column.type),
+            "pages": len(column.pages),
+            "bytes": column.num_bytes if as_json else human_bytes(column.num_bytes),
+            "share": column.num_bytes / total
+            if as_json
+            else "█" * round(20 * column.num_bytes / total) or "▏",
+            "encoding": list(column.layouts) if as_json else "\n".join(column.layouts),
+        }
+        for column in file.columns
+    ]
+    title = (
+        f"{file.location}: version {file.version}, {file.num_rows:,} rows, "
+        f"{human_bytes(file.num_bytes)}"
+    )
+    names = ("column", "type", "pages", "bytes", "share", "encoding")
+    return Rows(rows, names, title, right=frozenset({"pages", "bytes"}))
+
+
+def _pages(file: FileDescription) -> Rows:
+    rows = [
+        {
+            "column": column.path,
+            "page": number,
+            "rows": page.num_rows,
+            "start": page.start,
+            "bytes": page.num_bytes,
+            "layout": page.layout,
+            "encoding": page.encoding,
+        }
+        for column in file.columns
+        for number, page in enumerate(column.pages)
+    ]
+    names = ("column", "page", "rows", "start", "bytes", "layout", "encoding")
+    return Rows(rows, names, right=frozenset({"page", "rows", "start", "bytes"}))
+
+
+async def trace(given: argparse.Namespace) -> Text:
+    """Read, and tell what was asked of the store."""
+    with alance.trace() as recorder:
+        dataset = await opened(given)
+        if given.take is not None:
+            await dataset.take(given.take, given.columns)
+        else:
+            async for _ in dataset.to_batches(given.columns, filter=given.filter):
+                pass
+    if given.html:
+        recorder.to_html(given.html, title=given.uri)
+    totals = recorder.totals
+    return Text(
+        recorder.summary(), {name: getattr(totals, name) for name in totals.__dataclass_fields__}
+    )

@@ -1,0 +1,61 @@
+"""Parsing and running of the command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import alance
+from alance import AlanceError
+from alance.command import changing, checking, completions, reading, versions
+from alance.command.output import show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EPILOG = """Credentials and endpoints: the environment (AWS_*, AZURE_*, GOOGLE_*) and --storage.
+Exit status: 0 done, 1 failed, 2 wrong arguments or findings, 130 interrupted."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand: results go to the output, errors and progress to the error output."""
+    given = parser().parse_args(arguments)
+    try:
+        return asyncio.run(_run(given))
+    except AlanceError as error:
+        print(f"alance {given.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: be quiet
+        return 0
+
+
+async def _run(given: argparse.Namespace) -> int:
+    async with alance.Session.of_loop():
+        output = await given.run(given)
+        if output is not None:
+            show(output, as_json=getattr(given, "json", False))
+    return int(getattr(given, "status", 0))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    whole = argparse.ArgumentParser(
+        prog="alance",
+        description="Lance tables from the shell.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=alance.__version__)
+    parsers = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    reading.add_to(parsers)
+    versions.add_to(parsers)
+    changing.add_to(parsers)
+    checking.add_to(parsers)
+    completions.add_to(parsers, whole)
+    return whole

@@ -1,0 +1,139 @@
+"""What subcommands print: facts and tables, by `rich` for people or as JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from alance import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PIPE_WIDTH = 240  # columns of text where the output is no terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Named values, printed one a line."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table: a mapping a row, which have the same keys; `columns` names them where none is."""
+
+    rows: Sequence[Mapping[str, Any]]
+    columns: Sequence[str] = ()
+    title: str = ""
+    right: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines as they are, and what they say as JSON."""
+
+    text: str
+    values: Any = None
+
+
+Output: TypeAlias = Facts | Rows | Text
+
+
+def show(output: Output, *, as_json: bool) -> None:
+    """Print to the output: rows as JSON lines, facts as one object."""
+    if as_json:
+        _as_json(output)
+    elif isinstance(output, Text):
+        print(output.text)
+    else:
+        _as_table(output)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: bytes in base64, moments in ISO 8601, sets as sorted lists."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def human_bytes(num_bytes: int) -> str:
+    """A size as people read it."""
+    size, unit = float(num_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{num_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _as_json(output: Output) -> None:
+    if isinstance(output, Rows):
+        for row in output.rows:
+            print(json.dumps(row, default=plain))
+    else:
+        print(json.dumps(output.values, default=plain))
+
+
+def _as_table(output: Facts | Rows) -> None:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text as Cell
+    except ImportError as error:
+        raise InvalidInputError(
+            "tables are drawn by the package rich: `pip install alance[cli]`, or use --json"
+        ) from error
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    if isinstance(output, Facts):
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(style="bold cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in output.values.items():
+            table.add_row(Cell(name.replace("_", " ")), Cell(_cell(value)))
+    else:
+        from rich.box import SIMPLE_HEAD
+
+        names = list(output.columns or (output.rows[0] if output.rows else ()))
+        table = Table(box=SIMPLE_HEAD, title=output.title or None, title_justify="left")
+        for name in names:
+            is_right = name in output.right
+            table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+        for row in output.rows:
+            table.add_row(*(Cell(_cell(row.get(name))) for name in names))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    """A value in a table: short, on one line."""
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    if isinstance(value, set | frozenset):
+        value = sorted(value)
+    if isinstance(value, list | tuple) and len(value) > 8:
+        shown = ", ".join(_cell(item) for item in value[:6])
+        return f"[{shown}, ... {len(value)} in all]"
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
+    return str(value)

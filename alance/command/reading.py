@@ -1,0 +1,180 @@
+"""Rows and schema: `info`, `schema`, `head`, `take`, `cat`, `count`, `explain`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from alance.command.arguments import add, add_rows, add_version, names, numbers, opened
+from alance.command.output import Facts, Rows, Text, human_bytes, plain
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from alance.command.arguments import Parsers
+
+FORMATS = ("jsonl", "csv", "arrow", "parquet")
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommands of this module."""
+    parser = add(parsers, "info", info, "what a table is: rows, size, version, columns, indices")
+    add_version(parser)
+    parser = add(parsers, "schema", schema, "the columns with their types and metadata")
+    add_version(parser)
+    parser = add(parsers, "head", head, "the first rows")
+    parser.add_argument("-n", "--num-rows", type=int, default=10, help="default: 10")
+    add_version(parser)
+    add_rows(parser)
+    parser = add(parsers, "take", take, "rows by position")
+    parser.add_argument("rows", type=numbers, help="positions from 0, such as 3,17,100-110")
+    parser.add_argument("--columns", type=names, help="names or dotted paths")
+    add_version(parser)
+    parser = add(parsers, "cat", cat, "all rows to the output, as a stream")
+    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="default: jsonl")
+    parser.add_argument("--limit", type=int, help="so many rows at most")
+    add_version(parser)
+    add_rows(parser)
+    parser = add(parsers, "count", count, "the number of rows")
+    parser.add_argument("--filter", help="a condition in SQL")
+    add_version(parser)
+    parser = add(parsers, "explain", explain, "what a scan would read, and why, before it does")
+    add_version(parser)
+    add_rows(parser)
+
+
+async def info(given: argparse.Namespace) -> Facts:
+    """What a table is."""
+    dataset = await opened(given)
+    files = [file for fragment in dataset.fragments for file in fragment.metadata.files]
+    sizes = [file.num_bytes for file in files]
+    return Facts(
+        {
+            "uri": dataset.uri,
+            "version": dataset.version,
+            "branch": dataset.branch or "main",
+            "committed": dataset.timestamp,
+            "rows": await dataset.count_rows(),
+            "fragments": len(dataset.fragments),
+            "data_files": len(files),
+            "data_bytes": sum(sizes) if given.json else human_bytes(sum(sizes)),
+            "file_version": dataset.data_storage_version.value,
+            "stable_row_ids": dataset.has_stable_row_ids,
+            "columns": [f"{field.name}: {field.type}" for field in dataset.schema],
+            "indices": [
+                f"{index['name']} ({index['type']}) of {', '.join(index['fields'])}"
+                for index in dataset.list_indices()
+            ],
+            "config": dataset.config,
+        }
+    )
+
+
+async def schema(given: argparse.Namespace) -> Rows:
+    """The columns."""
+    dataset = await opened(given)
+    rows: list[dict[str, Any]] = []
+
+    def walk(field: Any, parent: str) -> None:
+        path = f"{parent}.{field.name}" if parent else field.name
+        metadata = field.to_arrow().metadata or {}
+        rows.append(
+            {
+                "id": field.id,
+                "column": path,
+                "type": str(field.arrow_type),
+                "nullable": field.nullable,
+                "metadata": {key.decode(): value.decode() for key, value in metadata.items()},
+            }
+        )
+        for child in field.children:
+            walk(child, path)
+
+    for root in dataset.fields:
+        walk(root, "")
+    return Rows(rows, ("id", "column", "type", "nullable", "metadata"), right=frozenset({"id"}))
+
+
+async def head(given: argparse.Namespace) -> Rows:
+    """The first rows."""
+    dataset = await opened(given)
+    scanner = dataset.scanner(given.columns, filter=given.filter, limit=given.num_rows)
+    return _rows(await scanner.to_table())
+
+
+async def take(given: argparse.Namespace) -> Rows:
+    """Rows by position."""
+    dataset = await opened(given)
+    return _rows(await dataset.take(given.rows, given.columns))
+
+
+async def cat(given: argparse.Namespace) -> None:
+    """All rows, batch by batch."""
+    dataset = await opened(given)
+    scanner = dataset.scanner(given.columns, filter=given.filter, limit=given.limit)
+    form = "jsonl" if given.json else given.format
+    with _writer(form, scanner.projected_schema, sys.stdout.buffer) as write:
+        async with aclosing(scanner.to_batches()) as batches:
+            async for batch in batches:
+                write.write_batch(batch)
+
+
+async def count(given: argparse.Namespace) -> Text:
+    """The number of rows."""
+    dataset = await opened(given)
+    num_rows = await dataset.count_rows(given.filter)
+    return Text(str(num_rows), {"rows": num_rows})
+
+
+async def explain(given: argparse.Namespace) -> Text:
+    """The plan of a scan."""
+    dataset = await opened(given)
+    told = str(await dataset.scanner(given.columns, filter=given.filter).explain())
+    return Text(told, {"plan": told.splitlines()})
+
+
+def _rows(table: pa.Table) -> Rows:
+    right = {
+        field.name
+        for field in table.schema
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    }
+    return Rows(table.to_pylist(), table.schema.names, right=frozenset(right))
+
+
+def _writer(form: str, schema: pa.Schema, sink: BinaryIO) -> Any:
+    """Something to write batches with, as a context."""
+    if form == "arrow":
+        return pa.ipc.new_stream(sink, schema)
+    if form == "csv":
+        from pyarrow import csv
+
+        return csv.CSVWriter(sink, schema)
+    if form == "parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(sink, schema)
+    return _JsonLines(sink.write)
+
+
+class _JsonLines:
+    """An object a line."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+
+    def __enter__(self) -> _JsonLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        lines = [json.dumps(row, default=plain) + "\n" for row in batch.to_pylist()]
+        self._write("".join(lines).encode())

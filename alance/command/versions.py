@@ -1,0 +1,184 @@
+"""Versions and what names them: `versions`, `diff`, `tags`, `branches`, `fragments`, `files`."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from alance import InvalidInputError
+from alance.command.arguments import add, add_version, opened, pair, version
+from alance.command.output import Facts, Rows, Text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncIterator
+
+    import pyarrow as pa
+
+    from alance.command.arguments import Parsers
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommands of this module."""
+    parser = add(parsers, "versions", versions, "all versions that are still there")
+    parser.add_argument("--branch", help="of this branch; default: main")
+    parser = add(parsers, "diff", diff, "what changed from one version to another")
+    parser.add_argument("begin", type=int, help="the older version")
+    parser.add_argument("end", type=int, nargs="?", help="the newer one; default: the latest")
+    parser = add(parsers, "restore", restore, "make an older version the newest one")
+    parser.add_argument("version", type=version, help="a number or a tag")
+    for name, run in (("tags", tags), ("branches", branches)):
+        parser = add(parsers, name, run, f"list, make, move or delete {name}")
+        parser.add_argument("--create", metavar="NAME", help="make one of --at")
+        parser.add_argument("--delete", metavar="NAME", help="delete one")
+        parser.add_argument("--at", type=version, help="a version or tag; default: the latest")
+        if name == "tags":
+            parser.add_argument("--move", metavar="NAME", help="let a tag name --at")
+    parser = add(parsers, "fragments", fragments, "the fragments: rows, deletions, files")
+    add_version(parser)
+    parser = add(parsers, "files", files, "the data files: fields, rows, bytes")
+    add_version(parser)
+    parser = add(parsers, "config", config, "show or change the table's configuration")
+    parser.add_argument("--set", action="append", type=pair, metavar="KEY=VALUE")
+    parser.add_argument("--unset", action="append", metavar="KEY")
+
+
+async def versions(given: argparse.Namespace) -> Rows:
+    """All versions of a branch."""
+    dataset = await opened(given)
+    rows = [
+        {"version": info.version, "committed": info.timestamp, **_totals(info.metadata)}
+        for info in await dataset.versions()
+    ]
+    return Rows(rows, right=frozenset(rows[0]) - {"committed"} if rows else frozenset())
+
+
+def _totals(metadata: Any) -> dict[str, int]:
+    """The totals of a version, by short names."""
+    short = {
+        "rows": "total_rows",
+        "deleted_rows": "total_deletion_file_rows",
+        "fragments": "total_fragments",
+        "data_files": "total_data_files",
+        "bytes": "total_files_size",
+    }
+    return {name: int(metadata[key]) for name, key in short.items() if key in metadata}
+
+
+async def diff(given: argparse.Namespace) -> Facts:
+    """Rows inserted, updated, deleted; what each version in between did."""
+    dataset = await opened(given)
+    delta = dataset.delta(begin_version=given.begin, end_version=given.end or dataset.version)
+    done = await delta.list_transactions()
+    numbers = range(delta.begin_version + 1, delta.end_version + 1)
+    facts: dict[str, Any] = {
+        "begin_version": delta.begin_version,
+        "end_version": delta.end_version,
+        "operations": [
+            f"{number}: {'unknown' if change is None else change.operation}"
+            for number, change in zip(numbers, done, strict=True)
+        ],
+    }
+    if dataset.has_stable_row_ids:
+        facts["inserted_rows"] = await _count(delta.get_inserted_rows([]))
+        facts["updated_rows"] = await _count(delta.get_updated_rows([]))
+    return Facts(facts)
+
+
+async def _count(batches: AsyncIterator[pa.RecordBatch]) -> int:
+    async with aclosing(batches) as rows:  # type: ignore[type-var]
+        return sum([batch.num_rows async for batch in rows])
+
+
+async def restore(given: argparse.Namespace) -> Text:
+    """An older version under a new number."""
+    number, given.version = given.version, None
+    dataset = await (await opened(given)).restore(number)
+    return Text(f"version {dataset.version} is as {number}", {"version": dataset.version})
+
+
+async def tags(given: argparse.Namespace) -> Rows:
+    """Change tags, then list them."""
+    dataset = await opened(given)
+    if given.create:
+        await dataset.tags.create(given.create, given.at)
+    if given.move:
+        if given.at is None:
+            raise InvalidInputError(f"--move {given.move}: expected --at with a version")
+        await dataset.tags.update(given.move, given.at)
+    if given.delete:
+        await dataset.tags.delete(given.delete)
+    rows = [
+        {"tag": name, "version": tag.version, "branch": tag.branch, "created": tag.created_at}
+        for name, tag in (await dataset.tags.list()).items()
+    ]
+    return Rows(rows, ("tag", "version", "branch", "created"), right=frozenset({"version"}))
+
+
+async def branches(given: argparse.Namespace) -> Rows:
+    """Change branches, then list them."""
+    dataset = await opened(given)
+    if given.create:
+        await dataset.create_branch(given.create, given.at)
+    if given.delete:
+        await dataset.branches.delete(given.delete)
+    rows = [
+        {
+            "branch": name,
+            "parent": branch.parent_branch or "main",
+            "parent_version": branch.parent_version,
+            "created": branch.created_at,
+        }
+        for name, branch in (await dataset.branches.list()).items()
+    ]
+    names = ("branch", "parent", "parent_version", "created")
+    return Rows(rows, names, right=frozenset({"parent_version"}))
+
+
+async def fragments(given: argparse.Namespace) -> Rows:
+    """One row a fragment."""
+    dataset = await opened(given)
+    rows = [
+        {
+            "fragment": fragment.fragment_id,
+            "physical_rows": record.physical_rows,
+            "deleted_rows": 0
+            if record.deletion_file is None
+            else record.deletion_file.num_deleted_rows or None,
+            "files": len(record.files),
+            "bytes": sum(file.num_bytes for file in record.files),
+        }
+        for fragment in dataset.fragments
+        for record in [fragment.metadata]
+    ]
+    names = ("fragment", "physical_rows", "deleted_rows", "files", "bytes")
+    return Rows(rows, names, right=frozenset(names))
+
+
+async def files(given: argparse.Namespace) -> Rows:
+    """One row a data file."""
+    dataset = await opened(given)
+    paths = {field.id: field.name for root in dataset.fields for field in root.walk()}
+    rows = [
+        {
+            "fragment": fragment.fragment_id,
+            "path": file.path,
+            "version": file.version.value,
+            "bytes": file.num_bytes or None,
+            "fields": [paths.get(field, f"dropped {field}") for field in file.columns],
+        }
+        for fragment in dataset.fragments
+        for file in fragment.metadata.files
+    ]
+    names = ("fragment", "path", "version", "bytes", "fields")
+    return Rows(rows, names, right=frozenset({"fragment", "bytes"}))
+
+
+async def config(given: argparse.Namespace) -> Facts:
+    """The configuration, after the changes."""
+    dataset = await opened(given)
+    if given.set:
+        dataset = await dataset.update_config(dict(given.set))
+    if given.unset:
+        dataset = await dataset.delete_config_keys(given.unset)
+    return Facts(dict(sorted(dataset.config.items())))

@@ -1,0 +1,243 @@
+"""What a data file consists of: columns, pages, layouts and encodings, and the bytes of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError, Message
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.proto import encodings_v2_0_pb2, encodings_v2_1_pb2, encodings_v2_3_pb2
+from alance.format.v0_1.metadata import BatchContainer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance.format.container import Column, Container, Page
+    from alance.format.field import Field
+    from alance.format.plans import Plan
+    from alance.format.schema import Schema
+
+# Fields that tell a reader nothing.
+_SILENT: Final = frozenset({"buffer", "symbol_table", "value"})
+_KINDS: Final[dict[str, type[Message]]] = {
+    "lance.encodings21.PageLayout": encodings_v2_1_pb2.PageLayout,
+    "lance.encodings23.PlanarLayout": encodings_v2_3_pb2.PlanarLayout,
+    "lance.encodings.ArrayEncoding": encodings_v2_0_pb2.ArrayEncoding,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageDescription:
+    """A page of a column.
+
+    Attributes:
+        num_rows: of the page; of structural fixed-size lists times their dimensions.
+        num_bytes: of all its buffers.
+        start: the first byte of its first buffer in the file; 0 where it has none.
+        layout: how values, lists and nulls are put together, such as `mini-block`.
+        encoding: how the values are compressed, outermost first, such as `general(zstd) flat(32)`.
+    """
+
+    num_rows: int
+    num_bytes: int
+    start: int
+    layout: str
+    encoding: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDescription:
+    """A column of the file: a leaf of the schema, or in older files a list or struct, too.
+
+    Attributes:
+        path: of the field, dotted.
+        num_bytes: of the buffers of all pages.
+    """
+
+    path: str
+    type: pa.DataType
+    pages: tuple[PageDescription, ...]
+    num_bytes: int
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Layout and encoding of the pages, each once."""
+        texts = (f"{page.layout} {page.encoding}".strip() for page in self.pages)
+        return tuple(dict.fromkeys(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class FileDescription:
+    """A data file.
+
+    Attributes:
+        location: the URI or path of the file.
+        version: of the file format, such as `2.2`.
+        num_bytes: size of the file; what is no column's are metadata, global buffers and padding.
+        global_buffers: bytes of each; the first is the schema.
+    """
+
+    location: str
+    version: str
+    num_rows: int
+    num_bytes: int
+    columns: tuple[ColumnDescription, ...]
+    global_buffers: tuple[int, ...]
+
+
+def describe(
+    container: Container, schema: Schema, num_rows: int, columns: Mapping[int, int]
+) -> Plan[FileDescription]:
+    """Plan the description of an open file: one round where its tail holds not all metadata.
+
+    Args:
+        columns: the column of each field, by field id.
+
+    Raises:
+        CorruptFileError: metadata that contradict the file.
+        UnsupportedError: a file of 0.1, whose columns have neither layouts nor encodings of pages.
+    """
+    if isinstance(container, BatchContainer):
+        raise UnsupportedError(
+            f"{container.path}: a file of version 0.1 has no layouts; expected 2.0 or later"
+        )
+    fields = [(path, field) for path, field in _paths(schema) if field.id in columns]
+    records = yield from container.read_columns([columns[field.id] for _, field in fields])
+    return FileDescription(
+        container.path,
+        container.version.value,
+        num_rows,
+        container.file_bytes,
+        tuple(
+            _column(container, path, field, record)
+            for (path, field), record in zip(fields, records, strict=True)
+        ),
+        tuple(int(stop - start) for start, stop in container.buffers.tolist()),
+    )
+
+
+def _paths(schema: Schema) -> Iterator[tuple[str, Field]]:
+    def below(field: Field, parent: str) -> Iterator[tuple[str, Field]]:
+        path = f"{parent}.{field.name}" if parent else field.name
+        yield path, field
+        for child in field.children:
+            yield from below(child, path)
+
+    for root in schema.fields:
+        yield from below(root, "")
+
+
+def _column(container: Container, path: str, field: Field, record: Column) -> ColumnDescription:
+    pages = tuple(_page(container, page) for page in record.pages)
+    return ColumnDescription(path, field.arrow_type, pages, record.buffer_bytes)
+
+
+def _page(container: Container, page: Page) -> PageDescription:
+    layout, encoding = _told(container, page.encoding)
+    start = page.buffers[0][0] if page.buffers else 0
+    num_bytes = sum(size for _, size in page.buffers)
+    return PageDescription(page.num_rows, num_bytes, start, layout, encoding)
+
+
+def _told(container: Container, content: bytes) -> tuple[str, str]:
+    """Layout and encoding of a page as texts; what has no layout is of version 2.0."""
+    try:
+        message = Any.FromString(content)
+        kind = _KINDS.get(message.type_url.rpartition("/")[2])
+        if kind is None:
+            return message.type_url.rpartition(".")[2], ""
+        inner = kind.FromString(message.value)
+    except DecodeError as error:
+        raise CorruptFileError(f"a page of {container.path}: its layout: {error}") from error
+    if isinstance(inner, encodings_v2_1_pb2.PageLayout):
+        return _layout(inner)
+    if isinstance(inner, encodings_v2_3_pb2.PlanarLayout):
+        return _planar(inner)
+    return "array", text_of(inner)
+
+
+def _layout(layout: encodings_v2_1_pb2.PageLayout) -> tuple[str, str]:
+    name = layout.WhichOneof("layout")
+    if name is None:
+        return "empty", ""
+    if name == "blob_layout":
+        inner, encoding = _layout(layout.blob_layout.inner_layout)
+        return f"blob, {inner}", encoding
+    plain = name.removesuffix("_layout").replace("_", "-")
+    message = getattr(layout, name)
+    if name == "constant_layout":
+        return plain, ""
+    encoding = text_of(message.value_compression)
+    return plain, _beside(message, encoding) if name == "mini_block_layout" else encoding
+
+
+def _planar(layout: encodings_v2_3_pb2.PlanarLayout) -> tuple[str, str]:
+    structure, codec = layout.structure.WhichOneof("codec"), layout.values.WhichOneof("codec")
+    told = f"{structure or 'no structure'}, {codec or 'no values'}"
+    values = layout.values
+    if codec == "chunked":
+        return told, _beside(values.chunked, text_of(values.chunked.compression))
+    if codec == "zipped":
+        return told, text_of(values.zipped.compression)
+    return told, text_of(values.indexed.indices) if codec == "indexed" else ""
+
+
+def _beside(
+    page: encodings_v2_1_pb2.MiniBlockLayout | encodings_v2_3_pb2.ChunkedValues, values: str
+) -> str:
+    """The encoding of values, which are numbers of a dictionary where the page has one."""
+    if not page.num_dictionary_items:
+        return values
+    return f"dictionary({page.num_dictionary_items} of {text_of(page.dictionary)}) {values}"
+
+
+def text_of(message: Message) -> str:
+    """An encoding as text: its name, what it says in numbers, then what is inside of it."""
+    for choice in ("compression", "array_encoding"):
+        if choice in message.DESCRIPTOR.oneofs_by_name:
+            name = message.WhichOneof(choice)
+            return "" if name is None else _named(name, getattr(message, name))
+    return ""
+
+
+def _named(name: str, message: Message) -> str:
+    facts, inner = [], []
+    for field, value in message.ListFields():
+        if field.name in _SILENT:
+            continue
+        if isinstance(value, encodings_v2_1_pb2.BufferCompression):
+            facts.append(_scheme(value))
+        elif isinstance(value, encodings_v2_0_pb2.Compression):
+            facts.append(value.scheme)
+        elif field.message_type is not None:
+            inner += [text for part in _messages(value) for text in _inside(part)]
+        elif isinstance(value, int | str) and not isinstance(value, bool):
+            facts.append(str(value))
+    told = name.replace("_", "-") + (f"({', '.join(facts)})" if facts else "")
+    return " ".join([told, *inner]) if len(inner) < 2 else f"{told} [{'; '.join(inner)}]"
+
+
+def _scheme(message: encodings_v2_1_pb2.BufferCompression) -> str:
+    """The name of a general compression."""
+    name: str = encodings_v2_1_pb2.CompressionScheme.Name(message.scheme)
+    return name.removeprefix("COMPRESSION_ALGORITHM_").lower()
+
+
+def _inside(message: Message) -> list[str]:
+    """The encodings of a message that is one, or that has some."""
+    text = text_of(message)
+    if text:
+        return [text]
+    fields = message.ListFields()
+    parts = [part for field, value in fields if field.message_type for part in _messages(value)]
+    return [text for part in parts for text in _inside(part)]
+
+
+def _messages(value: Message | Sequence[Message]) -> Sequence[Message]:
+    """Those of a field, which has one or is repeated."""
+    return [value] if isinstance(value, Message) else value
