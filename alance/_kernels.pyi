@@ -912,3 +912,61 @@ def add_rabitq(
     metric: int,
     scale: float,
 ) -> None: ...
+
+# --- points.cpp ---
+
+# Vectors as float32: of length one by cosine, bit by bit by hamming; row after row.
+def vector_points(
+    values: npt.NDArray[np.uint8], type: int, dim: int, metric: int
+) -> npt.NDArray[np.float32]: ...
+
+# For each vector 1 where all its numbers are finite, else 0.
+def whole_vectors(values: npt.NDArray[np.uint8], type: int, dim: int) -> npt.NDArray[np.uint8]: ...
+
+# --- clusters.cpp ---
+
+# The number of each vector's nearest centroid. `lanes`: of registers, 4, 8, 16; 0: the most.
+def nearest_centroids(
+    values: npt.NDArray[np.uint8],
+    type: int,
+    dim: int,
+    metric: int,
+    centroids: npt.NDArray[np.float32],
+    lanes: int = 0,
+) -> npt.NDArray[np.int64]: ...
+
+# Rounds of k-means over the columns from `first` to `first + dim` of points of `stride` numbers.
+# Threads may add different pieces at once; `update` ends the round, and gives its loss.
+class KMeans:
+    def __init__(
+        self,
+        points: npt.NDArray[np.float32],
+        stride: int,
+        first: int,
+        dim: int,
+        centroids: npt.NDArray[np.float32],
+        by_angle: bool,
+        pieces: int,
+        lanes: int = 0,
+    ) -> None: ...
+    def add(self, piece: int) -> None: ...
+    def update(self) -> float: ...
+    def centroids(self) -> npt.NDArray[np.float32]: ...
+
+# --- vector_encode.cpp ---
+
+# Product codes, `subs` a vector; of what it is beside its centroid, where there are centroids.
+def encode_pq(
+    values: npt.NDArray[np.uint8],
+    type: int,
+    dim: int,
+    metric: int,
+    labels: npt.NDArray[np.int64],
+    centroids: npt.NDArray[np.float32],
+    codebook: npt.NDArray[np.float32],
+    subs: int,
+    bits: int,
+) -> npt.NDArray[np.uint8]: ...
+def encode_sq(
+    values: npt.NDArray[np.uint8], type: int, dim: int, metric: int, low: float, high: float
+) -> npt.NDArray[np.uint8]: ...

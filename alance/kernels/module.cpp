@@ -54,6 +54,9 @@ void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_vector_codes(nb::module_& m);
 void register_vector_bits(nb::module_& m);
+void register_points(nb::module_& m);
+void register_clusters(nb::module_& m);
+void register_vector_encode(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -99,4 +102,7 @@ NB_MODULE(_alance_kernels, m) {
   register_vectors(m);
   register_vector_codes(m);
   register_vector_bits(m);
+  register_points(m);
+  register_clusters(m);
+  register_vector_encode(m);
 }

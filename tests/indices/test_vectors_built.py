@@ -13,7 +13,6 @@ import pytest
 
 import alance
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
-from alance.format.index import kmeans
 from alance.format.index.encoders import ProductEncoder
 from alance.format.table.indices import Index
 from alance.ops.index.segment_files import SegmentFiles
@@ -299,13 +298,3 @@ async def test_an_index_of_several_vectors_a_row_is_carried(tmp_path: Path) -> N
     dataset = await (await alance.dataset(path)).insert(rows)
     dataset = await dataset.optimize.optimize_indices()
     assert unindexed(path) == {"v_idx": 300}
-
-
-def test_there_are_as_many_centroids_as_asked_for_whatever_the_points_are() -> None:
-    points = np.concatenate([np.ones((90, 2)), np.random.default_rng(0).random((10, 2)) + 5])
-    for by_angle in (False, True):
-        centroids = kmeans.trained(points.astype(np.float32), 8, max_iters=20, by_angle=by_angle)
-        assert centroids.shape == (8, 2)
-        assert np.isfinite(centroids).all()
-        labels, _ = kmeans.nearest(points.astype(np.float32), centroids, by_angle=by_angle)
-        assert len(np.unique(labels)) > 1

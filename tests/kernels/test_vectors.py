@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.ops.search.options import METRICS, TYPES
+from alance.format.index.values import METRICS, TYPES
 
 ALL = np.empty(0, np.uint8)
 
@@ -84,7 +84,7 @@ def test_the_nearest_rows_are_those_of_numpy(
             mask[part] if len(mask) else ALL,
             np.ascontiguousarray(content[part]).reshape(-1).view(np.uint8),
             TYPES[kind],
-            METRICS[metric],
+            METRICS.index(metric),
             baseline,
         )
     counts, distances, found = search.result()
@@ -133,7 +133,7 @@ def test_nan_is_never_near() -> None:
             ALL,
             rows.reshape(-1).view(np.uint8),
             2,
-            METRICS[metric],
+            METRICS.index(metric),
         )
         assert sorted(search.result()[2].tolist()) == left
 

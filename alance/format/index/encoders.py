@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance.format.index import flat, kmeans, pq, sq
+from alance import _kernels
+from alance.format.index import flat, pq, sq
 from alance.format.index.ivf import tensor_of
 from alance.format.index.vector_codes import transposed
 from alance.format.numbers import as_numbers, to_arrow
@@ -19,8 +20,9 @@ from alance.format.numbers import as_numbers, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Bytes, Float32s
+    from alance.arrays import Bytes, Float32s, Int64s
     from alance.format.index.ivf import Quantizer
+    from alance.format.index.values import Vectors
     from alance.format.proto import vector_index_pb2
 
     Details = vector_index_pb2.VectorIndexDetails
@@ -44,13 +46,12 @@ class Encoder(Protocol):
     def fields(self) -> tuple[pa.Field, ...]:
         """The columns of codes."""
 
-    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
         """The columns for some vectors; CPU work.
 
         Args:
-            vectors: as the table has them, without nulls; shape (n,).
-            points: the same in float32, of length one for cosine; shape (n, dimension).
-            nearest: the centroid of each; the same shape.
+            labels: the number of each one's centroid; shape (n,).
+            centroids: points; shape (k, dimension).
         """
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
@@ -85,8 +86,8 @@ class FlatEncoder:
     def fields(self) -> tuple[pa.Field, ...]:
         return (pa.field(flat.VECTORS, self.type, nullable=False),)
 
-    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
-        return [vectors if vectors.type == self.type else vectors.cast(self.type)]
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        return [vectors.to_arrow(self.type)]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
@@ -121,10 +122,9 @@ class ScalarEncoder:
     def fields(self) -> tuple[pa.Field, ...]:
         return (pa.field(sq.CODES, pa.list_(pa.uint8(), self.dim)),)
 
-    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
-        step = (self.high - self.low) / 255 or 1.0
-        codes = np.clip((points - np.float32(self.low)) / np.float32(step), 0, 255)
-        return [list_of_bytes(codes.astype(np.uint8))]
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        codes = _kernels.encode_sq(vectors.values, *vectors.kind, self.low, self.high)
+        return [list_of_bytes(codes.reshape(-1, self.dim))]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
@@ -160,32 +160,6 @@ class ProductEncoder:
     dtype: np.dtype[Any]
     of_residuals: bool
 
-    @classmethod
-    def trained(
-        cls,
-        residuals: Float32s,
-        parts: int,
-        bits: int,
-        dtype: np.dtype[Any],
-        *,
-        of_residuals: bool,
-        max_iters: int,
-    ) -> ProductEncoder:
-        """By k-means in each part of a sample of at least 2^bits vectors."""
-        count, width = 1 << bits, residuals.shape[1] // parts
-        books = [
-            kmeans.trained(
-                np.ascontiguousarray(residuals[:, part * width : (part + 1) * width]),
-                count,
-                max_iters=max_iters,
-                seed=part,
-            )
-            for part in range(parts)
-        ]
-        # Readers compare with the values as they are stored.
-        codebook = np.stack(books).astype(dtype).astype(np.float32)
-        return cls(codebook, dtype, of_residuals)
-
     @property
     def parts(self) -> int:
         """Parts of a vector."""
@@ -201,16 +175,17 @@ class ProductEncoder:
         width = self.parts * self.bits // 8
         return (pa.field(pq.CODES, pa.list_(pa.uint8(), width)),)
 
-    def encode(self, vectors: pa.Array, points: Float32s, nearest: Float32s) -> list[pa.Array]:
-        values = points - nearest if self.of_residuals else points
-        width = self.codebook.shape[2]
-        codes: Bytes = np.empty((len(values), self.parts), np.uint8)
-        for part, book in enumerate(self.codebook):
-            piece = np.ascontiguousarray(values[:, part * width : (part + 1) * width])
-            codes[:, part] = kmeans.nearest(piece, book)[0]
-        if self.bits == 4:
-            codes = codes[:, ::2] | codes[:, 1::2] << np.uint8(4)
-        return [list_of_bytes(codes)]
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        codes = _kernels.encode_pq(
+            vectors.values,
+            *vectors.kind,
+            labels,
+            centroids.reshape(-1) if self.of_residuals else centroids.reshape(-1)[:0],
+            self.codebook.reshape(-1),
+            self.parts,
+            self.bits,
+        )
+        return [list_of_bytes(codes.reshape(-1, self.parts * self.bits // 8))]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         (column,) = columns

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.format.index.ivf import METRICS
-from alance.format.index.values import TYPES
+from alance.format.index.values import METRICS, TYPES
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float64s, Int32s

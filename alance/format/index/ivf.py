@@ -21,7 +21,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.values import values_of
+from alance.format.index.values import METRICS, values_of
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
 
@@ -44,7 +44,6 @@ BUFFER: Final = "lance:ivf"
 NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
-METRICS: Final = ("l2", "cosine", "dot", "hamming")  # by their numbers, here and in the kernels
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {

@@ -14,8 +14,9 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.ivf import METRICS, integer, parse_tensor
+from alance.format.index.ivf import integer, parse_tensor
 from alance.format.index.sq import codes_of, scale_of
+from alance.format.index.values import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.ivf import METRICS, integer, parse_tensor
+from alance.format.index.ivf import integer, parse_tensor
 from alance.format.index.sq import codes_of, scale_of
+from alance.format.index.values import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

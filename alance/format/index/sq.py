@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index.ivf import METRICS, integer
+from alance.format.index.ivf import integer
+from alance.format.index.values import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.encoders import PQ_BITS
+from alance.format.index.values import ALIASES, METRICS
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.segments import struct_paths
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ"}
-METRICS: Final = {
-    "l2": "l2",
-    "euclidean": "l2",
-    "cosine": "cosine",
-    "dot": "dot",
-    "hamming": "hamming",
-}
 PARTITION_ROWS: Final = 8192
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 VALUE_TYPES: Final = (*_FLOATS, pa.uint8())
@@ -150,8 +144,9 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
         raise UnsupportedError(
             f"index of type {new.kind!r}: not written by this alance, expected {', '.join(KINDS)}"
         )
-    metric = METRICS.get(new.metric.lower()) if isinstance(new.metric, str) else None
-    if metric is None:
+    metric = str(new.metric).lower()
+    metric = ALIASES.get(metric, metric)
+    if metric not in METRICS:
         raise InvalidInputError(f"metric={new.metric!r}: expected one of {', '.join(METRICS)}")
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.index import ivf, kmeans
+from alance.format.index import ivf
 from alance.format.index.encoders import (
     SQ_BITS,
     Encoder,
@@ -20,7 +20,9 @@ from alance.format.index.encoders import (
     encoder_like,
 )
 from alance.format.index.quantizers import buffer_of, quantizer_of
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.index.values import Vectors, whole_vectors
+from alance.io.tasks import all_of
+from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, VALUE_TYPES, given
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.sample import sample
@@ -28,8 +30,9 @@ from alance.ops.read.sample import sample
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from alance.arrays import Float32s, Mask
+    from alance.arrays import Float32s
     from alance.format.table.indices import Index
+    from alance.io.pool import DecodePool
     from alance.ops.index.new_vector import CheckedVectors
     from alance.ops.version.snapshot import Snapshot
 
@@ -51,37 +54,10 @@ class Training:
 
     @property
     def points(self) -> Float32s:
-        """The centroids as vectors are compared with them; see `points_of`."""
-        if self.metric == "hamming":
-            return np.unpackbits(self.centroids, axis=1).astype(np.float32)
-        return self.centroids.astype(np.float32)
-
-
-def whole_vectors(column: pa.Array) -> tuple[pa.Array, Mask]:
-    """The vectors that can be indexed, and which of the rows have one: no null and no NaN."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    dim = column.type.list_size
-    items = column.values.slice(column.offset * dim, len(column) * dim)
-    is_whole = as_mask(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
-    if items.null_count:
-        is_whole &= as_mask(items.is_valid()).reshape(-1, dim).all(1)
-        items = items.fill_null(0)
-    values = as_numbers(items).reshape(-1, dim)
-    if values.dtype.kind == "f":
-        is_whole &= np.isfinite(values).all(1)
-    kept = values if is_whole.all() else values[is_whole]
-    array = pa.FixedSizeListArray.from_arrays(to_arrow(kept.reshape(-1)), type=column.type)
-    return array, is_whole
-
-
-def points_of(vectors: pa.Array, metric: str) -> Float32s:
-    """Vectors as they are compared: in float32, of length one for cosine, bits for hamming."""
-    dim = vectors.type.list_size
-    values = as_numbers(vectors.flatten()).reshape(-1, dim)
-    if metric == "hamming":
-        return np.unpackbits(values, axis=1).astype(np.float32)
-    return kmeans.unit(values) if metric == "cosine" else values.astype(np.float32)
+        """The centroids as vectors are compared with them; CPU work."""
+        values, dim = self.centroids.reshape(-1).view(np.uint8), self.centroids.shape[1]
+        metric = "hamming" if self.metric == "hamming" else "l2"  # of cosine the length counts
+        return Vectors(values, self.centroids.dtype.name, dim, metric).points()
 
 
 async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
@@ -93,7 +69,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
         InvalidInputError: fewer vectors than partitions, or than values of a codebook; numbers
             given that do not fit.
     """
-    options = checked.options
+    options, pool = checked.options, snapshot.engine.pool
     num_rows = int((await snapshot.live_counts()).sum())
     count = options.num_partitions or max(1, num_rows // PARTITION_ROWS)
     values = _num_values(checked)
@@ -101,12 +77,15 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     num_sampled = min(num_rows, options.sample_rate * max(count, values), most)
     table = await sample(snapshot, num_sampled, [checked.column], seed=SEED)
 
-    def work() -> Training:
+    def vectors() -> Vectors:
         column = table.column(0).combine_chunks()
-        points = points_of(whole_vectors(column)[0], checked.metric)
-        return _trained(checked, points, count)
+        return whole_vectors(column, checked.dtype.name, checked.metric)[0]
 
-    return await snapshot.engine.pool.run(work)
+    sampled = await pool.run(vectors)
+    points = await pool.run(sampled.points)
+    centroids = await _centroids(pool, checked, points, count)
+    encoder = await _encoder(pool, checked, sampled, points, centroids)
+    return Training(checked.metric, centroids, encoder)
 
 
 def _num_values(checked: CheckedVectors) -> int:
@@ -116,41 +95,45 @@ def _num_values(checked: CheckedVectors) -> int:
     return 1 << checked.options.num_bits if checked.kind == ProductEncoder.KIND else 1
 
 
-def _trained(checked: CheckedVectors, points: Float32s, count: int) -> Training:
+async def _centroids(
+    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int
+) -> npt.NDArray[Any]:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
         told = given(options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids")
         if not len(told):
             raise InvalidInputError("ivf_centroids: none, expected one at least")
-        centroids = told.astype(checked.dtype)
-    else:
-        if len(points) < count:
-            raise InvalidInputError(
-                f"num_partitions={count}: the column has {len(points)} vectors, expected as many"
-            )
-        means = kmeans.trained(
-            points[: options.sample_rate * count],
-            count,
-            max_iters=options.max_iters,
-            by_angle=metric == "dot",
-            seed=SEED,
+        return told.astype(checked.dtype)
+    if len(points) < count:
+        raise InvalidInputError(
+            f"num_partitions={count}: the column has {len(points)} vectors, expected as many"
         )
-        if metric == "hamming":
-            centroids = np.packbits(means >= 0.5, axis=1)
-        else:
-            centroids = means.astype(checked.dtype)
-    plain = Training(metric, centroids, FlatEncoder(checked.type))
-    return Training(metric, centroids, _encoder(checked, points, plain.points))
+    means = await Clustering(
+        points[: options.sample_rate * count],
+        count,
+        0,
+        points.shape[1],
+        options.max_iters,
+        by_angle=metric == "dot",
+        seed=SEED,
+    ).centroids(pool)
+    return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(checked.dtype)
 
 
-def _encoder(checked: CheckedVectors, points: Float32s, centroids: Float32s) -> Encoder:
+async def _encoder(
+    pool: DecodePool,
+    checked: CheckedVectors,
+    sampled: Vectors,
+    points: Float32s,
+    centroids: npt.NDArray[Any],
+) -> Encoder:
     options = checked.options
     if checked.kind == FlatEncoder.KIND:
         return FlatEncoder(checked.type)
     if checked.kind == ScalarEncoder.KIND:
         if not len(points):
             raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
-        return ScalarEncoder.trained(points)
+        return await pool.run(lambda: ScalarEncoder.trained(points))
     of_residuals = checked.metric != "dot"
     parts, values = checked.num_sub_vectors, 1 << options.num_bits
     if options.pq_codebook is not None:
@@ -161,17 +144,23 @@ def _encoder(checked: CheckedVectors, points: Float32s, centroids: Float32s) -> 
             f"num_bits={options.num_bits}: the column has {len(points)} vectors, expected "
             f"{values} at least"
         )
-    rest = points[: options.sample_rate * values]
-    if of_residuals:
-        rest = rest - centroids[kmeans.nearest(rest, centroids)[0]]
-    return ProductEncoder.trained(
-        rest,
-        parts,
-        options.num_bits,
-        checked.dtype,
-        of_residuals=of_residuals,
-        max_iters=options.max_iters,
-    )
+
+    def residuals() -> Float32s:
+        rest = points[: options.sample_rate * values]
+        if not of_residuals:
+            return rest
+        means = centroids.astype(np.float32)
+        return rest - means[sampled.nearest(means)[: len(rest)]]
+
+    rest, width = await pool.run(residuals), checked.dim // parts
+    books = [
+        Clustering(rest, values, part * width, width, options.max_iters, seed=part)
+        for part in range(parts)
+    ]
+    centres = await all_of(book.centroids(pool) for book in books)
+    # Readers compare with the values as they are stored.
+    codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
+    return ProductEncoder(codebook, checked.dtype, of_residuals)
 
 
 def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32s:

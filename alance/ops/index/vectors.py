@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.format.index import ivf, kmeans
+from alance.format.index import ivf
 from alance.format.index.encoders import ProductEncoder
+from alance.format.index.values import METRICS, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.paths import join_path
 from alance.format.proto import table_pb2, vector_index_pb2
@@ -29,7 +30,7 @@ from alance.io.readahead import in_turn
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
-from alance.ops.index.train import points_of, train, training_of, whole_vectors
+from alance.ops.index.train import train, training_of
 from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
@@ -192,7 +193,7 @@ class VectorSegmentBuilder:
             files=self.files.files,
         )
         record.uuid.uuid = self.files.id.bytes
-        metric = ivf.METRICS.index(training.metric)
+        metric = METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
         training.encoder.describe(details)
         record.index_details.type_url = DETAILS
@@ -262,13 +263,13 @@ class _Rows:
 
     def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         training = self._training
-        vectors, is_whole = whole_vectors(batch.column(0))
+        type_ = training.centroids.dtype.name
+        vectors, is_whole = whole_vectors(batch.column(0), type_, training.metric)
         ids = batch.column(1)
         if not is_whole.all():
             ids = ids.filter(to_arrow(is_whole))
-        points = points_of(vectors, training.metric)
-        labels, _ = kmeans.nearest(points, self._points, by_angle=training.metric == "dot")
-        codes = training.encoder.encode(vectors, points, self._points[labels])
+        labels = vectors.nearest(self._points)
+        codes = training.encoder.encode(vectors, labels, self._points)
         columns = [to_arrow(labels), ids, *codes]
         return pa.RecordBatch.from_arrays(columns, schema=self._coded_schema)
 

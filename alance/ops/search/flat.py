@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
-from alance.format.index.values import NO_MASK, TYPES, values_of
+from alance.format.index.values import METRICS, NO_MASK, TYPES, values_of
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.search.options import METRICS
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -78,5 +77,5 @@ def add_vectors(
     values, valid = values_of(vectors)
     if len(valid):
         mask = mask & valid if len(mask) else valid
-    kind, by = TYPES[search.value_type], METRICS[metric]
+    kind, by = TYPES[search.value_type], METRICS.index(metric)
     _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)

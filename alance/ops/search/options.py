@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.index.values import TYPES
+from alance.format.index.values import ALIASES, TYPES
 from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ DISTANCE: Final = "_distance"
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
 BFLOAT16: Final = "bfloat16"
-METRICS: Final = {"l2": 0, "cosine": 1, "dot": 2, "hamming": 3}  # as of the kernels
-ALIASES: Final = {"euclidean": "l2"}
 
 
 class SearchArguments(TypedDict, total=False):

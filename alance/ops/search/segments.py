@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
-from alance.format.index.ivf import INDEX_FILE, METRICS, STORAGE_FILE
+from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
+from alance.format.index.values import METRICS
 from alance.format.proto import vector_index_pb2
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index

@@ -1,0 +1,97 @@
+"""Centroids of points by k-means (Lloyd), in the threads of the pool.
+
+What comes out depends on the points and the seed, not on the number of threads. Between two jobs
+of some milliseconds a cancellation ends the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.io.tasks import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.arrays import Float32s
+    from alance.io.pool import DecodePool
+
+
+LEAST_GAIN: Final = 1e-4  # of the loss: a round that gains less is the last one
+PIECES: Final = 8  # of the points of a long round, that threads share
+WORK: Final = 1 << 26  # products of a job, about: 2 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Points that are to be parted.
+
+    Attributes:
+        points: shape (n, dimension).
+        count: of clusters; there are as many points at least.
+        first, dim: the columns that count.
+        by_angle: points are compared by their product, and centroids have length one.
+        on_round: called with the number of rounds that were done.
+    """
+
+    points: Float32s
+    count: int
+    first: int
+    dim: int
+    max_iters: int
+    by_angle: bool = False
+    seed: int = 0
+    on_round: Callable[[int], object] | None = None
+
+    async def centroids(self, pool: DecodePool) -> Float32s:
+        """The same ones for the same points; shape (count, dim)."""
+        work = self.points.shape[0] * self.count * self.dim
+        pieces = PIECES if work > WORK else 1
+        rounds = _Rounds(await pool.run(partial(self._start, pieces)), pieces)
+        num_rounds = 0
+        while num_rounds < self.max_iters and not rounds.is_over:
+            if pieces > 1:
+                await all_of(pool.run(partial(rounds.means.add, n)) for n in range(pieces))
+            step = min(self.max_iters - num_rounds, max(1, WORK // max(1, work)))
+            await pool.run(partial(rounds.run, step))
+            num_rounds += step
+            if self.on_round is not None:
+                self.on_round(num_rounds)
+        return rounds.means.centroids().reshape(self.count, self.dim)
+
+    def _start(self, pieces: int) -> _kernels.KMeans:
+        points, columns = self.points, slice(self.first, self.first + self.dim)
+        places = np.random.default_rng(self.seed).choice(len(points), self.count, replace=False)
+        start = np.ascontiguousarray(points[np.sort(places), columns])
+        return _kernels.KMeans(
+            points.reshape(-1),
+            points.shape[1],
+            self.first,
+            self.dim,
+            start.reshape(-1),
+            self.by_angle,
+            pieces,
+        )
+
+
+@dataclass(slots=True)
+class _Rounds:
+    means: _kernels.KMeans
+    pieces: int
+    loss: float = np.inf
+    is_over: bool = False
+
+    def run(self, count: int) -> None:
+        """Rounds until there is nothing more to gain; points in pieces have been added before."""
+        for _ in range(count):
+            if self.pieces == 1:
+                self.means.add(0)
+            last, self.loss = self.loss, self.means.update()
+            self.is_over = last - self.loss <= LEAST_GAIN * abs(last) and bool(np.isfinite(last))
+            if self.is_over:
+                break
