@@ -103,7 +103,7 @@ Numpy<uint8_t> unpack_blocks(Bytes data, In<int64_t> starts, In<int64_t> sizes,
                              In<int64_t> counts_, int bits, int width, bool baseline) {
   auto decode = [&] {
     const Loop* loops = loops_of<Unpack>(bits, baseline);
-    if (width < 1 || width > bits) corrupt("bit-packing: width " + std::to_string(width));
+    if (width < 0 || width > bits) corrupt("bit-packing: width " + std::to_string(width));
     Spans chunks(data, starts, sizes, "bit-packing");
     Counts counts(counts_, chunks, "bit-packing");
     const Unlocked unlocked(counts.total);

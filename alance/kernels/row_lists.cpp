@@ -10,7 +10,7 @@ void RowPage::set_lists(In<int64_t> first_values, Bytes carries, int reps, int r
   if (values_ == Values::zipped || reps <= 0 || reps > static_cast<int>(Nulls::blocks) ||
       max_rep < 1 || max_visible < 0 || first_values.size() != first_rows_.size() ||
       static_cast<int64_t>(carries.size()) != num_chunks_ ||
-      (static_cast<Nulls>(reps) == Nulls::blocks && (rep_bits < 1 || rep_bits > 15)))
+      (static_cast<Nulls>(reps) == Nulls::blocks && (rep_bits < 0 || rep_bits > 15)))
     corrupt("lists of an unknown form");
   for (int64_t i = 0; i < num_chunks_; ++i)
     if (first_values.data()[i + 1] < first_values.data()[i])

@@ -39,7 +39,7 @@ RowPage::RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start,
       (values_ == Values::split && bits != 32 && bits != 64) ||
       (values_ == Values::flat && (bits < 1 || (bits != 1 && bits % 8))))
     corrupt("values of " + text(bits) + " bits");
-  if (nulls_ == Nulls::blocks && (level_bits < 1 || level_bits > 15))
+  if (nulls_ == Nulls::blocks && (level_bits < 0 || level_bits > 15))
     corrupt("levels of " + text(level_bits) + " bits");
   if (num_chunks_ < 0 || first_bytes.size() != first_rows.size() || first_rows.data()[0] != 0 ||
       first_bytes.data()[0] != 0 || first_rows.data()[num_chunks_] != num_rows ||

@@ -191,7 +191,10 @@ def nested_flat_bits(encoding: pb.CompressiveEncoding, allowed: Collection[int],
         UnsupportedError: another codec or width.
     """
     expect(encoding, ("flat",), outer)
-    bits = flat_bits(encoding.flat)
+    refuse_compression(encoding.flat, "data")
+    bits = encoding.flat.bits_per_value
+    if bits not in allowed:
+        bits = flat_bits(encoding.flat)
     if bits not in allowed:
         widths = " or ".join(map(str, sorted(allowed)))
         raise UnsupportedError(f"{outer} of flat values of {bits} bits: expected {widths}")

@@ -340,19 +340,20 @@ class InlineBitpacking:
 
 @dataclass(frozen=True, slots=True)
 class OutOfLineBitpacking:
-    """Any number of values, all packed to the width W that the description says. One buffer:
+    """Any number of values, all packed to the width W that the description says: 0 where all are
+    zero. One buffer:
 
     128 * W * (n div 1024)   packed blocks
     the rest of n            raw values of T bits, or one more packed block: told by the size
     """
 
     bits_per_value: int
-    packed_bits: int  # 1 to bits_per_value - 1
+    packed_bits: int  # 0 to bits_per_value - 1
 
     @classmethod
     def from_proto(cls, message: pb.OutOfLineBitpacking) -> OutOfLineBitpacking:
         bits = packable_bits(message, "bit-packing")
-        return cls(bits, nested_flat_bits(message.values, range(1, bits), "bit-packing"))
+        return cls(bits, nested_flat_bits(message.values, range(bits), "bit-packing"))
 
     def decode_blocks(self, blocks: ChunkBuffers) -> FixedWidth:
         bits = self.bits_per_value

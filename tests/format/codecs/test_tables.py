@@ -85,6 +85,7 @@ LEGAL: dict[str, tuple[pb.CompressiveEncoding, bool, bool, bool]] = {
     "inline bit-packing": (inline(16), True, False, True),
     "inline bit-packing of 128": (inline(128), False, False, False),
     "out of line": (out_of_line(16, 3), False, False, True),
+    "out of line, all zero": (out_of_line(16, 0), False, False, True),
     "fsst": (strings(TABLE), True, True, False),
     "rle": (rle(flat(16)), True, False, True),
     "rle of 128 bits": (rle(flat(128)), False, False, False),
@@ -185,7 +186,6 @@ WRONG: dict[str, pb.CompressiveEncoding] = {
     "inline, compressed": CE(
         inline_bitpacking=pb.InlineBitpacking(uncompressed_bits_per_value=8, values=LZ4)
     ),
-    "out of line at 0 bits": out_of_line(16, 0),
     "out of line at all bits": out_of_line(16, 16),
     "out of line of 24 bits": out_of_line(24, 3),
     "general without a scheme": CE(general=pb.General(values=flat(8))),

@@ -122,6 +122,14 @@ def test_out_of_line_bitpacking_of_levels_with_a_raw_tail() -> None:
     assert fixed(block, "u2") == [int(i % 5 == 2) for i in range(1030)]
 
 
+@pytest.mark.parametrize("count", [1024, 1030, 2048, 5])
+def test_levels_that_are_all_zero_are_packed_to_no_bytes(count: int) -> None:
+    """As pylance writes lists of which the page's are all filled, and others are empty."""
+    codec = block_codec(encoding("220608101a020a00"))
+    block = codec.decode_blocks(chunked([[b""], [bytes(10)]], [count, 5]))
+    assert fixed(block, "u2") == [0] * (count + 5)
+
+
 FSST_STRINGS = [b"hello world", b"hello", b"", b"xyz world", b"hello hello hello"]
 FSST_TABLES = {
     "one symbol": (
