@@ -46,6 +46,14 @@ def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[is_new], places
 
 
+def places_in(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
+    """How many of ascending values are below each sought one, and which are among them."""
+    places = np.searchsorted(values, sought)
+    if not len(values):
+        return places, np.zeros(len(sought), np.bool_)
+    return places, values[np.minimum(places, len(values) - 1)] == sought
+
+
 def offsets_of(sizes: npt.NDArray[Any] | Sequence[int]) -> Int64s:
     """Where each of some pieces begins that stand end to end, and the end; shape (n + 1,)."""
     offsets = np.zeros(len(sizes) + 1, np.int64)

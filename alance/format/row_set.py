@@ -15,6 +15,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from alance.errors import CorruptFileError
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 HALF: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
 COUNT: Final = struct.Struct("<Q")
+PIECE_ROWS: Final = 1 << 17  # some milliseconds
+LONG_RUN: Final = 64  # of so many rows a range is cheaper than the rows
 
 
 class RowSet:
@@ -42,8 +45,11 @@ class RowSet:
             rows: not negative, in any order; shape (n,).
         """
         self._bitmap = BitMap64()
-        if rows is not None and len(rows):
-            self._bitmap = BitMap64(array("Q", np.ascontiguousarray(rows, np.int64).tobytes()))
+        # By pieces: the bitmaps are made with the lock of the interpreter held.
+        for start in range(0, 0 if rows is None else len(rows), PIECE_ROWS):
+            assert rows is not None
+            piece = np.ascontiguousarray(rows[start : start + PIECE_ROWS], np.int64)
+            self._bitmap |= BitMap64(array("Q", piece.tobytes()))
 
     @classmethod
     def _of(cls, bitmap: BitMap64) -> RowSet:
@@ -62,6 +68,15 @@ class RowSet:
         for fragment, count in num_rows:
             bitmap.add_range(fragment << HALF, (fragment << HALF) + count)
         return cls._of(bitmap)
+
+    @classmethod
+    def of_runs(cls, starts: Int64s, lengths: Int64s) -> RowSet:
+        """The rows of runs of consecutive numbers; shape (n,) each."""
+        is_long = lengths >= LONG_RUN
+        rows = cls(positions_of(starts[~is_long], lengths[~is_long]))
+        for start, length in zip(starts[is_long].tolist(), lengths[is_long].tolist(), strict=True):
+            rows._bitmap.add_range(start, start + length)
+        return rows
 
     @classmethod
     def of_bitmaps(cls, bitmaps: Iterable[tuple[int, bytes | memoryview]]) -> RowSet:

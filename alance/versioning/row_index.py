@@ -14,6 +14,8 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError, NotFoundError
+from alance.format.numbers import places_in
+from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -204,6 +206,19 @@ class RowIdIndex:
             addresses[chosen] = (self.addresses[places] + steps).astype(np.int64)
             missing[chosen] = ~inside
         return addresses, missing
+
+    def rows_in(self, fragments: Int64s) -> RowSet:
+        """The ids of the rows of some fragments. CPU: some 20 ns a row, of long runs 1 us each.
+
+        Args:
+            fragments: ids, ascending.
+        """
+        _, is_here = places_in(fragments, (self.addresses >> HALF).astype(np.int64))
+        highs = np.repeat((self.highs << HALF).astype(np.int64), np.diff(self.bounds))
+        ids: Int64s = (highs | self.lows)[is_here]
+        if self.lengths is None:
+            return RowSet(ids)
+        return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
 
     def first(self, number: int) -> np.uint64:
         """The first id of an upper half."""

@@ -118,3 +118,16 @@ def test_bitmaps_are_checked_before_pyroaring_has_them(bitmap: BitMap, data: st.
 def test_bitmaps_are_written_as_pyroaring_writes_them(bitmap: BitMap) -> None:
     values = np.array(bitmap.to_array(), np.int64)
     assert BitMap.deserialize(roaring_bytes(values)) == bitmap
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 300)), max_size=30))
+def test_runs_are_the_rows_of_each(gaps: list[tuple[int, int]]) -> None:
+    starts = np.cumsum([gap + length for gap, length in gaps], dtype=np.int64) + (5 << 32)
+    lengths = np.array([length for _, length in gaps], np.int64)
+    rows = RowSet.of_runs(starts, lengths)
+    right = {
+        row
+        for start, length in zip(starts, lengths, strict=True)
+        for row in range(start, start + length)
+    }
+    assert rows.to_numpy().tolist() == sorted(right)

@@ -117,6 +117,9 @@ def test_ids_of_any_kind(ids: list[int], num_fragments: int, data: st.DataObject
         for row in live.tolist():
             where[int(mine[row])] = fragment << 32 | row
     index = RowIdIndex.of(parts)
+    for fragments in ([], [1], [*range(0, num_fragments, 2)]):
+        inside = sorted(row for row, address in where.items() if address >> 32 in fragments)
+        assert index.rows_in(np.array(fragments, np.int64)).to_numpy().tolist() == inside
     asked = np.array([*where, *(one + 1 for one in spread)], np.int64)
     found, missing = index.find(asked)
     for one, address, is_missing in zip(asked.tolist(), found, missing, strict=True):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from alance.format.numbers import places_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -100,11 +102,11 @@ class AddressMap:
             Addresses of the rows kept, in the order in which these came; and the mask, shape (n,).
         """
         fragments, offsets = addresses >> 32, addresses & 0xFFFF_FFFF
-        _, is_kept = _placed(self.staying, fragments)
-        places, is_old = _placed(self.old_ids, fragments)
+        _, is_kept = places_in(self.staying, fragments)
+        places, is_old = places_in(self.old_ids, fragments)
         moved = addresses.copy()
         if is_old.any():
-            dead_below, is_deleted = _placed(self.deleted, addresses)
+            dead_below, is_deleted = places_in(self.deleted, addresses)
             is_old &= ~is_deleted
             rows = np.flatnonzero(is_old)
             rows = rows[offsets[rows] < self.num_physical_rows[places[rows]]]
@@ -115,14 +117,6 @@ class AddressMap:
             moved[rows] = (self.new_ids[target] << 32) + numbers - self.new_starts[target]
             is_kept[rows] = True
         return moved[is_kept], is_kept
-
-
-def _placed(values: Int64s, sought: Int64s) -> tuple[Int64s, Mask]:
-    """How many of ascending values are below each sought one, and which are among them."""
-    places = np.searchsorted(values, sought)
-    if not len(values):
-        return places, np.zeros(len(sought), np.bool_)
-    return places, values[np.minimum(places, len(values) - 1)] == sought
 
 
 def _ints(values: Iterable[int]) -> Int64s:

@@ -19,6 +19,7 @@ from alance.format.table.naming import INDICES
 from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
 from alance.ops.version.discards import discard_objects
+from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -166,10 +167,8 @@ class StoredFile:
             CorruptFileError: no Lance file.
         """
         engine = snapshot.engine
-        location = snapshot.table.index_file(snapshot.manifest, index, name)
-        sizes = {file.path: file.size_bytes for file in index.message.files}
-        size = sizes.get(name) or await engine.scheduler.size(location, reason="file size")
-        file = await engine.drive(open_plain(location, size, engine.cache), "open index")
+        (place,) = await located_files(snapshot, index, [name])
+        file = await engine.drive(open_plain(*place, engine.cache), "open index")
         return cls(snapshot, file)
 
     @property

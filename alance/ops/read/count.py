@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen, plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.version.deleted import deleted_rows, with_deletions
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.format.row_set import RowSet
     from alance.ops.read.rows import ScanPlan
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.ops.version.snapshot import Snapshot
 
 
 async def count_rows(snapshot: Snapshot, condition: str | pc.Expression | None = None) -> int:
@@ -68,25 +69,6 @@ async def _count(snapshot: Snapshot, options: ScanOptions) -> int:
 
 async def _count_live(snapshot: Snapshot, rows: RowSet) -> int:
     """The number of rows that are not deleted. Cost: deletion files of fragments with such rows."""
-    from alance.format.row_set import RowSet
-
-    deleted = _deleted_of(snapshot)
-    hit = [handle for handle in deleted if rows.count_of(handle.id)]
-    await snapshot.prepare(hit)
-    total = len(rows)
-    for handle in hit:
-        gone = deleted[handle]
-        if gone is None and handle.deleted is not None:
-            gone = deleted[handle] = RowSet(handle.deleted.rows + (handle.id << 32))
-        total -= 0 if gone is None else rows.count_common(gone)
-    return total
-
-
-def _deleted_of(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
-    """The deleted rows of fragments that have some, where they were asked for before."""
-
-    def make() -> dict[FragmentHandle, RowSet | None]:
-        handles = [handle for handle in snapshot.handles if handle.fragment.deletion_file]
-        return dict.fromkeys(handles)
-
-    return snapshot.remember(_deleted_of, make)
+    hit = [handle for handle in with_deletions(snapshot) if rows.count_of(handle.id)]
+    deleted = await deleted_rows(snapshot, hit)
+    return len(rows) - sum(rows.count_common(gone) for gone in deleted)

@@ -7,6 +7,6 @@ Where to change what:
     which way is gone, what comes after it (post-filter, refinement, the output): `nearest`
     the vectors of a column as the kernels want them, exact search of rows: `flat`
     which segments of which index are asked, and how its partitions are read: `segments`, `indexed`
-    which rows of an index count (deleted, filtered, stale ones do not): `row_set`
+    which rows of an index count (deleted, filtered, stale ones do not): `eligible`
     the bytes of the index files: `alance.format.index`
 """

@@ -17,7 +17,7 @@ from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.ops.read.take import take_rows
-from alance.ops.search.eligible import Both, filtered_rows, live_rows
+from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
 from alance.ops.search.segments import way_of
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
-    from alance.ops.search.eligible import EligibleRows
+    from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import Search
-    from alance.ops.search.segments import Segment, Way
+    from alance.ops.search.segments import Way
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
@@ -121,10 +121,12 @@ async def _indexed(
     opening = all_of(
         open_segment(snapshot, segment, search.value_type, search.dim) for segment in way.segments
     )
-    covering = _row_sets(snapshot, options, way.segments)
+    is_filtered = options.prefilter and options.filter is not None
+    filtering = flat_options(options) if is_filtered else None
+    covering = eligible_rows(snapshot, way.segments, filtering)
     ahead = _open_ahead(snapshot, options, columns)
     opened: list[Ivf]
-    rows: list[EligibleRows]
+    rows: list[Eligible]
     opened, rows, _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
@@ -195,24 +197,6 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
     return Kernels(of_segments)
 
 
-async def _row_sets(
-    snapshot: Snapshot, options: ScanOptions, segments: Sequence[Segment]
-) -> list[EligibleRows]:
-    """The rows of each segment that count."""
-    is_filtered = options.prefilter and options.filter is not None
-    live = None
-    if not is_filtered or snapshot.has_stable_row_ids:
-        live = await all_of(
-            live_rows(snapshot, segment.covered, segment.index.fragment_ids) for segment in segments
-        )
-    if not is_filtered:
-        assert live is not None
-        return list(live)
-    covered = frozenset[int]().union(*(segment.covered for segment in segments))
-    kept = await filtered_rows(snapshot, replace(flat_options(options), fragments=covered))
-    return [kept if live is None else Both(kept, live[at]) for at in range(len(segments))]
-
-
 async def _open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
     """Open the files that the rows will be taken from, where they are few and far."""
     handles = chosen(snapshot, options)
@@ -256,5 +240,9 @@ async def rows_of(
     projection = project(snapshot.schema, columns, flat=True)
     needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
     table = await take_rows(snapshot, ids, needed)
-    (batch,) = table.combine_chunks().to_batches() or [empty_batch(table.schema)]
-    return projection.apply(batch)
+    return projection.apply(batch_of(table))
+
+
+def batch_of(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table in one batch."""
+    return (table.combine_chunks().to_batches() or [empty_batch(table.schema)])[0]

@@ -1,158 +1,130 @@
-"""Which rows that an index names may be given: those that are live, covered, and kept by a filter.
-
-Whatever stands behind it, it answers one question: of these row ids, which are among them?
-"""
+"""Which rows of an index may be given: those that are live, covered, and kept by a filter."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, places_in
+from alance.format.row_set import NO_ROWS, RowSet
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.version.deleted import deleted_rows, with_deletions
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
-    from alance.arrays import Bytes, UInt64s
+    from alance.arrays import Bytes, Int64s, UInt64s
     from alance.ops.read.options import ScanOptions
+    from alance.ops.search.segments import Segment
     from alance.ops.version.snapshot import Snapshot
-    from alance.versioning.row_index import RowIdIndex
 
 
-class EligibleRows(Protocol):
-    """Rows by id."""
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Rows by id.
+
+    Attributes:
+        rows: the only ones; None: any.
+        deleted: but not these.
+        fragments: ids of the only ones that rows may be in, ascending; None: any. Then ids are
+            addresses, and those beyond a fragment's rows are left to be seen as damage.
+    """
+
+    rows: RowSet | None = None
+    deleted: RowSet = field(default_factory=RowSet)
+    fragments: Int64s | None = None
 
     def mask(self, ids: UInt64s) -> Bytes:
         """Nonzero for each id that is in the set, shape (n,); empty: all are."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Everything:
-    """All rows."""
-
-    def mask(self, ids: UInt64s) -> Bytes:
-        return NO_MASK
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Some rows: their ids, ascending."""
-
-    ids: UInt64s
-
-    def mask(self, ids: UInt64s) -> Bytes:
-        return _is_in(self.ids, ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """The rows that are in two sets."""
-
-    left: EligibleRows
-    right: EligibleRows
-
-    def mask(self, ids: UInt64s) -> Bytes:
-        first, second = self.left.mask(ids), self.right.mask(ids)
-        if not len(first) or not len(second):
-            return second if not len(first) else first
-        return first & second
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The rows of some fragments that are not deleted; of ids that are addresses.
-
-    Attributes:
-        fragments: ids of these fragments, ascending; None: the index names no others.
-        deleted: addresses, ascending.
-    """
-
-    fragments: UInt64s | None
-    deleted: UInt64s
-
-    def mask(self, ids: UInt64s) -> Bytes:
+        rows = ids.view(np.int64)
         kept = NO_MASK
+        if self.rows is not None:
+            kept = self.rows.mask_of(rows).view(np.uint8)
         if self.fragments is not None:
-            kept = _is_in(self.fragments, ids >> np.uint64(32))
+            kept = _both(kept, places_in(self.fragments, rows >> 32)[1].view(np.uint8))
         if len(self.deleted):
-            gone = _is_in(self.deleted, ids)
-            kept = 1 - gone if not len(kept) else kept & (1 - gone)
+            kept = _both(kept, (~self.deleted.mask_of(rows)).view(np.uint8))
         return kept
 
-
-@dataclass(frozen=True, slots=True)
-class LiveByIndex:
-    """The rows that stable ids name, where they are in some fragments.
-
-    A row that was updated is in another fragment than the vector that an index has of it.
-    """
-
-    index: RowIdIndex
-    fragments: UInt64s
-
-    def mask(self, ids: UInt64s) -> Bytes:
-        addresses, missing = self.index.find(ids.astype(np.int64))
-        is_here = _is_in(self.fragments, addresses.astype(np.uint64) >> np.uint64(32))
-        kept: Bytes = is_here & ~missing
-        return kept
+    def within(self, rows: RowSet) -> Eligible:
+        """Those of some rows."""
+        return replace(self, rows=rows if self.rows is None else self.rows & rows)
 
 
-def _is_in(values: UInt64s, ids: UInt64s) -> Bytes:
-    """Where ids are among ascending values."""
-    if not len(values):
-        return np.zeros(len(ids), np.uint8)
-    places = np.minimum(np.searchsorted(values, ids), len(values) - 1)
-    there: Bytes = (values[places] == ids).view(np.uint8)
-    return there
+def _both(left: Bytes, right: Bytes) -> Bytes:
+    return left & right if len(left) else right
 
 
-async def live_rows(
-    snapshot: Snapshot, covered: Collection[int], named: Collection[int] | None
-) -> EligibleRows:
-    """The live rows of fragments.
+async def eligible_rows(
+    snapshot: Snapshot, segments: Sequence[Segment], filtering: ScanOptions | None
+) -> list[Eligible]:
+    """The rows of each segment of an index that may be given.
 
-    Cost: a GET for each deletion vector of them that is not known; with stable row ids all of the
-    version's, and the ids of its rows, once.
+    Cost: a GET for each deletion vector of the fragments that is not known; with stable row ids
+    all of the version's, and the ids of its rows, once. With a filter a scan of its columns.
 
     Args:
-        covered: ids of the fragments.
-        named: those that the index names rows of; None: unknown.
+        filtering: options of a scan, whose filter counts; None: there is no filter.
     """
-    fragments = np.array(sorted(covered), np.uint64)
-    if snapshot.has_stable_row_ids:
-        return LiveByIndex(await snapshot.row_index(), fragments)
-    handles = [snapshot.handle(fragment) for fragment in covered]
-    handles = [handle for handle in handles if handle.fragment.deletion_file is not None]
-    is_all = named is not None and set(named) <= set(covered)
-    if is_all and not handles:
-        return Everything()
-    await snapshot.prepare(handles)
-
-    def gather() -> UInt64s:
-        parts = [
-            (np.uint64(handle.id) << np.uint64(32)) | handle.deleted.rows.astype(np.uint64)
-            for handle in handles
-            if handle.deleted is not None
-        ]
-        return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
-
-    deleted = await snapshot.engine.pool.run(gather) if handles else np.empty(0, np.uint64)
-    return Live(None if is_all else fragments, deleted)
+    if filtering is None:
+        return [await _live_rows(snapshot, segment) for segment in segments]
+    covered = frozenset[int]().union(*(segment.covered for segment in segments))
+    kept = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
+    if not snapshot.has_stable_row_ids:
+        return [Eligible(kept)] * len(segments)
+    # The vectors of rows that were updated are those of older rows, which only some segment has.
+    return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments]
 
 
-async def filtered_rows(snapshot: Snapshot, options: ScanOptions) -> EligibleRows:
-    """The live rows for which a scan's filter is true. Cost: a scan of its columns."""
-    plan = await plan_scan(snapshot, [ROW_ID], options)
-    async with aclosing(scan(snapshot, plan)) as batches:
-        parts = [as_numbers(batch.column(0)) async for batch in batches]
-    if not parts:
-        return Listed(np.empty(0, np.uint64))
-    return Listed(await snapshot.engine.pool.run(lambda: np.sort(np.concatenate(parts))))
+async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
+    """The live rows of the fragments that a segment covers; remembered."""
+    covered, named = segment.covered, segment.index.fragment_ids
+    slot: list[Eligible] = snapshot.remember((_live_rows, covered, named), list)
+    if not slot:
+        fragments = np.array(sorted(covered), np.int64)
+        if snapshot.has_stable_row_ids:
+            index = await snapshot.row_index()
+            rows = await snapshot.engine.pool.run(lambda: index.rows_in(fragments))
+            slot.append(Eligible(rows))
+        else:
+            is_all = named is not None and named <= covered
+            handles = [handle for handle in with_deletions(snapshot) if handle.id in covered]
+            sets = await deleted_rows(snapshot, handles)
+            deleted = await snapshot.engine.decode(
+                lambda: RowSet.union(sets), 8 * sum(map(len, sets))
+            )
+            slot.append(Eligible(deleted=deleted, fragments=None if is_all else fragments))
+    return slot[0]
+
+
+async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
+    """The live rows for which a scan's filter is true.
+
+    Cost: a scan of its columns; where rows are named by address, of fragments for which no index
+    answers the whole filter, and deletion files of those of which one does.
+    """
+    counts = not snapshot.has_stable_row_ids
+    plan = await plan_scan(snapshot, [ROW_ID], options, counts=counts)
+    counted = plan.counted
+    parts = []
+    if counted is None or plan.handles:
+        async with aclosing(scan(snapshot, plan)) as batches:
+            parts = [as_numbers(batch.column(0)) async for batch in batches]
+    rows = NO_ROWS
+    if parts:
+        rows = await snapshot.engine.decode(
+            lambda: RowSet(np.concatenate(parts)), sum(part.nbytes for part in parts)
+        )
+    if counted is None:
+        return rows
+    hit = [handle for handle in with_deletions(snapshot) if counted.count_of(handle.id)]
+    deleted = await deleted_rows(snapshot, hit)
+    return await snapshot.engine.decode(
+        lambda: (counted - RowSet.union(deleted)) | rows, len(counted)
+    )

@@ -35,6 +35,7 @@ from alance.format.index.quantizers import buffer_of, columns_of, quantizer_of
 from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
 from alance.io.readahead import Job, readahead
+from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from alance.file.plain import PlainFile
     from alance.format.index.ivf import Quantizer
     from alance.format.plans import Plan
-    from alance.ops.search.eligible import EligibleRows
+    from alance.ops.search.eligible import Eligible
     from alance.ops.search.options import Search
     from alance.ops.search.segments import Segment
     from alance.ops.version.snapshot import Snapshot
@@ -108,24 +109,17 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
         NotFoundError: a file is missing.
     """
     index = segment.index
-    sizes = {file.path: int(file.size_bytes) for file in index.message.files}
-    where = {
-        name: snapshot.table.index_file(snapshot.manifest, index, name)
-        for name in (INDEX_FILE, STORAGE_FILE)
-    }
     engine = snapshot.engine
 
     async def load() -> Ivf:
-        for name, size in sizes.items():
-            if not size:
-                sizes[name] = await engine.scheduler.size(where[name], reason="file size")
-        opening: list[Plan[Any]] = [
-            _centroids(where[INDEX_FILE], sizes[INDEX_FILE], engine.cache),
-            _storage(where[STORAGE_FILE], sizes[STORAGE_FILE], engine.cache),
-        ]
         try:
+            first, second = await located_files(snapshot, index, (INDEX_FILE, STORAGE_FILE))
+            opening: list[Plan[Any]] = [
+                _centroids(*first, engine.cache),
+                _storage(*second, engine.cache),
+            ]
             centroids, storage = await engine.drive(together(opening), "open index")
-            return await engine.pool.run(lambda: _joined(where[STORAGE_FILE], centroids, *storage))
+            return await engine.pool.run(lambda: _joined(second[0], centroids, *storage))
         except AlanceError as error:
             error.add_note(f"index {index.name} of {snapshot.uri}: use_index=False does without")
             raise
@@ -152,9 +146,8 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
         row_bytes = int(opened.row_bytes) + 1
         return Ivf(path, centroids, storage, quantizer, opened, row_bytes)
 
-    return await engine.cache.get(
-        ("vector index", where[STORAGE_FILE]), load, lambda ivf: ivf.num_bytes
-    )
+    where = snapshot.table.index_file(snapshot.manifest, index, STORAGE_FILE)
+    return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
 
 
 def _centroids(path: str, size: int, states: Any) -> Plan[Centroids]:
@@ -218,7 +211,7 @@ class Probe:
 async def search_segments(
     snapshot: Snapshot,
     search: Search,
-    segments: Sequence[tuple[Ivf, EligibleRows]],
+    segments: Sequence[tuple[Ivf, Eligible]],
     queries: Float64s,
     k: int,
     kernel: Kernels,
@@ -293,7 +286,7 @@ class Kernels:
 
 async def _search(
     snapshot: Snapshot,
-    segments: Sequence[tuple[Ivf, EligibleRows]],
+    segments: Sequence[tuple[Ivf, Eligible]],
     probes: Sequence[Probe],
     kernel: Kernels,
 ) -> None:
@@ -308,7 +301,7 @@ async def _search(
 
 
 def _grouped(
-    segments: Sequence[tuple[Ivf, EligibleRows]], probes: Sequence[Probe]
+    segments: Sequence[tuple[Ivf, Eligible]], probes: Sequence[Probe]
 ) -> Iterator[tuple[int, list[Probe]]]:
     """Probes in groups of some bytes; empty partitions are left out."""
     group: list[Probe] = []
@@ -329,7 +322,7 @@ def _grouped(
 
 async def _search_group(
     snapshot: Snapshot,
-    segments: Sequence[tuple[Ivf, EligibleRows]],
+    segments: Sequence[tuple[Ivf, Eligible]],
     group: Sequence[Probe],
     kernel: Kernels,
 ) -> None:

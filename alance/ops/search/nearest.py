@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.file.batches import empty_batch
 from alance.format.numbers import as_mask, to_arrow
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.take import take_rows
-from alance.ops.search.answer import find_hits, rows_of
+from alance.ops.search.answer import batch_of, find_hits, rows_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
@@ -124,8 +123,7 @@ async def _filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hit
     assert predicate is not None
     names = dict.fromkeys([ROW_ID, *predicate.columns])
     table = await take_rows(snapshot, hits.ids, [*names])
-    (batch,) = table.combine_chunks().to_batches() or [empty_batch(table.schema)]
-    return hits.where(as_mask(predicate.mask(batch)))
+    return hits.where(as_mask(predicate.mask(batch_of(table))))
 
 
 async def _output(

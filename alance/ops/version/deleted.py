@@ -1,0 +1,53 @@
+"""The deleted rows of a version as row sets, which are kept with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from alance.format.row_set import RowSet
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+
+def with_deletions(snapshot: Snapshot) -> Collection[FragmentHandle]:
+    """The fragments of a version that have deleted rows."""
+    return _kept(snapshot).keys()
+
+
+async def deleted_rows(snapshot: Snapshot, handles: Iterable[FragmentHandle]) -> list[RowSet]:
+    """The addresses of the deleted rows of some fragments: a set of each, in their order.
+
+    Cost: a GET for each deletion file that was not read before; once, 20 ns a deleted row.
+
+    Args:
+        handles: some of `with_deletions`.
+    """
+    from alance.format.row_set import NO_ROWS, RowSet
+
+    kept = _kept(snapshot)
+    handles = list(handles)
+    unknown = [handle for handle in handles if kept[handle] is None]
+    if unknown:
+        await snapshot.prepare(unknown)
+
+        def gather() -> None:
+            for handle in unknown:
+                vector = handle.deleted
+                kept[handle] = (
+                    NO_ROWS if vector is None else RowSet(vector.rows + (handle.id << 32))
+                )
+
+        await snapshot.engine.pool.run(gather)
+    return [rows for rows in (kept[handle] for handle in handles) if rows is not None]
+
+
+def _kept(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
+    """The deleted rows of fragments that have some, where they were asked for before."""
+
+    def make() -> dict[FragmentHandle, RowSet | None]:
+        handles = [handle for handle in snapshot.handles if handle.fragment.deletion_file]
+        return dict.fromkeys(handles)
+
+    return snapshot.remember(_kept, make)
