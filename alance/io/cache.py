@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from alance.io import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 
     from alance.io.disk_cache import DiskCache
 
@@ -32,7 +32,7 @@ class CacheStats:
     num_bytes: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Load:
     """A load under way, and how many wait for it."""
 
@@ -53,6 +53,7 @@ class SearchCache:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._loads: dict[Hashable, _Load] = {}
+        self._shared: dict[Hashable, _Load] = {}  # by `get_many`
         self._num_bytes = 0
         self._hits = self._misses = self._evictions = 0
 
@@ -129,6 +130,61 @@ class SearchCache:
                 under_way.task.cancel()
                 self._forget(key, under_way.task)
 
+    async def get_many(
+        self,
+        keys: Sequence[Hashable],
+        load: Callable[[Sequence[Hashable]], Awaitable[Sequence[V]]],
+        num_bytes: Callable[[V], int],
+    ) -> list[V]:
+        """The values of keys; those that are not there are loaded by one call, or by that of others
+        that is under way.
+
+        Cancellation is as of `get`. A failed load reaches who began it; others load for themselves.
+
+        Args:
+            keys: each once; `get` is not asked for them.
+            load: gives a value for each of some keys.
+        """
+        values: dict[Hashable, V] = {}
+        missing = []
+        for key in keys:
+            value: V | None = self.peek(key)
+            if value is None:
+                missing.append(key)
+            else:
+                values[key] = value
+        while missing:
+            loads = {self._shared[key] for key in missing if key in self._shared}
+            unasked = [key for key in missing if key not in self._shared]
+            own = self._load_many(unasked, load, num_bytes) if unasked else None
+            for loaded in await _all_of(own, loads):
+                values.update((key, loaded[key]) for key in missing if key in loaded)
+            missing = [key for key in missing if key not in values]
+        return [values[key] for key in keys]
+
+    def _load_many(
+        self,
+        keys: Sequence[Hashable],
+        load: Callable[[Sequence[Hashable]], Awaitable[Sequence[V]]],
+        num_bytes: Callable[[V], int],
+    ) -> _Load:
+        async def run() -> dict[Hashable, V]:
+            values = dict(zip(keys, await load(keys), strict=True))
+            for key, value in values.items():
+                self.put(key, value, num_bytes(value))
+            return values
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            for key in keys:
+                del self._shared[key]
+            if not task.cancelled():
+                task.exception()  # who began it has seen it, or is gone
+
+        under_way = _Load(asyncio.ensure_future(run()))
+        self._shared.update(dict.fromkeys(keys, under_way))
+        under_way.task.add_done_callback(ended)
+        return under_way
+
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         self._forget(key, task)
         if not task.cancelled():
@@ -138,3 +194,28 @@ class SearchCache:
         load = self._loads.get(key)
         if load is not None and load.task is task:
             del self._loads[key]
+
+
+async def _all_of(own: _Load | None, others: Collection[_Load]) -> list[Mapping[Hashable, Any]]:
+    """What loads of many give; nothing where that of another failed."""
+    loads = [*others, *([] if own is None else [own])]
+    for under_way in loads:
+        under_way.askers += 1
+    try:
+        loaded: list[Mapping[Hashable, Any]] = []
+        for under_way in loads:
+            try:
+                loaded.append(await asyncio.shield(under_way.task))
+            except Exception:
+                if under_way is own:
+                    raise
+        return loaded
+    finally:
+        left = []
+        for under_way in loads:
+            under_way.askers -= 1
+            if not under_way.askers and not under_way.task.done():
+                under_way.task.cancel()
+                left.append(under_way.task)
+        if left:
+            await asyncio.wait(left)

@@ -12,23 +12,25 @@ namespace {
 
 using Floats = In<float>;
 
-// The part of the distance that each code of each sub-vector stands for: [sub][code].
-void fill_table(const float* query, const float* centroid, const float* codebook, int64_t subs,
-                int64_t codes, int64_t width, bool is_dot, float* table) {
-  for (int64_t sub = 0; sub < subs; ++sub)
-    for (int64_t code = 0; code < codes; ++code, codebook += width) {
-      float total = 0;
-      for (int64_t i = 0; i < width; ++i) {
-        const int64_t at = sub * width + i;
-        if (is_dot) {
-          total += query[at] * codebook[i];
-        } else {
-          const float gap = query[at] - centroid[at] - codebook[i];
-          total += gap * gap;
-        }
+// The part of the distance that each code of each sub-vector stands for: [sub][code]. Of the
+// codebook the values of all codes are side by side: [sub][component][code].
+ALANCE_CLONES void fill_table(const float* query, const float* centroid, const float* codebook,
+                              int64_t subs, int64_t codes, int64_t width, bool is_dot,
+                              float* table) {
+  std::fill_n(table, subs * codes, 0.0f);
+  for (int64_t at = 0; at < subs * width; ++at, codebook += codes) {
+    float* parts = table + at / width * codes;
+    if (is_dot) {
+      const float value = query[at];
+      for (int64_t code = 0; code < codes; ++code) parts[code] += value * codebook[code];
+    } else {
+      const float rest = query[at] - centroid[at];
+      for (int64_t code = 0; code < codes; ++code) {
+        const float gap = rest - codebook[code];
+        parts[code] += gap * gap;
       }
-      *table++ = total;
     }
+  }
 }
 
 // Where the code of a row and sub-vector is: every `step` bytes from `first` there is the next row.

@@ -32,7 +32,12 @@ CODES: Final = "__pq_code"
 
 @dataclass(frozen=True, slots=True)
 class ProductQuantizer:
-    """A codebook: shape (parts, 2^bits, dimension / parts)."""
+    """A codebook.
+
+    Attributes:
+        codebook: the values of all codes side by side; shape (parts, dimension / parts, 2^bits),
+            flat.
+    """
 
     centroids: Centroids
     codebook: Float32s
@@ -73,7 +78,9 @@ class ProductQuantizer:
                 f"vector index: {parts} codes of {bits} bits, a codebook of shape "
                 f"{codebook.shape}, centroids of dimension {centroids.dim}"
             )
-        return cls(centroids, codebook.reshape(-1), bits, parts, told.get("transposed") is True)
+        by_code = codebook.reshape(parts, 1 << bits, dim // parts)
+        by_component = np.ascontiguousarray(by_code.transpose(0, 2, 1)).reshape(-1)
+        return cls(centroids, by_component, bits, parts, told.get("transposed") is True)
 
     def queries(self, queries: Float64s) -> Float64s:
         """As they are."""

@@ -75,6 +75,16 @@ class Hits:
         return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen])
 
 
+def check_queries(search: Search, way: Way) -> None:
+    """Check what a search is asked by the metric of its index.
+
+    Raises:
+        InvalidInputError: a query of zeros by cosine.
+    """
+    if way.metric == "cosine" and not search.queries.any(axis=1).all():
+        raise InvalidInputError("metric='cosine': a query of zeros has no direction")
+
+
 async def find_hits(
     snapshot: Snapshot, search: Search, options: ScanOptions, columns: Columns
 ) -> Hits:
@@ -84,12 +94,10 @@ async def find_hits(
         columns: that will be asked of the rows: their files are opened beside the index.
 
     Raises:
-        InvalidInputError: a query of zeros by cosine; a bad filter or fragment.
+        InvalidInputError: a bad filter or fragment.
         CorruptFileError: files of the table or of an index that contradict the format.
     """
     way = way_of(snapshot, search, options)
-    if way.metric == "cosine" and not search.queries.any(axis=1).all():
-        raise InvalidInputError("metric='cosine': a query of zeros has no direction")
     if way.segments:
         try:
             return await _indexed(snapshot, search, options, way, columns)

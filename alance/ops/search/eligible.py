@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from alance.ops.version.deleted import deleted_rows, with_deletions
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from alance.arrays import Bytes, Int64s, UInt64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.segments import Segment
     from alance.ops.version.snapshot import Snapshot
+
+MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,26 @@ class Eligible:
         deleted: but not these.
         fragments: ids of the only ones that rows may be in, ascending; None: any. Then ids are
             addresses, and those beyond a fragment's rows are left to be seen as damage.
+        masks: of parts of an index, where the set is remembered.
     """
 
     rows: RowSet | None = None
     deleted: RowSet = field(default_factory=RowSet)
     fragments: Int64s | None = None
+    masks: dict[Hashable, Bytes] | None = None
+
+    def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
+        """As of `mask`, for ids that are always the same."""
+        if self.rows is None and self.fragments is None and not len(self.deleted):
+            return NO_MASK
+        mask = None if self.masks is None else self.masks.get(part)
+        if mask is None:
+            mask = self.mask(ids)
+            if self.masks is not None:
+                if len(self.masks) * len(ids) >= MASK_BYTES:
+                    self.masks.clear()
+                self.masks[part] = NO_MASK if mask.all() else mask
+        return mask
 
     def mask(self, ids: UInt64s) -> Bytes:
         """Nonzero for each id that is in the set, shape (n,); empty: all are."""
@@ -54,7 +71,8 @@ class Eligible:
 
     def within(self, rows: RowSet) -> Eligible:
         """Those of some rows."""
-        return replace(self, rows=rows if self.rows is None else self.rows & rows)
+        rows = rows if self.rows is None else self.rows & rows
+        return replace(self, rows=rows, masks=None)
 
 
 def _both(left: Bytes, right: Bytes) -> Bytes:
@@ -91,7 +109,7 @@ async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
         if snapshot.has_stable_row_ids:
             index = await snapshot.row_index()
             rows = await snapshot.engine.pool.run(lambda: index.rows_in(fragments))
-            slot.append(Eligible(rows))
+            slot.append(Eligible(rows, masks={}))
         else:
             is_all = named is not None and named <= covered
             handles = [handle for handle in with_deletions(snapshot) if handle.id in covered]
@@ -99,7 +117,7 @@ async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
             deleted = await snapshot.engine.decode(
                 lambda: RowSet.union(sets), 8 * sum(map(len, sets))
             )
-            slot.append(Eligible(deleted=deleted, fragments=None if is_all else fragments))
+            slot.append(Eligible(None, deleted, None if is_all else fragments, {}))
     return slot[0]
 
 

@@ -7,14 +7,16 @@ are asked for at once, as far as the budget of a scan goes.
 
 from __future__ import annotations
 
+import math
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
@@ -23,6 +25,7 @@ from alance.file.plain import open_plain
 from alance.format.container import open_container
 from alance.format.index.ivf import (
     INDEX_FILE,
+    METRICS,
     ROW_IDS,
     STORAGE_FILE,
     Centroids,
@@ -32,21 +35,22 @@ from alance.format.index.ivf import (
     storage_metadata,
 )
 from alance.format.index.quantizers import buffer_of, columns_of, quantizer_of
+from alance.format.index.values import NO_MASK, TYPES
 from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
 from alance.io.readahead import Job, readahead
 from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from typing import Any
 
-    from alance import _kernels
-    from alance.arrays import Float64s, Int32s, Int64s
+    from alance.arrays import Bytes, Float64s, Int32s, Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
     from alance.format.index.ivf import Quantizer
     from alance.format.plans import Plan
+    from alance.io.engine import Engine
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.options import Search
     from alance.ops.search.segments import Segment
@@ -54,7 +58,8 @@ if TYPE_CHECKING:
 
 
 WHOLE_BYTES: Final = 4 << 20  # files of centroids up to here are read by one request
-GROUP_BYTES: Final = 4 << 20  # of partitions that are decoded and searched by one job
+GROUP_BYTES: Final = 4 << 20  # of partitions that one job looks into, for each query
+FAR: Final = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Ivf:
     Attributes:
         opened: the columns of its rows that are read.
         row_bytes: memory of a row.
+        ways: the centroids as queries are compared with them.
     """
 
     where: str
@@ -72,6 +78,7 @@ class Ivf:
     quantizer: Quantizer
     opened: OpenFragment
     row_bytes: int
+    ways: Bytes
 
     @property
     def num_partitions(self) -> int:
@@ -82,22 +89,30 @@ class Ivf:
         """Memory; that of a codebook is guessed."""
         return 2 * int(self.centroids.values.nbytes) + int(self.storage.offsets.nbytes) + (1 << 19)
 
-    def partition_bytes(self, number: int) -> int:
-        """Memory of a partition; 0 of one without rows."""
-        offsets = self.storage.offsets
-        return int(offsets[number + 1] - offsets[number]) * self.row_bytes
+    def num_bytes_of(self, partitions: Int64s) -> Int64s:
+        """Memory of some partitions; 0 of those without rows."""
+        return np.diff(self.storage.offsets)[partitions] * self.row_bytes
 
-    def nearest_partitions(self, queries: Float64s) -> Int64s:
-        """The partitions of each query in the order in which they are searched; shape (q, p)."""
-        centroids, asked = self.centroids.values, queries.astype(np.float32)
-        if self.centroids.metric == "hamming":
-            bits = asked.astype(np.uint8)[:, None] ^ centroids.astype(np.uint8)[None]
-            distances = np.unpackbits(bits, axis=2).sum(axis=2).astype(np.float32)
-        elif self.centroids.metric == "dot":
-            distances = 1 - asked @ centroids.T
-        else:
-            distances = (centroids**2).sum(axis=1) - 2 * (asked @ centroids.T)
-        return np.argsort(distances, axis=1, kind="stable")
+    def nearest_partitions(self, queries: Float64s, count: int) -> Int64s:
+        """So many partitions of each query, in the order in which they are searched: (q, count)."""
+        metric = self.centroids.metric
+        kind = TYPES["uint8" if metric == "hamming" else "float32"]
+        by = METRICS.index("l2" if metric == "cosine" else metric)  # the queries have length one
+        num_queries, dim = queries.shape
+        nearest = _kernels.Nearest(queries.reshape(-1), dim, count, -math.inf, math.inf)
+        numbers = np.arange(num_queries, dtype=np.int32)
+        ids = np.arange(self.num_partitions, dtype=np.uint64)
+        _kernels.add_vectors(nearest, numbers, ids, NO_MASK, self.ways, kind, by)
+        return nearest.result()[2].reshape(num_queries, count).astype(np.int64)
+
+
+def _ways(centroids: Centroids) -> Bytes:
+    """The centroids as queries are compared with them, row after row."""
+    # Those that are no numbers, of partitions without rows, come last.
+    values = np.nan_to_num(centroids.values, nan=FAR, posinf=FAR, neginf=-FAR)
+    if centroids.metric == "hamming":
+        return np.clip(values, 0, 255).astype(np.uint8).reshape(-1)
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
 async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, dim: int) -> Ivf:
@@ -144,7 +159,7 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
             raise CorruptFileError(f"vector index: columns {schema.names}")
         quantizer.check(schema)
         row_bytes = int(opened.row_bytes) + 1
-        return Ivf(path, centroids, storage, quantizer, opened, row_bytes)
+        return Ivf(path, centroids, storage, quantizer, opened, row_bytes, _ways(centroids))
 
     where = snapshot.table.index_file(snapshot.manifest, index, STORAGE_FILE)
     return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
@@ -201,11 +216,16 @@ def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A partition of a segment, and the queries that look into it."""
+    """A partition of a segment, and the queries that look into it.
+
+    Attributes:
+        num_bytes: memory of the partition.
+    """
 
     segment: int
     partition: int
     queries: Int32s
+    num_bytes: int
 
 
 async def search_segments(
@@ -223,20 +243,16 @@ async def search_segments(
     Cost: a round for the partitions that are not cached; one more each time that their number is
     doubled.
     """
-    orders = await snapshot.engine.decode(
-        lambda: [ivf.nearest_partitions(queries) for ivf, _ in segments],
-        sum(int(ivf.centroids.values.nbytes) for ivf, _ in segments) * len(queries),
-    )
     limits = [search.probing.partitions(ivf.num_partitions) for ivf, _ in segments]
     done = [0] * len(segments)
     stops = [least for least, _ in limits]
     short = np.arange(len(queries))
+    num_bytes = sum(int(ivf.centroids.values.nbytes) for ivf, _ in segments)
     while len(short) and any(first < stop for first, stop in zip(done, stops, strict=True)):
-        probes = [
-            probe
-            for number, order in enumerate(orders)
-            for probe in _probes(number, order, short, done[number], stops[number])
-        ]
+        bounds = list(zip(done, stops, strict=True))
+        probes = await snapshot.engine.decode(
+            partial(_probes, segments, queries, short, bounds), num_bytes * len(short) // 4
+        )
         await _search(snapshot, segments, probes, kernel)
         done = stops
         stops = [min(2 * stop, most) for stop, (_, most) in zip(stops, limits, strict=True)]
@@ -245,22 +261,33 @@ async def search_segments(
 
 
 def _probes(
-    segment: int,
-    order: Int64s,
-    queries: Int64s,
-    first: int,
-    stop: int,
-) -> Iterator[Probe]:
-    """The partitions from place `first` to `stop` of each query's order, each once."""
-    asked = order[queries, first:stop]
-    partitions = asked.reshape(-1)
-    numbers = np.repeat(queries, asked.shape[1]).astype(np.int32)
-    places = np.argsort(partitions, kind="stable")
-    partitions, numbers = partitions[places], numbers[places]
-    cuts = np.flatnonzero(np.diff(partitions)) + 1
-    starts = [0, *cuts.tolist()] if len(partitions) else []
-    for start, part in zip(starts, np.split(numbers, cuts), strict=False):
-        yield Probe(segment, int(partitions[start]), part)
+    segments: Sequence[tuple[Ivf, Eligible]],
+    queries: Float64s,
+    short: Int64s,
+    bounds: Sequence[tuple[int, int]],
+) -> list[Probe]:
+    """The partitions from one place to another of each query's order, each once; none is empty."""
+    probes = []
+    asking = queries[short]
+    for segment, ((ivf, _), (first, stop)) in enumerate(zip(segments, bounds, strict=True)):
+        partitions = ivf.nearest_partitions(asking, stop)[:, first:].reshape(-1)
+        numbers = np.repeat(short, stop - first).astype(np.int32)
+        filled = np.flatnonzero(ivf.num_bytes_of(partitions))
+        order = filled[np.argsort(partitions[filled], kind="stable")]
+        partitions, numbers = partitions[order], numbers[order]
+        starts = np.flatnonzero(np.diff(partitions, prepend=-1))
+        chosen = partitions[starts]
+        probes += [
+            Probe(segment, partition, numbers[start:stop], num_bytes)
+            for partition, start, stop, num_bytes in zip(
+                chosen.tolist(),
+                starts.tolist(),
+                [*starts[1:].tolist(), len(numbers)],
+                ivf.num_bytes_of(chosen).tolist(),
+                strict=False,
+            )
+        ]
+    return probes
 
 
 class Kernels:
@@ -291,8 +318,11 @@ async def _search(
     kernel: Kernels,
 ) -> None:
     jobs = (
-        Job(num_bytes, partial(_search_group, snapshot, segments, group, kernel))
-        for num_bytes, group in _grouped(segments, probes)
+        Job(
+            sum(probe.num_bytes for probe in group),
+            partial(_search_group, snapshot, segments, group, kernel),
+        )
+        for group in _grouped(probes)
     )
     done = readahead(jobs, budget_bytes=snapshot.read_ahead_bytes, max_jobs=64, ordered=False)
     async with aclosing(done):
@@ -300,24 +330,19 @@ async def _search(
             pass
 
 
-def _grouped(
-    segments: Sequence[tuple[Ivf, Eligible]], probes: Sequence[Probe]
-) -> Iterator[tuple[int, list[Probe]]]:
-    """Probes in groups of some bytes; empty partitions are left out."""
+def _grouped(probes: Sequence[Probe]) -> Iterator[list[Probe]]:
+    """Probes in groups of some work, in bytes that queries look at."""
     group: list[Probe] = []
-    held = 0
+    work = 0
     for probe in probes:
-        ivf, _ = segments[probe.segment]
-        num_bytes = ivf.partition_bytes(probe.partition)
-        if not num_bytes:
-            continue
-        if group and held + num_bytes > GROUP_BYTES:
-            yield held, group
-            group, held = [], 0
+        more = probe.num_bytes * len(probe.queries)
+        if group and work + more > GROUP_BYTES:
+            yield group
+            group, work = [], 0
         group.append(probe)
-        held += num_bytes
+        work += more
     if group:
-        yield held, group
+        yield group
 
 
 async def _search_group(
@@ -326,38 +351,40 @@ async def _search_group(
     group: Sequence[Probe],
     kernel: Kernels,
 ) -> None:
-    """Read the partitions that are not cached, and look into all of them, in one job."""
+    """Look into partitions, in one job; those that are not cached are read before."""
     engine = snapshot.engine
-    keys = [("partition", segments[probe.segment][0].where, probe.partition) for probe in group]
-    cached: list[Partition | None] = [engine.cache.peek(key) for key in keys]
-    missing = [place for place, partition in enumerate(cached) if partition is None]
-    tasks: list[FragmentTask] = []
-    if missing:
-        plans = [
-            _read(segments[group[place].segment][0], group[place], engine.cache)
-            for place in missing
-        ]
+    partitions = await _partitions(engine, [(segments[probe.segment][0], probe) for probe in group])
+
+    def work() -> None:
+        for probe, partition in zip(group, partitions, strict=True):
+            ivf, rows = segments[probe.segment]
+            mask = rows.mask_of_part((ivf.where, probe.partition), partition.ids)
+            ivf.quantizer.add(kernel.of_segments[probe.segment], probe.queries, partition, mask)
+
+    await engine.decode(work, sum(probe.num_bytes * len(probe.queries) for probe in group))
+
+
+async def _partitions(engine: Engine, wanted: Sequence[tuple[Ivf, Probe]]) -> list[Partition]:
+    """Partitions by the search cache; those that several searches want are read once.
+
+    Cost: a round for those that are not there.
+    """
+    asked = {("partition", ivf.where, probe.partition): (ivf, probe) for ivf, probe in wanted}
+
+    async def load(keys: Sequence[Hashable]) -> list[Partition]:
+        missing = [asked[cast("tuple[str, str, int]", key)] for key in keys]
+        plans = [_read(ivf, probe, engine.cache) for ivf, probe in missing]
         tasks = await engine.drive(together(plans), "partitions")
 
-    def work() -> list[Partition]:
-        for place, task in zip(missing, tasks, strict=True):
-            ivf, _ = segments[group[place].segment]
-            names = ivf.quantizer.columns
-            cached[place] = Partition.of(group[place].partition, task.decode(), names)
-        for probe, partition in zip(group, cached, strict=True):
-            assert partition is not None
-            ivf, rows = segments[probe.segment]
-            mask = rows.mask(partition.ids)
-            ivf.quantizer.add(kernel.of_segments[probe.segment], probe.queries, partition, mask)
-        return [partition for partition in cached if partition is not None]
+        def decode() -> list[Partition]:
+            return [
+                Partition.of(probe.partition, task.decode(), ivf.quantizer.columns)
+                for (ivf, probe), task in zip(missing, tasks, strict=True)
+            ]
 
-    num_bytes = sum(
-        segments[probe.segment][0].partition_bytes(probe.partition) * len(probe.queries)
-        for probe in group
-    )
-    partitions = await engine.decode(work, num_bytes)
-    for place in missing:
-        engine.cache.put(keys[place], partitions[place], partitions[place].num_bytes)
+        return await engine.decode(decode, sum(probe.num_bytes for _, probe in missing))
+
+    return await engine.cache.get_many([*asked], load, lambda partition: partition.num_bytes)
 
 
 def _read(ivf: Ivf, probe: Probe, states: Any) -> Plan[FragmentTask]:

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.numbers import as_mask, to_arrow
+from alance.file.batches import batch_bytes
+from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
+from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.take import take_rows
-from alance.ops.search.answer import batch_of, find_hits, rows_of
+from alance.ops.search.answer import batch_of, check_queries, find_hits, rows_of
+from alance.ops.search.joined import Part, joint_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
+from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
-    from alance.ops.read.options import ScanOptions
+    from collections.abc import Sequence
+
+    from alance.arrays import Float64s, Int64s
     from alance.ops.search.answer import Hits
     from alance.ops.search.options import Search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
 
+SHARED_BYTES: Final = 64 << 10  # more rows of other callers are not kept by the rows of one
+
+
 async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
     """The rows of a scan with `nearest`; its filter is one before or after the search.
 
     Cost: of an exact search that of a scan of the column; then a take of the other columns of the
-    rows found.
+    rows found. Concurrent searches that differ in their queries alone cost that together.
 
     Raises:
         InvalidInputError: see `search_of`; options that do not go with a search; a bad filter.
@@ -40,14 +49,20 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     search = checked_search(snapshot, options)
     schema = _schema(snapshot, columns, options, is_batch=search.is_batch)
     keys = _sort_keys(schema, options)
-    hits = await find_hits(snapshot, search, options, _stored(columns))
-    if options.filter is not None and not options.prefilter:
-        hits = await _filtered(snapshot, hits, options)
-    if options.limit is not None or options.offset:
-        start = options.offset or 0
-        stop = None if options.limit is None else start + options.limit
-        hits = hits.where(slice(start, stop))
-    table = await _output(snapshot, columns, options, hits, schema)
+    check_queries(search, way_of(snapshot, search, options))
+
+    async def answer(queries: Float64s, counts: Sequence[int]) -> Sequence[Part]:
+        asked = replace(search, queries=queries)
+        hits = await find_hits(snapshot, asked, options, _stored(columns))
+        if options.filter is not None and not options.prefilter:
+            hits = await _filtered(snapshot, hits, options)
+        return await _parts(snapshot, columns, options, hits, counts)
+
+    part = await joint_of(snapshot, search, columns, options).ask(search.queries, answer)
+    arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
+    if search.is_batch:
+        arrays[QUERY_INDEX] = to_arrow(part.numbers)
+    table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
     return table.sort_by(keys) if keys else table
 
 
@@ -92,7 +107,7 @@ def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
 def _schema(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool
 ) -> pa.Schema:
-    plain = replace(options, with_row_id=False, with_row_address=False)
+    plain = ScanOptions()
     schema = output_schema(snapshot, _stored(columns), plain)
     fields = {field.name: field for field in schema}
     fields[DISTANCE] = pa.field(DISTANCE, pa.float32())
@@ -126,16 +141,51 @@ async def _filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hit
     return hits.where(as_mask(predicate.mask(batch_of(table))))
 
 
+async def _parts(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits, counts: Sequence[int]
+) -> list[Part]:
+    """The rows of each caller, cut to offset and limit.
+
+    Args:
+        counts: the number of queries of each.
+    """
+    firsts = offsets_of(counts)
+    starts, stops = _ends(np.searchsorted(hits.numbers, firsts))
+    if options.limit is not None or options.offset:
+        starts = np.minimum(starts + (options.offset or 0), stops)
+        if options.limit is not None:
+            stops = np.minimum(starts + options.limit, stops)
+        hits = hits.where(positions_of(starts, stops - starts))
+        starts, stops = _ends(offsets_of(stops - starts))
+    batch = await _output(snapshot, columns, options, hits)
+    if len(counts) == 1:
+        return [Part(hits.numbers, batch)]
+    is_shared = batch_bytes(batch) <= SHARED_BYTES
+    parts = []
+    for start, stop, first in zip(starts.tolist(), stops.tolist(), firsts.tolist(), strict=False):
+        rows = batch.slice(start, stop - start)
+        if not is_shared:
+            rows = batch.take(to_arrow(np.arange(start, stop)))
+        parts.append(Part(hits.numbers[start:stop] - np.int32(first), rows))
+    return parts
+
+
+def _ends(offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Where pieces begin and end that stand end to end."""
+    return offsets[:-1], offsets[1:]
+
+
 async def _output(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits, schema: pa.Schema
-) -> pa.Table:
-    """The columns asked for, of the rows found. Cost: a take, or nothing where no column is."""
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits
+) -> pa.RecordBatch:
+    """The columns asked for, of the rows found, in any order, and others beside them.
+
+    Cost: a take, or nothing where no column is asked for.
+    """
     names = _stored(columns)
     if names is not None and not isinstance(names, Mapping):
         names = list(names)
     arrays = {DISTANCE: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
-    if QUERY_INDEX in schema.names:
-        arrays[QUERY_INDEX] = to_arrow(hits.numbers)
     if names is None or set(names) - set(arrays) or options.with_row_address:
         batch = await rows_of(snapshot, hits.ids, names)
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -143,4 +193,4 @@ async def _output(
             arrays[ROW_ADDRESS] = to_arrow(
                 (await snapshot.addresses_of(hits.ids.astype(np.int64))).astype(np.uint64)
             )
-    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])

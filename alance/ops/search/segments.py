@@ -58,6 +58,12 @@ def way_of(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
         InvalidInputError: a fragment that is not there.
         CorruptFileError: index metadata that contradicts the format.
     """
+    fragments = None if options.fragments is None else tuple(options.fragments)
+    asked = (search.path, search.metric, search.probing.use_index, search.fast_search)
+    return snapshot.remember((way_of, *asked, fragments), lambda: _way(snapshot, search, options))
+
+
+def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     handles = chosen(snapshot, options)
     lines: list[str] = []
     groups = _groups(snapshot, search, {handle.id for handle in handles}, lines)
