@@ -457,15 +457,62 @@ def column_pages(
     contents: Sequence[bytes | memoryview], file_bytes: int, alignment: int
 ) -> list[ColumnPages | None]: ...
 
-# --- chunk_words.cpp ---
+# --- chunk_table.cpp ---
 
-def chunk_words(
+class ChunkTable:
+    @property
+    def first_bytes(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def first_values(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def first_rows(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def carries(self) -> npt.NDArray[np.uint8] | None: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+def chunk_table(
     words: bytes | memoryview,
+    index: bytes | memoryview | None,
     large: bool,
     num_items: int,
+    num_rows: int,
     chunk_bytes: int,
-    table: npt.NDArray[np.int64],
-) -> None: ...
+) -> ChunkTable: ...
+
+# --- new_pages.cpp ---
+
+class PageForm:
+    def __init__(
+        self,
+        kind: tuple[int, int, int, int, int, bool],
+        lists: tuple[int, int, int, int] | None,
+        num_items: int,
+        has_items: bool,
+    ) -> None: ...
+    def set_symbols(
+        self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
+    ) -> None: ...
+    def page(self, chunks: ChunkTable, start: int, size: int, num_rows: int) -> RowPage: ...
+
+class NewPages:
+    def __init__(
+        self, columns: Sequence[ColumnPages], numbers: Sequence[int], files: Sequence[int]
+    ) -> None: ...
+    @property
+    def descriptions(self) -> list[bytes]: ...
+    @property
+    def described_by(self) -> list[int]: ...
+    @property
+    def left(self) -> list[int]: ...
+    @property
+    def spans(
+        self,
+    ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
+    @property
+    def page(self) -> int: ...
+    def find(self, forms: Sequence[PageForm | None], tails: Sequence[int], far: bool) -> None: ...
+    def learn(self, content: memoryview) -> list[tuple[RowPage, bytes | None] | None]: ...
 
 class RowPage:
     def __init__(
@@ -502,6 +549,8 @@ class RowPage:
         max_visible: int,
         /,
     ) -> None: ...
+    @property
+    def chunks(self) -> ChunkTable | None: ...
     @property
     def width(self) -> int: ...
 

@@ -15,6 +15,8 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
+from alance.format.layouts.miniblock import MiniBlockState
+from alance.format.layouts.place import PageAt
 from alance.format.plans import together
 
 if TYPE_CHECKING:
@@ -107,6 +109,8 @@ class OpenColumn:
             CorruptFileError: its state contradicts its description.
         """
         assert state is not None
+        if isinstance(state, MiniBlockState) and state.rows is not None:
+            return state.rows
         try:
             return self.layout(number).row_page(state)
         except AlanceError as error:
@@ -169,16 +173,23 @@ class OpenColumn:
 
     def known(self, number: int, states: States) -> PageState | None:
         """The state of a page, where the cache, the file's end or the disk has it."""
-        key = self._key(number)
-        state: PageState | None = states.peek(key)
-        if state is None and self.container.search is not None and not self.container.is_whole:
+        state = self.cached(number, states)
+        return self.at_hand(number, states) if state is None else state
+
+    def cached(self, number: int, states: States) -> PageState | None:
+        """The state of a page, where the cache has it."""
+        state: PageState | None = states.peek(self._key(number))
+        return state
+
+    def at_hand(self, number: int, states: States) -> PageState | None:
+        """The state of a page, where the file's end or the disk has it."""
+        state: PageState | None = None
+        if self.container.search is not None and not self.container.is_whole:
             state = held(self.layout(number).load(), self.container)
-            if state is not None:
-                states.put(key, state, state.num_bytes)
         if state is None and (kept := self._kept(states)) is not None:
             state = recalled(lambda: self.layout(number).load(), self.container.path, kept)
-            if state is not None:
-                states.put(key, state, state.num_bytes)
+        if state is not None:
+            self.learned(number, state, states)
         return state
 
     def _kept(self, states: States) -> Kept | None:
@@ -237,6 +248,10 @@ class OpenColumn:
         except AlanceError as error:
             self.add_place(error, number)
             raise
+
+    def place(self, number: int) -> PageAt:
+        """Where a page is."""
+        return PageAt(self.container.path, self.column.pages, number)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
         """Plan the state of a page: one round at most."""

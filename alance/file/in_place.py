@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from alance.file.states import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Extent
+    from alance.io.files import OpenFile
     from alance.io.inline import Note
 
 
@@ -128,13 +129,11 @@ class LocalRows:
         return contents
 
     def _read_one(self, asked: Extent) -> memoryview:
-        file, begun = self.files.get(asked.path), trace.now()
-        if file is None:
-            raise NotAtHand
+        begun = trace.now()
         if isinstance(asked, ByteRange):
-            content, is_held = files.read_held(file, (asked.start, asked.stop))
+            content, is_held = files.read_held(self._file(asked.path), (asked.start, asked.stop))
         else:
-            opened = {asked.path: (file, file.num_bytes)}
+            opened = {path: (file := self._file(path), file.num_bytes) for path in asked.paths}
             content = files.read_pieces(opened, "", asked)
             is_held = content is not None
         if content is not None:
@@ -143,3 +142,9 @@ class LocalRows:
         if content is None or self.states.is_cold:
             raise NotAtHand
         return content
+
+    def _file(self, path: str) -> OpenFile:
+        file = self.files.get(path)
+        if file is None:
+            raise NotAtHand
+        return file

@@ -7,14 +7,13 @@ hole, which a take fills: from the caches, or by a plan.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
+from alance.file.new_pages import NewPages
 from alance.file.open import from_content
 from alance.file.ranged_columns import RangedColumns
 from alance.file.recall import kept_by
-from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.leaves import OpenLeaf
     from alance.format.layouts.base import PageState
-    from alance.format.plans import ByteRange, Plan
-
-    Chunked: TypeAlias = tuple["Hole", MiniBlockPage, list[ByteRange]]
+    from alance.format.plans import Plan
 
 
 class PageTables:
@@ -121,6 +118,15 @@ class Hole(NamedTuple):
             self.tables.num_bytes += 0 if state is None else state.num_bytes
         self.tables.has_grown = True
 
+    def is_at_hand(self, states: States) -> bool:
+        """Fill it with what the file's end or the disk has; whether they have it."""
+        column = self.leaf.column
+        assert isinstance(column, OpenColumn)
+        state = column.at_hand(self.number, states)
+        if state is not None:
+            self.fill(state)
+        return state is not None
+
     def learn(self, states: States) -> Plan[None]:
         """Plan what has to be known of the page: one round at most."""
         column = self.leaf.column
@@ -129,56 +135,41 @@ class Hole(NamedTuple):
 
 
 def fill_known(holes: Iterable[Hole], states: States) -> list[Hole]:
-    """Fill holes of which the caches know all; gives the others."""
-    left = []
+    """Fill holes of which the caches know all, or the ends of files; gives the others.
+
+    Raises:
+        CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
+    """
+    left, at_hand = [], []
     for hole in holes:
         column = hole.leaf.column
         if not isinstance(column, OpenColumn):
             hole.fill(None)
-        elif (state := column.known(hole.number, states)) is not None:
+        elif (state := column.cached(hole.number, states)) is not None:
             hole.fill(state)
+        elif column.container.is_whole or column.container.search is not None:
+            at_hand.append(hole)
         else:
             left.append(hole)
-    return left
+    if at_hand:
+        pages = NewPages(at_hand, far=False)
+        pages.fill_held(states)
+        left += pages.left
+    return [hole for hole in left if not hole.is_at_hand(states)]
 
 
 def learn(holes: Sequence[Hole], states: States) -> Plan[None]:
-    """Plan what has to be known of pages: one round.
+    """Plan what has to be known of pages that are not at hand: one round.
 
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
     """
+    if kept_by(states) is not None:
+        return (yield from _learn_singly(holes, states))
     # Most pages are of mini-blocks: theirs need no plans of their own.
-    chunked: list[Chunked] = []
-    others: list[Plan[None]] = []
-    keeps = kept_by(states) is not None
-    for hole in holes:
-        column = hole.leaf.column
-        if isinstance(column, OpenColumn) and not keeps and not column.container.is_whole:
-            layout = column.layout(hole.number)
-            ranges = layout.state_ranges() if isinstance(layout, MiniBlockPage) else []
-            if isinstance(layout, MiniBlockPage) and all(start < stop for _, start, stop in ranges):
-                chunked.append((hole, layout, ranges))
-                continue
-        others.append(hole.learn(states))
-    if chunked:
-        others.append(_learn_chunks(chunked, states))
-    yield from together(others)
+    pages = NewPages(holes, far=True)
+    yield from together([pages.learn(states), _learn_singly(pages.left, states)])
 
 
-def _learn_chunks(pages: Sequence[Chunked], states: States) -> Plan[None]:
-    """Plan the states of pages, from the ranges that hold them."""
-    buffers = yield [span for *_, ranges in pages for span in ranges]
-    first = 0
-    for hole, layout, ranges in pages:
-        stop = first + len(ranges)
-        column = hole.leaf.column
-        assert isinstance(column, OpenColumn)
-        try:
-            state = layout.state_of(buffers[first:stop])
-        except AlanceError as error:
-            column.add_place(error, hole.number)
-            raise
-        first = stop
-        column.learned(hole.number, state, states)
-        hole.fill(state)
+def _learn_singly(holes: Sequence[Hole], states: States) -> Plan[None]:
+    yield from together([hole.learn(states) for hole in holes])

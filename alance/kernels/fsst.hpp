@@ -27,17 +27,26 @@ struct Table {
   uint64_t symbols[256] = {};
   uint64_t lengths[256];  // of ESCAPE 0: it fills up words, its real meaning is looked for before
 
-  Table(const In<uint64_t>& symbols_, const Bytes& lengths_) {
-    size_t size = symbols_.size();
-    if (size > ESCAPE || size != lengths_.size())
-      corrupt("fsst: a table of " + std::to_string(size) + " symbols");
+  Table(const In<uint64_t>& symbols_, const Bytes& lengths_)
+      : Table(reinterpret_cast<const uint8_t*>(symbols_.data()), size_of(symbols_, lengths_),
+              lengths_.data()) {}
+
+  // Of symbols of 8 bytes each, and their lengths.
+  Table(const uint8_t* symbols_, size_t size, const uint8_t* lengths_) {
+    if (size > ESCAPE) corrupt("fsst: a table of " + std::to_string(size) + " symbols");
     std::fill(std::begin(lengths), std::end(lengths), INVALID);
-    std::copy_n(symbols_.data(), size, symbols);
-    std::copy_n(lengths_.data(), size, lengths);
+    if (size != 0) std::memcpy(symbols, symbols_, 8 * size);
+    std::copy_n(lengths_, size, lengths);
     lengths[ESCAPE] = 0;
     for (size_t code = 0; code < size; ++code)
       if (lengths[code] < 1 || lengths[code] > MAX_SYMBOL)
         corrupt("fsst: a symbol of " + std::to_string(lengths[code]) + " bytes");
+  }
+
+  static size_t size_of(const In<uint64_t>& symbols, const Bytes& lengths) {
+    if (symbols.size() != lengths.size())
+      corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+    return symbols.size();
   }
 
   // Whether all bytes of all symbols are below 128.

@@ -7,20 +7,31 @@ using namespace cells;
 
 void RowPage::set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits,
                         int max_rep, int max_visible) {
-  if (values_ == Values::zipped || reps <= 0 || reps > static_cast<int>(Nulls::blocks) ||
-      max_rep < 1 || max_visible < 0 || first_values.size() != first_rows_.size() ||
-      static_cast<int64_t>(carries.size()) != num_chunks_ ||
-      (static_cast<Nulls>(reps) == Nulls::blocks && (rep_bits < 0 || rep_bits > 15)))
+  if (static_cast<int64_t>(carries.size()) != num_chunks_ || max_rep < 1)
+    corrupt("lists of an unknown form");
+  PageKind kind{};
+  kind.reps = reps;
+  kind.rep_bits = rep_bits;
+  kind.max_rep = max_rep;
+  kind.max_visible = max_visible;
+  carried_ = carries;
+  carries_ = carried_.data();
+  keep_lists(Kept(first_values), kind);
+}
+
+void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
+  if (values_ == Values::zipped || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
+      kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||
+      (static_cast<Nulls>(kind.reps) == Nulls::blocks && (kind.rep_bits < 0 || kind.rep_bits > 15)))
     corrupt("lists of an unknown form");
   for (int64_t i = 0; i < num_chunks_; ++i)
     if (first_values.data()[i + 1] < first_values.data()[i])
       corrupt("chunk " + text(i) + " ends before it begins");
   first_values_ = first_values;
-  carries_ = carries;
-  reps_ = static_cast<Nulls>(reps);
-  rep_bits_ = rep_bits;
-  max_rep_ = max_rep;
-  max_visible_ = max_visible;
+  reps_ = static_cast<Nulls>(kind.reps);
+  rep_bits_ = kind.rep_bits;
+  max_rep_ = kind.max_rep;
+  max_visible_ = kind.max_visible;
 }
 
 void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,

@@ -6,21 +6,33 @@ namespace alance {
 
 using namespace cells;
 
-RowPage::RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
-                 int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
-                 bool large)
+RowPage::RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size,
+                 int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
+    : RowPage(Kept(table->rows()), Kept(table->first_bytes), start, size, num_rows, kind) {
+  if (kind.max_rep != 0) {
+    if (table->carries.size() != static_cast<size_t>(num_chunks_)) corrupt("lists of other chunks");
+    carries_ = table->carries.data();
+    keep_lists(Kept(table->first_values), kind);
+  }
+  table_ = std::move(table);
+  symbols_ = std::move(symbols);
+}
+
+RowPage::RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
+                 const PageKind& kind)
     : first_rows_(first_rows),
       first_bytes_(first_bytes),
       start_(start),
       size_(size),
       num_rows_(num_rows),
       num_chunks_(static_cast<int64_t>(first_rows.size()) - 1),
-      values_(static_cast<Values>(values)),
-      bits_(bits),
-      nulls_(static_cast<Nulls>(nulls)),
-      level_bits_(level_bits),
-      max_level_(max_level),
-      large_(large) {
+      values_(static_cast<Values>(kind.values)),
+      bits_(kind.bits),
+      nulls_(static_cast<Nulls>(kind.nulls)),
+      level_bits_(kind.level_bits),
+      max_level_(kind.max_level),
+      large_(kind.large) {
+  const int values = kind.values, bits = kind.bits, nulls = kind.nulls, level_bits = kind.level_bits;
   if (start < 0 || size < 0 || num_rows < 0 || start > INT64_MAX - size)
     corrupt("a page of " + text(num_rows) + " rows in " + text(size) + " bytes");
   if (values < 0 || values > static_cast<int>(Values::zipped) || nulls < 0 ||
@@ -247,11 +259,11 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
             text(values.size) + " bytes");
   if (!symbols_) return sink.string(values.data + start, stop - start);
   const uint64_t size =
-      fsst::decoded_size(*symbols_, values.data + start, values.data + stop);
+      fsst::decoded_size(symbols_->table, values.data + start, values.data + stop);
   if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
   const size_t used = sink.bytes.size();
   sink.bytes.resize(used + static_cast<size_t>(size) + fsst::MAX_SYMBOL);
-  const uint8_t* end = fsst::decode(*symbols_, values.data + start, values.data + stop,
+  const uint8_t* end = fsst::decode(symbols_->table, values.data + start, values.data + stop,
                                     values.data + values.size, sink.bytes.data() + used);
   sink.bytes.resize(static_cast<size_t>(end - sink.bytes.data()));
   sink.string_ends();

@@ -2,10 +2,11 @@
 // is decoded without the others.
 #pragma once
 #include <atomic>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "cells.hpp"
+#include "chunk_table.hpp"
 #include "fsst.hpp"
 #include "owned.hpp"
 
@@ -55,6 +56,43 @@ class RangeSink;
 template <typename Offset>
 struct RangeStrings;
 
+// Numbers of chunks that a page keeps: an array of its maker, or of a table.
+class Kept {
+ public:
+  Kept() = default;
+  explicit Kept(const In<int64_t>& array) : data_(array.data()), size_(array.size()), array_(array) {}
+  explicit Kept(const std::vector<int64_t>& of_table)
+      : data_(of_table.data()), size_(of_table.size()) {}
+
+  const int64_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const int64_t* data_ = nullptr;
+  size_t size_ = 0;
+  In<int64_t> array_;
+};
+
+// How values, definition and repetition levels lie in the chunks of a page.
+struct PageKind {
+  int values, bits, nulls, level_bits, max_level;
+  bool large;
+  int reps = 0, rep_bits = 0, max_rep = 0, max_visible = 0;  // 0: there are no lists
+};
+
+// The symbols of a page's strings, which pages of one description share.
+struct Symbols {
+  Symbols(const In<uint64_t>& symbols, const Bytes& lengths)
+      : table(symbols, lengths), num_codes(symbols.size()) {}
+  // Of a table as descriptions have it (`SymbolTable` of codecs/strings.py), which was looked at.
+  explicit Symbols(const uint8_t* table)
+      : table(table + HEADER, table[0], table + HEADER + 8 * size_t{table[0]}), num_codes(table[0]) {}
+  static constexpr size_t HEADER = 8, TABLE_BYTES = 2312;
+
+  fsst::Table table;
+  uint64_t num_codes;
+};
+
 class RowPage {
  public:
   // `first_rows` and `first_bytes` have one number a chunk and one behind the last; of zipped
@@ -62,11 +100,15 @@ class RowPage {
   // `level_bits` is the packed width of levels in `blocks`, or the bytes of a control word.
   RowPage(In<int64_t> first_rows, In<int64_t> first_bytes, int64_t start, int64_t size,
           int64_t num_rows, int values, int bits, int nulls, int level_bits, int max_level,
-          bool large);
+          bool large)
+      : RowPage(Kept(first_rows), Kept(first_bytes), start, size, num_rows,
+                {values, bits, nulls, level_bits, max_level, large}) {}
+  // The same of a page whose chunks have a table.
+  RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
+          const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
   void set_symbols(In<uint64_t> symbols, Bytes lengths) {
-    symbols_.emplace(symbols, lengths);
-    num_codes_ = symbols.size();
+    symbols_ = std::make_shared<const Symbols>(symbols, lengths);
   }
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
@@ -77,6 +119,8 @@ class RowPage {
   void set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits, int max_rep,
                  int max_visible);
 
+  // The table of the chunks; none where the page was made of arrays.
+  std::shared_ptr<ChunkTable> table() const { return table_; }
   // Bytes of a value as it is given; 0: strings.
   int64_t width() const;
   int64_t start() const { return start_; }
@@ -84,7 +128,7 @@ class RowPage {
   // What rows are read with: the number of a chunk, or of a zipped row.
   int64_t chunk_of(int64_t row, int64_t from) const;
   // Whether a chunk begins inside a row.
-  bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_.data()[chunk] != 0; }
+  bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_[chunk] != 0; }
   // Where a chunk begins in the buffer.
   int64_t begin_of(int64_t chunk) const;
   // The row behind the last that begins in a chunk, and the first that does.
@@ -148,19 +192,24 @@ class RowPage {
   void emit_bits(uint64_t value, Sink& sink) const;
   void emit_item(uint64_t index, Sink& sink) const;
 
-  In<int64_t> first_rows_, first_bytes_;
+  RowPage(Kept first_rows, Kept first_bytes, int64_t start, int64_t size, int64_t num_rows,
+          const PageKind& kind);
+  void keep_lists(Kept first_values, const PageKind& kind);
+
+  std::shared_ptr<ChunkTable> table_;
+  Kept first_rows_, first_bytes_;
   int64_t start_, size_, num_rows_, num_chunks_;
   Values values_;
   int bits_;
   Nulls nulls_;
   int level_bits_, max_level_;
   bool large_;
-  In<int64_t> first_values_;
-  Bytes carries_;
+  Kept first_values_;
+  Bytes carried_;  // keeps what `carries_` is of
+  const uint8_t* carries_ = nullptr;
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
-  std::optional<fsst::Table> symbols_;
-  uint64_t num_codes_ = 0;
+  std::shared_ptr<const Symbols> symbols_;
   mutable std::atomic<signed char> text_items_{-1};  // whether the items are UTF-8; -1: not known
   enum class Items { none, fixed, strings_32, strings_64 } items_kind_ = Items::none;
   int64_t item_width_ = 0, num_items_ = 0;

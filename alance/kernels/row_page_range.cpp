@@ -272,7 +272,7 @@ void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part
       const Offset end = load<Offset>(data + static_cast<int64_t>(sizeof(Offset)) * last);
       streams.push_back({data + begin, data + end, offsets, last - first});
     }
-    auto decoded = fsst::decode_streams<Offset>(*symbols_, num_codes_, streams, count,
+    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, streams, count,
                                                 bytes.data + bytes.size);
     is_text |= decoded.is_ascii;
     strings.push_back({std::move(decoded.offsets), std::move(decoded.bytes), count, decoded.size});

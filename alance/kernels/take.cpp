@@ -1,5 +1,7 @@
 // Single rows of many pages of one column, decoded from the bytes of the chunks that hold them, in
 // few calls without the GIL.
+#include <nanobind/stl/shared_ptr.h>
+
 #include "row_needs.hpp"
 #include "row_plan.hpp"
 
@@ -115,6 +117,7 @@ void register_take(nanobind::module_& m) {
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)
       .def("set_lists", &RowPage::set_lists)
+      .def_prop_ro("chunks", &RowPage::table)
       .def_prop_ro("width", &RowPage::width);
   nb::class_<RowSink>(m, "RowSink")
       .def(nb::init<int64_t, bool, int64_t>(), nb::arg("width"), nb::arg("levels"),

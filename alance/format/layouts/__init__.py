@@ -56,8 +56,8 @@ def page_layout(
     try:
         if num_rows >= MAX_ROWS:
             raise CorruptFileError(f"a page of {num_rows} rows")
-        if len(encoding) <= MAX_SHARED_BYTES and (form := mini_block(encoding)) is not None:
-            return form.at(place)
+        if len(encoding) <= MAX_SHARED_BYTES and (page := described(encoding)) is not None:
+            return page.at(place)
         message = AnyMessage.FromString(encoding)
         if message.type_url.endswith(PAGE_LAYOUT):
             return _layout(pb.PageLayout.FromString(message.value), place)
@@ -82,12 +82,15 @@ def _layout(message: pb.PageLayout, place: PagePlace) -> PageLayout:
     return LAYOUTS[name](getattr(message, name), place)
 
 
-@lru_cache(maxsize=4096)
-def mini_block(encoding: bytes) -> MiniBlockPage | None:
-    """What a description says, wherever the page is: small tables have few of them.
+def described(encoding: bytes) -> MiniBlockPage | None:
+    """What a description says, wherever the page is; None where it is of another layout, or wrong.
 
-    None where it is of another layout, or wrong.
+    Small tables have few of them.
     """
+    return mini_block(encoding) if len(encoding) <= MAX_SHARED_BYTES else _mini_block(encoding)
+
+
+def _mini_block(encoding: bytes) -> MiniBlockPage | None:
     try:
         message = AnyMessage.FromString(encoding)
         layout = pb.PageLayout.FromString(message.value)
@@ -96,6 +99,9 @@ def mini_block(encoding: bytes) -> MiniBlockPage | None:
         return MiniBlockPage.described(layout.mini_block_layout)
     except (AlanceError, DecodeError):
         return None
+
+
+mini_block = lru_cache(maxsize=4096)(_mini_block)
 
 
 def _blob(message: pb.BlobLayout, place: PagePlace) -> BlobPage:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.miniblock_chunks import parse_chunks
+from alance.format.layouts.miniblock_chunks import Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import (
@@ -32,7 +33,7 @@ from alance.format.layouts.place import (
     fetch_pieces,
     guess_spans,
 )
-from alance.format.layouts.row_pages import chunk_rows, row_form
+from alance.format.layouts.row_pages import has_items, row_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
-    from alance.format.layouts.miniblock_chunks import ChunkRuns, Chunks
-    from alance.format.layouts.row_pages import RowForm
+    from alance.format.layouts.miniblock_chunks import ChunkRuns
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -51,19 +51,40 @@ CHUNKS_BESIDE: Final = 1.5  # read beside a row whose chunk is guessed: it may b
 FIXED_SPREAD: Final = 0.5  # of values of fixed width: their chunks differ by packing alone
 
 
-@dataclass(slots=True)
 class MiniBlockState:
-    """Where the chunks of a page lie, and its dictionary."""
+    """Where the chunks of a page lie, and its dictionary.
 
-    chunks: Chunks
-    dictionary: Dictionary | None
-    rows: RowPage | None = None  # made when first used
-    takes_rows: bool = True  # False: it was found that its kind does not
+    Attributes:
+        rows: the page for the taking of rows; made when first used.
+        takes_rows: False: it was found that its kind does not.
+    """
+
+    __slots__ = ("_chunks", "dictionary", "rows", "table", "takes_rows")
+
+    def __init__(
+        self,
+        table: _kernels.ChunkTable,
+        dictionary: Dictionary | None,
+        rows: RowPage | None = None,
+    ) -> None:
+        self.table = table
+        self.dictionary = dictionary
+        self.rows = rows
+        self.takes_rows = True
+        self._chunks: Chunks | None = None
+
+    @property
+    def chunks(self) -> Chunks:
+        """The chunks as arrays, for what is read chunk by chunk."""
+        if self._chunks is None:
+            self._chunks = Chunks.of(self.table)
+        return self._chunks
 
     @property
     def num_bytes(self) -> int:
         """Memory that the state holds."""
-        return 200 + self.chunks.num_bytes + (self.dictionary.num_bytes if self.dictionary else 0)
+        items = self.dictionary.num_bytes if self.dictionary else 0
+        return 200 + self.table.num_bytes + items
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +97,18 @@ class Description:
     num_dictionary_items: int
     num_buffers: int  # that the page needs
     kind: bytes  # equal for descriptions that differ in numbers of items only
-    rows: RowForm | None  # None: single rows are taken chunk by chunk
+    rows: _kernels.PageForm | None  # None: single rows are taken chunk by chunk
     items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
+
+    def dictionary_of(self, content: bytes) -> Dictionary:
+        """The dictionary of a page that has one.
+
+        Raises:
+            CorruptFileError, UnsupportedError: its codec.
+        """
+        assert self.dictionary is not None
+        codec = self.items or block_codec(self.dictionary)
+        return Dictionary(codec, content, self.num_dictionary_items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +171,7 @@ class MiniBlockPage:
             num_dictionary_items=message.num_dictionary_items,
             num_buffers=2 + has_dictionary + (message.repetition_index_depth > 0),
             kind=kind.SerializeToString(deterministic=True),
-            rows=row_form(form, has_items=has_dictionary),
+            rows=row_form(form, message.num_items, has_items=has_dictionary),
             items=_codec_of(message.dictionary) if has_dictionary else None,
         )
         return cls(NOWHERE, said)
@@ -197,14 +228,14 @@ class MiniBlockPage:
         """
         assert isinstance(state, MiniBlockState)
         if state.rows is None and state.takes_rows:
-            kernel = None
+            rows = None
             if self.said.rows is not None:
                 with self.place.checking():
-                    items = None if state.dictionary is None else state.dictionary.items()
-                    kernel = chunk_rows(self.said.rows, self.place, CHUNKS, state.chunks, items)
-            state.takes_rows = kernel is not None
-            if kernel is not None:
-                state.rows = RowPage(kernel, self.place, self.said.form.shape)
+                    start, size = self.place.buffers[CHUNKS]
+                    kernel = self.said.rows.page(state.table, start, size, self.num_rows)
+                    if state.dictionary is None or has_items(kernel, state.dictionary.items()):
+                        rows = RowPage(kernel, self.place, self.said.form.shape)
+            state.rows, state.takes_rows = rows, rows is not None
         return state.rows
 
     def load_and_take(self, rows: Int64s) -> Plan[tuple[PageState, MiniBlockTask]]:
@@ -253,22 +284,20 @@ class MiniBlockPage:
         Raises:
             CorruptFileError: they do not fit each other or the page.
         """
+        said = self.said
         try:
-            chunks = parse_chunks(
+            table = _kernels.chunk_table(
                 buffers[0],
-                buffers[-1] if self.said.form.shape.has_lists else None,
-                is_large=self.said.form.is_large,
-                num_items=self.said.num_items,
-                num_rows=self.num_rows,
-                chunk_bytes=self.place.size(CHUNKS),
+                buffers[-1] if said.form.shape.has_lists else None,
+                said.form.is_large,
+                said.num_items,
+                self.num_rows,
+                self.place.size(CHUNKS),
             )
-        except CorruptFileError as error:
+        except ValueError as error:
             raise self.place.corrupt(str(error)) from None
-        dictionary = None
-        if self.said.dictionary is not None:
-            codec = self.said.items or block_codec(self.said.dictionary)
-            dictionary = Dictionary(codec, bytes(buffers[1]), self.said.num_dictionary_items)
-        return MiniBlockState(chunks, dictionary)
+        items = None if said.dictionary is None else said.dictionary_of(bytes(buffers[1]))
+        return MiniBlockState(table, items)
 
     def _task(
         self,

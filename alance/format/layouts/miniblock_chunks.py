@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError
-from alance.format.numbers import offsets_of, positions_of
+from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -39,19 +38,21 @@ class Chunks:
     carries: Mask | None  # shape (n,): begins inside a row; None: no lists
     closing: Int64s | None  # chunks in which the row that is open at their start ends; None: all
 
+    @classmethod
+    def of(cls, table: _kernels.ChunkTable) -> Chunks:
+        """The chunks of a page's table."""
+        first_rows, carried = table.first_rows, table.carries
+        carries = closing = None
+        if carried is not None:
+            carries = carried.view(np.bool_)
+            is_open = np.append(carries[1:], False)  # at the end of each
+            if is_open.any():
+                closing = np.flatnonzero(~is_open | (np.diff(first_rows) != 0))
+        return cls(table.first_bytes, table.first_values, first_rows, carries, closing)
+
     @property
     def num_chunks(self) -> int:
         return len(self.first_bytes) - 1
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory that the arrays hold."""
-        arrays = [self.first_bytes, self.first_values]
-        if self.carries is not None:
-            arrays.append(self.first_rows)
-        if self.closing is not None:
-            arrays.append(self.closing)
-        return sum(array.nbytes for array in arrays) + self.num_chunks
 
     def locate(self, rows: Int64s) -> ChunkRuns:
         """The chunks that hold rows, in runs of neighbours.
@@ -173,66 +174,3 @@ class ChunkRuns:
         runs = np.searchsorted(first_rows[self.first], rows, "right") - 1
         ordinals: Int64s = rows - first_rows[self.first][runs] + before[runs]
         return ordinals
-
-
-def parse_chunks(
-    words: memoryview,
-    index: memoryview | None,
-    *,
-    is_large: bool,
-    num_items: int,
-    num_rows: int,
-    chunk_bytes: int,
-) -> Chunks:
-    """The chunks of a page.
-
-    Args:
-        words: the chunk words.
-        index: the repetition index, if the page has lists.
-        is_large: chunk words have 32 bits instead of 16.
-        num_items: values of the page.
-        num_rows: rows of the page.
-        chunk_bytes: size of the buffer that holds the chunks.
-
-    Raises:
-        CorruptFileError: words or index do not fit each other or the page.
-    """
-    table = np.empty((2, len(words) // (4 if is_large else 2) + 1), np.int64)
-    try:
-        _kernels.chunk_words(words, is_large, num_items, chunk_bytes, table.reshape(-1))
-    except ValueError as error:
-        raise CorruptFileError(str(error)) from None
-    first_bytes, first_values = table
-    if index is None:
-        if num_items != num_rows:
-            raise CorruptFileError(f"{num_items} values in {num_rows} rows without lists")
-        return Chunks(first_bytes, first_values, first_values, None, None)
-    starts, carries, partial = _parse_index(index, len(first_bytes) - 1, num_rows)
-    ends_here = ~(partial & (starts == 0))
-    closing = None
-    if partial.any():
-        closing = np.flatnonzero(ends_here)
-    return Chunks(first_bytes, first_values, offsets_of(starts), carries, closing)
-
-
-def _parse_index(index: memoryview, num_chunks: int, num_rows: int) -> tuple[Int64s, Mask, Mask]:
-    """Rows that begin in each chunk, whether it begins inside a row, and whether it ends in one."""
-    if len(index) != 16 * num_chunks:
-        raise CorruptFileError(f"repetition index of {len(index)} bytes for {num_chunks} chunks")
-    pairs = np.frombuffer(index, "<u8").reshape(-1, 2)
-    # A chunk counts its entries in 16 bits, so neither number can be larger.
-    if pairs.size and pairs.max() > 0xFFFF:
-        raise CorruptFileError(f"repetition index: {pairs.max()} rows or entries in one chunk")
-    ends = pairs[:, 0].astype(np.int64)
-    if ends.sum() != num_rows:
-        raise CorruptFileError(f"repetition index: {ends.sum()} rows end, the page has {num_rows}")
-    partial = pairs[:, 1] > 0
-    if num_chunks and partial[-1]:
-        raise CorruptFileError("repetition index: a row goes on behind the last chunk")
-    carries = np.zeros(num_chunks, np.bool_)
-    carries[1:] = partial[:-1]
-    starts = ends + partial - carries
-    if num_chunks and starts.min() < 0:
-        number = int(np.argmin(starts))
-        raise CorruptFileError(f"repetition index: the row open in chunk {number} never ends")
-    return starts, carries, partial

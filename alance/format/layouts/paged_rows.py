@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.field import Field
     from alance.format.layouts.levels import Shape
-    from alance.format.layouts.place import PagePlace
+    from alance.format.layouts.place import Place
     from alance.format.plans import Reader
 
 # Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
@@ -37,7 +37,7 @@ class RowPage:
     """A page, and how its bytes become values."""
 
     kernel: _kernels.RowPage
-    place: PagePlace
+    place: Place
     shape: Shape
     decoded: Callable[[FixedWidth], Block] | None = None  # None: they are the values
 

@@ -12,6 +12,7 @@ row at the fraction p of a page of B bytes deviates by c * sqrt(B * m * p * (1 -
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.format.container import Page
     from alance.format.plans import Plan
 
 # A page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
@@ -38,8 +40,29 @@ Spans: TypeAlias = "Sequence[tuple[int, int]]"  # half-open byte ranges of one b
 PLANAR_LAYOUT: Final = "/lance.encodings23.PlanarLayout"  # of 2.3, see `planar`
 
 
+class Place(ABC):
+    """Where a page is, for errors."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def corrupt(self, what: str) -> CorruptFileError:
+        """The error that says what is wrong, and in which page."""
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Add the place to what the kernels and codecs inside find wrong."""
+        try:
+            yield
+        except AlanceError as error:
+            error.add_note(str(self.corrupt("while its values were decoded")))
+            raise
+        except ValueError as error:
+            raise self.corrupt(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
-class PagePlace:
+class PagePlace(Place):
     """The buffers of a page in its file, and how many rows they hold."""
 
     path: str
@@ -82,16 +105,20 @@ class PagePlace:
         where = f"page at byte {self.buffers[0][0]}" if self.buffers else "page without buffers"
         return CorruptFileError(f"{where} of {self.path}: {what}")
 
-    @contextmanager
-    def checking(self) -> Iterator[None]:
-        """Add the place to what the kernels and codecs inside find wrong."""
-        try:
-            yield
-        except AlanceError as error:
-            error.add_note(str(self.corrupt("while its values were decoded")))
-            raise
-        except ValueError as error:
-            raise self.corrupt(str(error)) from error
+
+class PageAt(Place):
+    """A page of a column, by its number: most are never looked for."""
+
+    __slots__ = ("number", "pages", "path")
+
+    def __init__(self, path: str, pages: Sequence[Page], number: int) -> None:
+        self.path = path
+        self.pages = pages
+        self.number = number
+
+    def corrupt(self, what: str) -> CorruptFileError:
+        page = self.pages[self.number]
+        return PagePlace(self.path, page.buffers, page.num_rows).corrupt(what)
 
 
 def fetch(ranges: Sequence[ByteRange]) -> Plan[list[memoryview]]:

@@ -7,7 +7,6 @@ chunk by chunk (see `miniblock_task`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
-    from alance.format.codecs.strings import SymbolTable
     from alance.format.layouts.fullzip_form import ZipForm
-    from alance.format.layouts.miniblock_chunks import Chunks
     from alance.format.layouts.miniblock_task import ChunkForm
     from alance.format.layouts.place import PagePlace
 
@@ -60,19 +57,11 @@ INDICES = (Values.FLAT, Values.PACKED, Values.RUNS)
 INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as one word
 
 
-@dataclass(frozen=True, slots=True)
-class RowForm:
-    """How the chunks of pages of one description lie, as the kernel wants to be told."""
-
-    kind: tuple[int, int, int, int, int, bool]  # values, their bits, levels, theirs, most, large
-    lists: tuple[int, int, int, int] | None  # repetition levels, their bits, most, most visible
-    symbols: SymbolTable | None
-
-
-def row_form(form: ChunkForm, *, has_items: bool) -> RowForm | None:
+def row_form(form: ChunkForm, num_items: int, *, has_items: bool) -> _kernels.PageForm | None:
     """The form of a mini-block page for the taking of rows; None where its kind is not known.
 
     Args:
+        num_items: values of the page.
         has_items: the page has a dictionary.
     """
     shape = form.shape
@@ -85,30 +74,25 @@ def row_form(form: ChunkForm, *, has_items: bool) -> RowForm | None:
     if has_items and (kind not in INDICES or bits not in INDEX_BITS):
         return None
     lists = (*reps, shape.max_rep, shape.max_visible) if shape.has_lists else None
-    symbols = form.values.table if isinstance(form.values, Fsst) else None
-    return RowForm((kind, bits, *nulls, shape.max_def, form.is_large), lists, symbols)
-
-
-def chunk_rows(
-    form: RowForm, place: PagePlace, buffer: int, chunks: Chunks, items: Block | None
-) -> _kernels.RowPage | None:
-    """A mini-block page for the taking of rows; None where its dictionary is of another kind.
-
-    Args:
-        buffer: number of the page's buffer that holds the chunks.
-        items: the distinct values, where the page has a dictionary.
-    """
-    start, size = place.buffers[buffer]
-    page = _kernels.RowPage(
-        chunks.first_rows, chunks.first_bytes, start, size, place.num_rows, *form.kind
+    page_form = _kernels.PageForm(
+        (kind, bits, *nulls, shape.max_def, form.is_large), lists, num_items, has_items
     )
-    if form.symbols is not None:
-        page.set_symbols(form.symbols.symbols, form.symbols.lengths)
-    if form.lists is not None:
-        carries = chunks.carries
-        assert carries is not None
-        page.set_lists(chunks.first_values, carries.view(np.uint8), *form.lists)
-    return page if items is None or _has_items(page, items) else None
+    if isinstance(form.values, Fsst) and form.values.table is not None:
+        table = form.values.table
+        page_form.set_symbols(table.symbols, table.lengths)
+    return page_form
+
+
+def has_items(page: _kernels.RowPage, items: Block) -> bool:
+    """Tell a page what its indices mean; False where they are of another kind."""
+    match items:
+        case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
+            page.set_items(data, bits // 8)
+        case VariableWidth(offsets=offsets, data=data):
+            _set_strings(page, offsets, data)
+        case _:
+            return False
+    return True
 
 
 def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPage | None:
@@ -162,18 +146,6 @@ def _levels(codec: BlockCodec | None) -> tuple[Levels, int] | None:
         case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
             return Levels.BLOCKS, width
     return None
-
-
-def _has_items(page: _kernels.RowPage, items: Block) -> bool:
-    """Tell a page what its indices mean; False where they are of another kind."""
-    match items:
-        case FixedWidth(bits_per_value=bits, data=data) if bits % 8 == 0:
-            page.set_items(data, bits // 8)
-        case VariableWidth(offsets=offsets, data=data):
-            _set_strings(page, offsets, data)
-        case _:
-            return False
-    return True
 
 
 def _set_strings(page: _kernels.RowPage, offsets: npt.NDArray[Any], data: Bytes) -> None:

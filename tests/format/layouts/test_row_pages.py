@@ -74,22 +74,22 @@ def test_every_codec_is_in_one_of_the_lists() -> None:
 
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_the_kernel_takes_rows_of_these_mini_blocks(name: str) -> None:
-    assert row_form(chunk_form(BY_ROWS[name]), has_items=False) is not None
+    assert row_form(chunk_form(BY_ROWS[name]), 1, has_items=False) is not None
 
 
 @pytest.mark.parametrize("name", BY_CHUNKS)
 def test_these_mini_blocks_are_taken_chunk_by_chunk(name: str) -> None:
-    assert row_form(chunk_form(BY_CHUNKS[name]), has_items=False) is None
+    assert row_form(chunk_form(BY_CHUNKS[name]), 1, has_items=False) is None
 
 
 def test_runs_of_coded_values_or_wide_lengths_are_taken_chunk_by_chunk() -> None:
-    assert row_form(chunk_form(CODED), has_items=False) is None
+    assert row_form(chunk_form(CODED), 1, has_items=False) is None
 
 
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: str) -> None:
     is_word = name in ("flat", "inline_bitpacking", "rle")
-    assert (row_form(chunk_form(BY_ROWS[name]), has_items=True) is not None) == is_word
+    assert (row_form(chunk_form(BY_ROWS[name]), 1, has_items=True) is not None) == is_word
 
 
 @pytest.mark.parametrize("name", [*LEVELS_BY_ROWS, *LEVELS_BY_CHUNKS])
@@ -97,7 +97,7 @@ def test_levels(name: str) -> None:
     levels = block_codec((LEVELS_BY_ROWS | LEVELS_BY_CHUNKS)[name])
     shape = Shape.from_proto([Layer.NULLABLE_ITEM])
     form = replace(chunk_form(encodings.flat(32)), shape=shape, definition=levels)
-    assert (row_form(form, has_items=False) is not None) == (name in LEVELS_BY_ROWS)
+    assert (row_form(form, 1, has_items=False) is not None) == (name in LEVELS_BY_ROWS)
 
 
 @pytest.mark.parametrize(
