@@ -869,8 +869,7 @@ class RangePlan:
         tables: Sequence[RowTable],
         widths: Sequence[int],
         texts: Sequence[bool],
-        start: int,
-        stop: int,
+        spans: Sequence[tuple[int, int]],
     ) -> None: ...
     @property
     def unknown(self) -> list[tuple[int, int]]: ...

@@ -17,7 +17,7 @@ from alance.file.older import holds_packed_lists, is_older, merged, open_older, 
 from alance.file.open import open_columns, open_file
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
-from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_range
+from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import all_read, together
@@ -191,17 +191,26 @@ class OpenFragment:
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
         """Plan the physical rows from `start` to `stop`."""
+        return self.read_spans([(start, stop)] if start < stop else [], states)
+
+    def read_spans(self, spans: Sequence[tuple[int, int]], states: States) -> Plan[FragmentTask]:
+        """Plan ranges of physical rows, which are given one behind the other.
+
+        Args:
+            spans: ascending, none of them empty.
+        """
         beside = self._others(self.tables.ranged.numbers)
         plans: list[Plan[Any]] = [
-            read_range(self, start, stop, states),
-            self._read(beside, start, stop, states),
+            read_ranges(self, spans, states),
+            self._read(beside, spans, states),
         ]
         ranged, leaves = yield from together(plans)
         # Columns of which it was learned meanwhile that the kernel does not take them.
         left = [leaf for leaf in self._others(ranged.numbers) if leaf.leaf.field.id not in leaves]
         if left:
-            leaves.update((yield from self._read(left, start, stop, states)))
-        return FragmentTask(self.schema, stop - start, leaves, ranged)
+            leaves.update((yield from self._read(left, spans, states)))
+        num_rows = sum(stop - start for start, stop in spans)
+        return FragmentTask(self.schema, num_rows, leaves, ranged)
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
         """The leaves of some fields, as far as there are any."""
@@ -213,12 +222,18 @@ class OpenFragment:
         return [leaf for number, leaf in enumerate(self.leaves) if number not in left_out]
 
     def _read(
-        self, leaves: Sequence[OpenLeaf], start: int, stop: int, states: States
+        self, leaves: Sequence[OpenLeaf], spans: Sequence[tuple[int, int]], states: States
     ) -> Plan[dict[int, Found]]:
         """Plan rows of some leaves, by field id."""
-        tasks = yield from together([leaf.read(start, stop, states) for leaf in leaves])
-        ids = [leaf.leaf.field.id for leaf in leaves]
-        return dict(zip(ids, tasks, strict=True))
+        spans = spans or [(0, 0)]
+        plans = [leaf.read(*span, states) for leaf in leaves for span in spans]
+        tasks = yield from together(plans)
+        count = len(spans)
+        parts = [tasks[at : at + count] for at in range(0, len(tasks), count)]
+        return {
+            leaf.leaf.field.id: own[0] if count == 1 else Parts(own)
+            for leaf, own in zip(leaves, parts, strict=True)
+        }
 
     def loads(self, start: int, stop: int, states: States) -> Iterator[Plan[None]]:
         """Plans of what must be known of the pages before rows can be read: at most one round for

@@ -1,15 +1,18 @@
-"""Neighbouring rows of an open fragment: all columns of plain values by one call of the kernel.
+"""Ranges of rows of an open fragment: all columns of plain values by one call of the kernel.
 
-A scan reads a fragment part by part. The page tables of its columns say which bytes a part needs,
-and one more call makes a record batch of them. What the kernel does not take (nested fields,
-constant pages, older files) is planned and decoded column by column, beside.
+A scan reads a fragment part by part, an index some of its pages. The page tables of the columns say
+which bytes a part needs, and one more call makes a record batch of them. What the kernel does not
+take (nested fields, constant pages, older files) is planned and decoded column by column, beside.
 """
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
@@ -20,7 +23,8 @@ from alance.file.ranged_columns import NO_COLUMNS
 from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch
-from alance.format.plans import cut, together
+from alance.format.numbers import offsets_of
+from alance.format.plans import Pieces, cut, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +37,12 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
+FEW_PARTS: Final = 16  # as many as a read answers on the loop
 
 
 @dataclass(frozen=True, slots=True)
 class RangedRows:
-    """Neighbouring rows of columns, and how they become arrays.
+    """Ranges of rows of columns, and how they become arrays.
 
     Attributes:
         plan: None: there are no columns.
@@ -124,7 +129,7 @@ def place_range(fragment: OpenFragment, start: int, stop: int, states: States) -
     Cost: no round where the pages are known, else one.
     """
     while start < stop and (columns := fragment.tables.ranged).numbers:
-        plan = columns.plan(start, stop)
+        plan = columns.plan([(start, stop)])
         if plan.unknown:
             yield from learn(_holes(fragment, plan, states), states)
         elif plan.others:
@@ -143,25 +148,31 @@ def loads_of_range(
     """
     columns = fragment.tables.ranged
     if start < stop and columns.numbers:
-        holes = _holes(fragment, columns.plan(start, stop), states)
-        large = [hole for hole in holes if not _is_small(hole, start, stop)]
+        spans = [(start, stop)]
+        holes = _holes(fragment, columns.plan(spans), states)
+        large = [hole for hole in holes if not _is_small(hole, spans)]
         for first in range(0, len(large), LEARNED_AT_ONCE):
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
 
 
-def read_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[RangedRows]:
-    """Plan neighbouring rows with their bytes.
+def read_ranges(
+    fragment: OpenFragment, spans: Sequence[tuple[int, int]], states: States
+) -> Plan[RangedRows]:
+    """Plan ranges of rows with their bytes.
 
     Cost: one round where `loads_of_range` told of the pages, else two.
+
+    Args:
+        spans: ascending, none of them empty.
     """
     contents: dict[tuple[str, int], memoryview] = {}  # by path and first byte
-    while start < stop and (columns := fragment.tables.ranged).numbers:
-        plan = columns.plan(start, stop)
+    while spans and (columns := fragment.tables.ranged).numbers:
+        plan = columns.plan(spans)
         holes = _holes(fragment, plan, states)
         ranges = columns.ranges(plan)
         if holes:
-            small = [hole for hole in holes if _is_small(hole, start, stop)]
-            large = [hole for hole in holes if not _is_small(hole, start, stop)]
+            small = [hole for hole in holes if _is_small(hole, spans)]
+            large = [hole for hole in holes if not _is_small(hole, spans)]
             plans = [learn(large, states), *(_read_whole(hole, contents) for hole in small)]
             yield from together([*plans, _read_parts(columns, ranges, contents)])
         elif plan.unknown:
@@ -182,14 +193,15 @@ def _holes(fragment: OpenFragment, plan: _kernels.RangePlan, states: States) -> 
     return fill_known(holes, states)
 
 
-def _is_small(hole: Hole, start: int, stop: int) -> bool:
+def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
     """Whether a page lies inside of a range of rows, and is read whole."""
     column = hole.leaf.column
     assert isinstance(column, OpenColumn)
     first, last = column.column.first_rows[hole.number : hole.number + 2].tolist()
+    at = bisect_right(spans, (first, sys.maxsize)) - 1  # of the span that it begins in
     return (
-        start <= first
-        and last <= stop
+        at >= 0
+        and last <= spans[at][1]
         and column.is_read_whole(hole.number, 0, last - first)
         and not column.container.is_whole
         and isinstance(column.layout(hole.number), MiniBlockPage)
@@ -219,7 +231,7 @@ def _read_parts(
     ranges = [part for part in ranges if (part.path, part.start) not in contents]
     kept = {leaf.column.container.path: leaf.column.container for leaf in columns.leaves}
     far = [part for part in ranges if not kept[part.path].is_whole]
-    buffers = iter((yield far) if far else ())
+    buffers = iter((yield from _fetch_parts(far)) if far else ())
     for part in ranges:
         container = kept[part.path]
         contents[part.path, part.start] = (
@@ -227,3 +239,32 @@ def _read_parts(
             if container.is_whole
             else next(buffers)
         )
+
+
+def _fetch_parts(parts: Sequence[ByteRange]) -> Plan[Sequence[memoryview]]:
+    """Plan parts of files: one round. A few may join what others ask for; of many, which would each
+    cost what a request costs, one buffer a file is asked for.
+    """
+    if len(parts) <= FEW_PARTS:
+        return (yield parts)
+    by_path: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        by_path.setdefault(part.path, []).append(number)
+    asked, places = [], []
+    for path, numbers in by_path.items():
+        starts = np.array([parts[number].start for number in numbers], np.int64)
+        stops = np.array([parts[number].stop for number in numbers], np.int64)
+        order = np.argsort(starts, kind="stable")
+        starts, reach = starts[order], np.maximum.accumulate(stops[order])
+        # Parts that share a chunk overlap: they are cut from one piece.
+        is_first = np.append(True, starts[1:] >= reach[:-1])
+        pieces = Pieces.of(path, starts[is_first], reach[np.append(is_first[1:], True)])
+        asked.append(pieces)
+        piece = np.cumsum(is_first) - 1
+        begins = offsets_of(pieces.stops - pieces.starts)[piece] + starts - pieces.starts[piece]
+        places.append(zip(np.array(numbers)[order].tolist(), begins.tolist(), strict=True))
+    buffers = [memoryview(b"")] * len(parts)
+    for content, cuts in zip((yield asked), places, strict=True):
+        for number, begin in cuts:
+            buffers[number] = content[begin : begin + parts[number].num_bytes]
+    return buffers

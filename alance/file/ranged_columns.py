@@ -65,14 +65,17 @@ class RangedColumns:
             pa.schema([leaf.leaf.field.to_arrow() for leaf in leaves]),
         )
 
-    def plan(self, start: int, stop: int) -> _kernels.RangePlan:
-        """Where neighbouring rows are, as far as the tables know.
+    def plan(self, spans: Sequence[tuple[int, int]]) -> _kernels.RangePlan:
+        """Where ranges of rows are, as far as the tables know.
+
+        Args:
+            spans: ascending, none of them empty.
 
         Raises:
             CorruptFileError: pages that contradict each other.
         """
         try:
-            return _kernels.RangePlan(self.tables, self.widths, self.texts, start, stop)
+            return _kernels.RangePlan(self.tables, self.widths, self.texts, spans)
         except ValueError as error:
             raise CorruptFileError(f"{', '.join(self.paths)}: {error}") from error
 

@@ -1,5 +1,6 @@
-// Neighbouring rows of many columns: where their bytes are, and one record batch of them, in one
-// call each, whatever the number of columns and pages.
+// Ranges of rows of many columns: where their bytes are, and one record batch of them, in one call
+// each, whatever the number of columns, ranges and pages.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -23,12 +24,14 @@ class RangePlan {
     int64_t start, stop;   // bytes of the file
   };
 
-  // The columns' pages that hold the rows `start` to `stop`. Of a column with a page that is not
-  // plain, or of another form than it is to have, there are none.
+  // Rows from the first to behind the last.
+  using Span = std::pair<int64_t, int64_t>;
+
+  // The columns' pages that hold the rows of some spans, which ascend. Of a column with a page that
+  // is not plain, or of another form than it is to have, there are none.
   RangePlan(const std::vector<const RowTable*>& tables, const std::vector<int64_t>& widths,
-            const std::vector<bool>& texts, int64_t start, int64_t stop)
-      : num_rows(stop - start) {
-    if (start < 0 || stop <= start) corrupt("plan_range: no rows");
+            const std::vector<bool>& texts, const std::vector<Span>& spans)
+      : num_rows(count(spans)) {
     if (widths.size() != tables.size() || texts.size() != tables.size())
       corrupt("plan_range: forms of other columns");
     for (size_t i = 0; i < widths.size(); ++i) {
@@ -39,7 +42,7 @@ class RangePlan {
     }
     for (size_t column = 0; column < tables.size(); ++column) {
       const size_t before = hits.size();
-      if (!add(*tables[column], column, start, stop)) hits.resize(before);
+      if (!add(*tables[column], column, spans)) hits.resize(before);
       pages.resize(hits.size());
       ends.push_back(hits.size());
     }
@@ -87,9 +90,26 @@ class RangePlan {
   std::vector<size_t> ends;       // where the hits of each column end
 
  private:
+  static int64_t count(const std::vector<Span>& spans) {
+    int64_t total = 0, last = 0;
+    for (const auto& [start, stop] : spans) {
+      if (start < last || stop <= start) corrupt("plan_range: no rows");
+      total += stop - start;
+      last = stop;
+    }
+    if (total == 0) corrupt("plan_range: no rows");
+    return total;
+  }
+
+  bool add(const RowTable& table, size_t column, const std::vector<Span>& spans) {
+    if (spans.back().second > table.first_rows().back()) corrupt("plan_range: rows of no page");
+    bool is_plain = true;
+    for (const auto& [start, stop] : spans) is_plain &= add(table, column, start, stop);
+    return is_plain;
+  }
+
   bool add(const RowTable& table, size_t column, int64_t start, int64_t stop) {
     const std::vector<int64_t>& bounds = table.first_rows();
-    if (stop > bounds.back()) corrupt("plan_range: rows of no page");
     auto above = std::upper_bound(bounds.begin(), bounds.end(), start);
     bool is_plain = true;
     for (int64_t row = start; row < stop; ++above) {
@@ -98,7 +118,8 @@ class RangePlan {
       if (last == row) continue;  // of no rows
       const RowTable::Entry& entry = table.entry(page);
       if (entry.kernel == nullptr) {
-        unknown_.push_back({column, page});
+        const std::pair<size_t, size_t> place{column, page};  // maybe that of the span before
+        if (unknown_.empty() || unknown_.back() != place) unknown_.push_back(place);
       } else if (!entry.is_plain || !entry.kernel->fits(forms[column].width)) {
         is_plain = false;
       } else {
@@ -259,10 +280,9 @@ void register_row_range(nanobind::module_& m) {
   using namespace alance;
   using Tables = std::vector<const RowTable*>;
   nb::class_<RangePlan>(m, "RangePlan")
-      .def(nb::init<const Tables&, const std::vector<int64_t>&, const std::vector<bool>&, int64_t,
-                    int64_t>(),
-           nb::arg("tables"), nb::arg("widths"), nb::arg("texts"), nb::arg("start"),
-           nb::arg("stop"))
+      .def(nb::init<const Tables&, const std::vector<int64_t>&, const std::vector<bool>&,
+                    const std::vector<RangePlan::Span>&>(),
+           nb::arg("tables"), nb::arg("widths"), nb::arg("texts"), nb::arg("spans"))
       .def_prop_ro("unknown", &RangePlan::unknown)
       .def_prop_ro("others", &RangePlan::others)
       .def_prop_ro("ranges", &RangePlan::ranges)

@@ -10,14 +10,13 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import as_numbers, positions_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,26 +76,55 @@ class PageTable:
         return np.minimum(self.num_rows - starts, self.page_rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TreePage:
     """A page of a B-tree.
 
     Attributes:
         values: in order, nulls first.
         ids: the rows that have them, as the index numbers them; shape (n,).
+        fences: the page in zones of `FENCE_ROWS`, as a page table.
+        num_bytes: memory, for a cache's budget.
     """
 
     values: pa.Array
     ids: Int64s
+    fences: PageTable
+    num_bytes: int
 
-    @cached_property
-    def fences(self) -> PageTable:
-        """The page in zones of `FENCE_ROWS`, as a page table."""
-        starts = np.arange(0, len(self.ids), FENCE_ROWS)
-        stops = np.minimum(starts + FENCE_ROWS, len(self.ids))
-        nulls = np.clip(self.values.null_count - starts, 0, stops - starts)
-        low, high = (self.values.take(to_arrow(rows)) for rows in (starts, stops - 1))
-        return PageTable(low, high, nulls, FENCE_ROWS, len(self.ids))
+
+def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
+    """Pages of some rows each, which stand one behind the other; each has its own memory. CPU.
+
+    Args:
+        values: in order, nulls first.
+        sizes: rows of each page, at least one.
+    """
+    stops = np.cumsum(sizes)
+    counts = -(-sizes // FENCE_ROWS)
+    ends = np.cumsum(counts)
+    first = positions_of(np.zeros(len(sizes), np.int64), counts) * FENCE_ROWS
+    first += np.repeat(stops - sizes, counts)
+    last = np.minimum(first + FENCE_ROWS, np.repeat(stops, counts))
+    low, high = (values.take(to_arrow(rows)) for rows in (first, last - 1))
+    nulls = np.clip(values.null_count - first, 0, last - first)
+    pages = []
+    start = zone = 0
+    for stop, end in zip(stops.tolist(), ends.tolist(), strict=True):
+        # A page is kept for itself: as a part of all that was read it would keep all.
+        own, bottom, top = (
+            pa.concat_arrays([array.slice(at, count)])
+            for array, at, count in (
+                (values, start, stop - start),
+                (low, zone, end - zone),
+                (high, zone, end - zone),
+            )
+        )
+        fences = PageTable(bottom, top, nulls[zone:end].copy(), FENCE_ROWS, stop - start)
+        num_bytes = 200 + own.nbytes + 8 * (stop - start) + fences.num_bytes
+        pages.append(TreePage(own, ids[start:stop].copy(), fences, num_bytes))
+        start, zone = stop, end
+    return pages
 
 
 def parse_page_table(

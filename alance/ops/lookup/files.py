@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
-from alance.expr.compare import total_order
+from alance.expr.compare import float_values, total_order
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
 from alance.format.index import bitmap, btree
 from alance.format.index.addresses import parse_rows
-from alance.format.index.btree import PageTable, TreePage, parse_page_table
-from alance.format.numbers import as_numbers
+from alance.format.index.btree import parse_page_table, split_pages
+from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.plans import together
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from alance.arrays import Int64s
-    from alance.file.fragment import FragmentTask
+    from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
+    from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
     from alance.format.table.indices import Index
@@ -59,8 +60,11 @@ class IndexFiles:
 
         async def load() -> PageTable:
             lookup, data = await self._open(btree.LOOKUP_FILE, btree.DATA_FILE)
-            batch = await self._rows(lookup, [(0, lookup.num_rows)], btree.LOOKUP_COLUMNS)
-            return parse_page_table(batch[0], lookup.schema.metadata, data.num_rows)
+
+            def parse(batch: pa.RecordBatch) -> PageTable:
+                return parse_page_table(batch, lookup.schema.metadata, data.num_rows)
+
+            return await self._rows(lookup, [(0, lookup.num_rows)], parse, btree.LOOKUP_COLUMNS)
 
         return await self._snapshot.engine.cache.get(
             ("page table", self.where), load, lambda table: table.num_bytes
@@ -69,48 +73,26 @@ class IndexFiles:
     async def pages(self, table: PageTable, numbers: Sequence[int]) -> list[TreePage]:
         """Pages of a B-tree. Cost: one round.
 
+        Args:
+            numbers: ascending.
+
         Raises:
             CorruptFileError: rows that are not those of the page table.
         """
         cache = self._snapshot.engine.cache
-        pages: dict[int, TreePage] = {}
-        for number in numbers:
-            page: TreePage | None = cache.peek(("index page", self.where, number))
-            if page is not None:
-                pages[number] = page
-        missing = [number for number in numbers if number not in pages]
+        keys = [("index page", self.where, number) for number in numbers]
+        pages: list[TreePage | None] = [cache.peek(key) for key in keys]
+        missing = [at for at, page in enumerate(pages) if page is None]
         if missing:
             (data,) = await self._open(btree.DATA_FILE)
-            spans = [table.rows_of(number) for number in missing]
-            batches = await self._rows(data, spans)
-
-            def checked() -> list[TreePage]:
-                return [self._page(table, *pair) for pair in zip(missing, batches, strict=True)]
-
-            sizes = [200 + int(batch.nbytes) for batch in batches]
-            read = await self._snapshot.engine.decode(checked, sum(sizes))
-            for number, page, size in zip(missing, read, sizes, strict=True):
-                pages[number] = page
+            absent = np.array([numbers[at] for at in missing], np.int64)
+            spans = [table.rows_of(number) for number in absent.tolist()]
+            read = await self._rows(data, spans, lambda batch: _pages_of(table, absent, batch))
+            for at, page in zip(missing, read, strict=True):
+                pages[at] = page
                 if len(missing) <= KEPT_PAGES:
-                    cache.put(("index page", self.where, number), page, size)
-        return [pages[number] for number in numbers]
-
-    def _page(self, table: PageTable, page: int, batch: pa.RecordBatch) -> TreePage:
-        if batch.schema.names != [btree.VALUES, btree.IDS]:
-            raise CorruptFileError(f"B-tree index: columns {batch.schema.names} of a page")
-        values, ids = batch.columns
-        if ids.type != pa.uint64() or ids.null_count:
-            raise CorruptFileError(f"B-tree index: row numbers of type {ids.type}, or null")
-        if values.null_count != table.null_counts[page] or values.type != table.low.type:
-            raise CorruptFileError(
-                f"B-tree index: page {page} has {values.null_count} nulls of {values.type}, its "
-                f"table says {table.null_counts[page]} of {table.low.type}"
-            )
-        check_order(values, f"page {page}")
-        for end, told in ((values[0], table.low[page]), (values[-1], table.high[page])):
-            if not end.equals(told) and not _both_nan(end, told):
-                raise CorruptFileError(f"B-tree index: page {page} is not as its table says")
-        return TreePage(values, as_numbers(ids).view(np.int64))
+                    cache.put(keys[at], page, page.num_bytes)
+        return cast("list[TreePage]", pages)
 
     async def keys(self) -> pa.Array:
         """The values of a bitmap index. Cost: one GET of a small file; two rounds of a large one.
@@ -123,12 +105,12 @@ class IndexFiles:
             (file,) = await self._open(bitmap.FILE)
             if file.schema.to_arrow().names != [bitmap.KEYS, bitmap.BITMAPS]:
                 raise CorruptFileError(f"bitmap index: columns {file.schema.to_arrow().names}")
-            (batch,) = await self._rows(file, [(0, file.num_rows)], [bitmap.KEYS])
-            keys = batch.column(0)
-            await self._snapshot.engine.decode(
-                lambda: check_order(keys, "keys", distinct=True), int(keys.nbytes)
-            )
-            return keys
+
+            def checked(batch: pa.RecordBatch) -> pa.Array:
+                check_order(batch.column(0), "keys", distinct=True)
+                return batch.column(0)
+
+            return await self._rows(file, [(0, file.num_rows)], checked, [bitmap.KEYS])
 
         return await self._snapshot.engine.cache.get(
             ("index keys", self.where), load, lambda keys: 200 + int(keys.nbytes)
@@ -178,7 +160,7 @@ class IndexFiles:
     async def whole(self, name: str) -> pa.RecordBatch:
         """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one."""
         (file,) = await self._open(name)
-        return (await self._rows(file, [(0, file.num_rows)]))[0]
+        return await self._rows(file, [(0, file.num_rows)], lambda batch: batch)
 
     async def _open(self, *names: str) -> list[PlainFile]:
         engine = self._snapshot.engine
@@ -200,31 +182,67 @@ class IndexFiles:
         self,
         file: PlainFile,
         spans: Sequence[tuple[int, int]],
+        parse: Callable[[pa.RecordBatch], T],
         columns: Sequence[str] | None = None,
-    ) -> list[pa.RecordBatch]:
-        """The rows of spans, which ascend: one alone as a range, several as rows that are taken."""
+    ) -> T:
+        """What is made of the rows of spans, which ascend. Cost: one round, of unknown pages two.
+
+        Args:
+            parse: CPU work of some microseconds a span.
+        """
         engine = self._snapshot.engine
-        schema = file.schema if columns is None else file.schema.project(columns)
-        rows = np.concatenate([np.arange(*span) for span in spans])
+        spans = [(start, stop) for start, stop in spans if start < stop]
+        num_rows = sum(stop - start for start, stop in spans)
         # Of few rows it is guessed where in the file they are, which saves a round.
-        is_few = self._snapshot.is_remote and len(rows) <= min(GUESSED_ROWS, file.num_rows // 4)
+        is_few = self._snapshot.is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
+        key = ("index rows", file.source.location, columns and tuple(columns))
 
         def plan() -> Plan[FragmentTask]:
-            opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
-            if is_few or (len(rows) and len(rows) <= rows[-1] - rows[0]):
-                return (yield from opened.take(rows, engine.cache, guess=is_few))
-            return (yield from opened.read(spans[0][0], spans[-1][1], engine.cache))
+            opened: OpenFragment | None = engine.cache.peek(key)
+            if opened is None:
+                schema = file.schema if columns is None else file.schema.project(columns)
+                sources = [file.source]
+                opened = yield from open_fragment(schema, sources, file.num_rows, engine.cache)
+            if is_few:
+                rows = np.concatenate([np.arange(*span) for span in spans])
+                task = yield from opened.take(rows, engine.cache)
+            else:
+                task = yield from opened.read_spans(spans, engine.cache)
+            if opened.tables.has_grown:
+                opened.tables.has_grown = False
+                engine.cache.put(key, opened, opened.num_bytes)
+            return task
 
-        def decode() -> list[pa.RecordBatch]:
-            batch = task.decode()
-            ends = np.cumsum([stop - start for start, stop in spans]).tolist()
-            return [
-                batch.slice(end - stop + start, stop - start)
-                for (start, stop), end in zip(spans, ends, strict=True)
-            ]
+        task = await engine.drive(plan(), "index", bulk=num_rows > GUESSED_ROWS)
+        return await engine.decode(lambda: parse(task.decode()), task.num_bytes)
 
-        task = await engine.drive(plan(), "index", bulk=True)
-        return await engine.decode(decode, task.num_bytes)
+
+def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[TreePage]:
+    """Pages of a B-tree from their rows, which stand one behind the other. CPU.
+
+    Raises:
+        CorruptFileError: rows that are not those of the page table.
+    """
+    if batch.schema.names != [btree.VALUES, btree.IDS]:
+        raise CorruptFileError(f"B-tree index: columns {batch.schema.names} of a page")
+    values, ids = batch.columns
+    if ids.type != pa.uint64() or ids.null_count:
+        raise CorruptFileError(f"B-tree index: row numbers of type {ids.type}, or null")
+    what = f"page {numbers[0]}" if len(numbers) == 1 else f"pages {numbers[0]} to {numbers[-1]}"
+    if values.type != table.low.type:
+        raise CorruptFileError(
+            f"B-tree index: {what} of {values.type}, its table says {table.low.type}"
+        )
+    check_order(values, what)
+    sizes = table.counts()[numbers]
+    stops = np.cumsum(sizes)
+    nulls = np.clip(values.null_count - (stops - sizes), 0, sizes)
+    if (nulls != table.null_counts[numbers]).any():
+        raise CorruptFileError(f"B-tree index: other nulls in {what} than its table says")
+    for ends, told in ((stops - sizes, table.low), (stops - 1, table.high)):
+        if not _are_same(values.take(to_arrow(ends)), told.take(to_arrow(numbers))):
+            raise CorruptFileError(f"B-tree index: {what} not as its table says")
+    return split_pages(values, as_numbers(ids).view(np.int64), sizes)
 
 
 def sort_key(values: pa.Array) -> pa.Array:
@@ -248,7 +266,11 @@ def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
         raise CorruptFileError(f"index: {what} of type {values.type} not in order")
 
 
-def _both_nan(left: pa.Scalar, right: pa.Scalar) -> bool:
-    if not pa.types.is_floating(left.type) or not left.is_valid or not right.is_valid:
-        return False
-    return bool(np.isnan(left.as_py()) and np.isnan(right.as_py()))
+def _are_same(left: pa.Array, right: pa.Array) -> bool:
+    """Whether values are the same: NaN is, of whatever bits."""
+    if left.equals(right) or not pa.types.is_floating(left.type):
+        return bool(left.equals(right))
+    valid = as_mask(left.is_valid())
+    ours, theirs = float_values(left), float_values(right)
+    is_same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    return np.array_equal(valid, as_mask(right.is_valid())) and bool(is_same[valid].all())

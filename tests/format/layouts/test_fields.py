@@ -6,6 +6,7 @@ Source: docs/format/file.md, "Worked examples".
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +54,10 @@ class Written:
         task = run(self.fragment.read(start, stop, self.states), self.content)
         return pa.Table.from_batches([task.decode()])
 
+    def read_spans(self, spans: list[tuple[int, int]]) -> pa.Table:
+        task = run(self.fragment.read_spans(spans, self.states), self.content)
+        return pa.Table.from_batches([task.decode()])
+
     def take(self, rows: list[int]) -> pa.Table:
         task = run(self.fragment.take(np.array(rows, np.int64), self.states), self.content)
         return pa.Table.from_batches([task.decode()])
@@ -67,6 +72,12 @@ def check(written: Written, table: pa.Table, rng: random.Random) -> None:
     part = written.read(start, stop)
     part.validate(full=True)
     assert part.to_pylist() == table.slice(start, stop - start).to_pylist()
+    bounds = sorted(rng.sample(range(table.num_rows + 1), min(60, table.num_rows)))
+    spans = [span for span in pairwise(bounds) if rng.random() < 0.7]
+    parts = written.read_spans(spans)
+    parts.validate(full=True)
+    slices = [table.slice(start, stop - start) for start, stop in spans]
+    assert parts.to_pylist() == [row for rows in slices for row in rows.to_pylist()]
     rows = sorted(rng.sample(range(table.num_rows), rng.randrange(min(20, table.num_rows) + 1)))
     taken = written.take(rows)
     taken.validate(full=True)
