@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanArguments
+    from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
     from alance.session import Session
     from alance.versioning.external_store import ExternalStore
@@ -277,12 +278,18 @@ class Dataset(Verbs, SearchVerbs):
         """Scan into memory; options are the fields of `ScanOptions`."""
         return await self.scanner(columns, **options).to_table()
 
-    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:
+    async def count_rows(
+        self, filter: str | pc.Expression | None = None, *, params: Params = None
+    ) -> int:
         """The number of rows, or of those for which the filter is true.
 
         Cost: without a filter nothing is read (deletion files of unknown count apart).
+
+        Args:
+            params: values for the `?` of the filter's text, in their order, or by name for `:name`.
         """
-        return await count.count_rows(self._snapshot, filter)
+        options = ScanOptions(filter=filter, params=params)
+        return await count.count_scanned(self._snapshot, options)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alance.ops.columns import join as columns_join
     from alance.ops.columns.sources import Transforms
     from alance.ops.read.options import FragmentScanArguments
+    from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.ops.write.sources import Data
@@ -67,9 +68,11 @@ class DatasetFragment:
         """Rows stored, deleted ones included."""
         return self._handle.num_physical_rows
 
-    async def count_rows(self, filter: str | pc.Expression | None = None) -> int:
+    async def count_rows(
+        self, filter: str | pc.Expression | None = None, *, params: Params = None
+    ) -> int:
         """The number of live rows, or of those for which the filter is true."""
-        return await self.scanner(filter=filter).count_rows()
+        return await self.scanner(filter=filter, params=params).count_rows()
 
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
         """Rows by their offset among the fragment's live rows, in the order asked for.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ResolvedCompactionOptions,
     )
     from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.conditions import Params
     from alance.ops.version.opening import Reference
     from alance.ops.version.projection import Columns
     from alance.ops.write.options import Mode
@@ -81,6 +82,7 @@ _PLACES: Final = {
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
     "PageDescription": "alance.file.describe",
+    "Params": "alance.ops.version.conditions",
     "Purpose": "alance.io.store_report",
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
@@ -129,6 +131,7 @@ __all__ = [
     "Mode",
     "NewIndex",
     "PageDescription",
+    "Params",
     "Purpose",
     "Reference",
     "RequestEvent",

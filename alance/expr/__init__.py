@@ -2,6 +2,7 @@
 
 from alance.expr.predicate import (
     Computed,
+    ParsedFilter,
     Predicate,
     computed_from_arrow,
     is_nullable,
@@ -12,6 +13,7 @@ from alance.expr.predicate import (
 
 __all__ = [
     "Computed",
+    "ParsedFilter",
     "Predicate",
     "computed_from_arrow",
     "is_nullable",

@@ -13,6 +13,7 @@ from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.functions import apply
 from alance.expr.nested import member
+from alance.expr.parameters import NOTHING, Parameters
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.expr.type_names import named_type
 from alance.format.numbers import as_scalar
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from alance.expr.lexical import Source, Tree
 
 MAX_DEPTH: Final = 200
-NOTHING: Final = Literal(as_scalar(None, pa.null()))
 
 _COMPARED: Final = {
     exp.EQ: "=",
@@ -37,11 +37,12 @@ _COMPUTED: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.
 
 
 class Builder:
-    """Builds the nodes of one text over one schema."""
+    """Builds the nodes of one text over one schema, with the values of its parameters."""
 
-    def __init__(self, source: Source, schema: pa.Schema) -> None:
+    def __init__(self, source: Source, schema: pa.Schema, parameters: Parameters) -> None:
         self._source = source
         self._schema = schema
+        self._parameters = parameters
         self._depth = 0
 
     def build(self, tree: Tree, around: Tree = None) -> Node:
@@ -167,14 +168,36 @@ class Builder:
         return logic.negation(node) if isinstance(tree, exp.NullSafeEQ) else node
 
     def membership(self, tree: Tree) -> Node:
-        """IN a list."""
-        if tree.args.get("query") or tree.args.get("unnest") or not tree.expressions:
+        """IN a list, which may be a parameter or have some."""
+        field = tree.args.get("field")
+        items = [field] if isinstance(field, exp.Placeholder) else tree.expressions
+        if tree.args.get("query") or tree.args.get("unnest") or not items:
             raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
-        node, first = self.build(tree.this), tree.expressions[0]
-        values = self._source.long_list(first)
-        if values is None:
-            return logic.is_in(node, self._all(tree.expressions))
-        return logic.is_among(node, values)
+        node = self.build(tree.this)
+        values = self._source.long_list(items[0])
+        if values is not None:
+            return logic.is_among(node, values)
+        lists = [item for item in items if item is field or self._is_list(item)]
+        parts = [self._within(node, item) for item in lists]
+        singles = [item for item in items if item not in lists] if lists else items
+        if singles:
+            parts.append(logic.is_in(node, self._all(singles)))
+        return parts[0] if len(parts) == 1 else logic.junction(False, parts)
+
+    def _is_list(self, tree: Tree) -> bool:
+        return isinstance(tree, exp.Placeholder) and self._parameters.is_list(tree)
+
+    def _within(self, node: Node, tree: Tree) -> Node:
+        """Whether a node is one of the values of a parameter."""
+        items, has_nulls = self._parameters.items(tree)
+        if not isinstance(items, pa.Array):
+            return logic.is_in(node, [*items, NOTHING] if has_nulls else items)
+        within = logic.is_among(node, items)
+        return logic.junction(False, [within, NOTHING]) if has_nulls else within
+
+    def placeholder(self, tree: Tree) -> Node:
+        """A parameter."""
+        return self._parameters.literal(tree)
 
     def between(self, tree: Tree) -> Node:
         """BETWEEN."""
@@ -278,6 +301,7 @@ _BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
     exp.Bracket: Builder.bracket,
     exp.Array: Builder.array,
     exp.Literal: Builder.literal,
+    exp.Placeholder: Builder.placeholder,
     exp.HexString: Builder.hexadecimal,
     exp.Boolean: lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
     exp.Null: lambda *_: NOTHING,

@@ -21,7 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.numbers import to_arrow
+from alance.format.numbers import text_array, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +70,21 @@ class _Words(sqlglot.tokens.Tokenizer):
     COMMENTS: ClassVar[list[Any]] = ["--", ("/*", "*/")]
 
 
+def _placeholder(parser: Any, *, is_named: bool) -> Tree:
+    """`?` or `:name`, with its place; a name may be a word of SQL."""
+    start = parser._prev.start
+    name = None
+    if is_named:
+        token = parser._curr
+        if token is None or token.start != start + 1 or not token.text.isidentifier():
+            return None
+        name = token.text
+        parser._advance()
+    placeholder = exp.Placeholder(this=name) if is_named else exp.Placeholder()
+    placeholder.meta["start"] = start
+    return placeholder
+
+
 class _Grammar(sqlglot.parser.Parser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
@@ -84,6 +99,10 @@ class _Grammar(sqlglot.parser.Parser):
         token: meaning
         for token, meaning in sqlglot.parser.Parser.COLUMN_OPERATORS.items()
         if token.name in ("DOT", "DCOLON")
+    }
+    PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {
+        TokenType.PLACEHOLDER: lambda self: _placeholder(self, is_named=False),
+        TokenType.COLON: lambda self: _placeholder(self, is_named=True),
     }
     if _PRECEDENCE is not None:
         # `a = 1 is true` is `(a = 1) is true`, as DataFusion has it.
@@ -104,10 +123,12 @@ class Source:
     Attributes:
         text: the SQL.
         what: "filter" or "projection", the first word of its error messages.
+        placeholders: its parameters, in their order, once it is parsed.
     """
 
     text: str
     what: str
+    placeholders: list[Tree] = field(default_factory=list, compare=False, repr=False)
     _lists: dict[int, str] = field(default_factory=dict, compare=False, repr=False)  # by start
 
     def parse(self) -> Tree:
@@ -145,7 +166,15 @@ class Source:
             raise InvalidInputError(
                 f"{self.what}: expected one expression, found {len(trees)} separated by ';'"
             )
+        self._find_placeholders(trees[0])
         return trees[0]
+
+    def _find_placeholders(self, tree: Tree) -> None:
+        if "?" in self.text or ":" in self.text:
+            nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: node.meta["start"])
+            self.placeholders[:] = nodes
+            for number, node in enumerate(nodes):
+                node.meta["number"] = number
 
     def _without_lists(self) -> str:
         """The text with IN, an empty text and spaces in the place of each long list."""
@@ -172,9 +201,7 @@ class Source:
         texts = [item[1:-1] for item in re.findall(_TEXT, items)]
         if "''" in items:
             texts = [text.replace("''", "'") for text in texts]
-        ends = np.cumsum([0, *(len(content) for content in map(str.encode, texts))], dtype=np.int64)
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer("".join(texts).encode())]
-        return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
+        return text_array([text.encode() for text in texts], pa.large_string())
 
     def locate(self, problem: Problem, tree: Tree, around: Tree = None) -> Exception:
         """The public error for a problem at a node (or, where that has no place, around it)."""

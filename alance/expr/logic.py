@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +27,7 @@ from alance.expr.tree import (
     meaning,
     truly,
 )
-from alance.format.numbers import as_numbers, as_scalar, to_arrow
+from alance.format.numbers import as_numbers, as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,7 +215,7 @@ def is_among(node: Node, values: pa.Array) -> Node:
     """IN a long list: null where the node is null.
 
     Args:
-        values: large strings or int64, without nulls.
+        values: texts, bytes or int64, without nulls.
     """
     kind, value_set = node.type, None
     if isinstance(node, Column) and is_text(kind) and is_text(values.type):
@@ -226,10 +225,16 @@ def is_among(node: Node, values: pa.Array) -> Node:
         assert scale is not None
         fits = (numbers >= scale.low) & (numbers <= min(scale.high, INT64_MAX))
         value_set = pc.cast(to_arrow(numbers[fits]), kind)
+    elif isinstance(node, Column) and is_bytes(kind) and is_bytes(values.type):
+        if pa.types.is_fixed_size_binary(kind):
+            is_whole = pc.equal(pc.binary_length(values), as_scalar(kind.byte_width, pa.int32()))
+            values = values.filter(is_whole)
+        value_set = pc.cast(values, kind)
     if value_set is not None:
         return _look_up(node, value_set, value_set)
-    if is_text(values.type):
-        return is_in(node, [Literal(text) for text in pc.cast(values, pa.string())])
+    if is_text(values.type) or is_bytes(values.type):
+        common = pa.string() if is_text(values.type) else pa.binary()
+        return is_in(node, [Literal(item) for item in pc.cast(values, common)])
     return is_in(node, [Literal(number, str(number)) for number in values])
 
 
@@ -290,10 +295,8 @@ def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
     contents = [text.encode() if isinstance(text, str) else text for text in given]
     if pa.types.is_fixed_size_binary(type_):
         contents = [content for content in contents if len(content) == type_.byte_width]
-    ends = np.cumsum([0, *map(len, contents)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
     large = pa.large_string() if is_text(type_) else pa.large_binary()
-    array = pa.Array.from_buffers(large, len(contents), buffers)
+    array = text_array(contents, large)
     return pc.cast(pc.cast(array, pa.binary()) if large == pa.large_binary() else array, type_)
 
 

@@ -33,7 +33,11 @@ from alance.expr.tree import (
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from alance.expr.lexical import Source, Tree
+
+    Params = Sequence[object] | Mapping[str, object] | None
 
 OPERATORS: Final = frozenset(
     ["+", "-", "*", "/", "%", "=", "!=", "<", "<=", ">", ">=", "minus", "not", "in", "between"]
@@ -56,11 +60,13 @@ class Predicate:
     Attributes:
         text: as the caller wrote it.
         columns: names, or dotted paths of nested fields, that it needs.
+        has_params: it has values besides the text; there may be many such filters of one text.
     """
 
     text: str
     columns: tuple[str, ...]
     condition: Evaluated
+    has_params: bool = False
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Where the condition is true; null where it is neither true nor false.
@@ -97,26 +103,47 @@ class Computed:
         return _evaluated(self.value, batch, f"projection {self.text!r}")
 
 
-def parse_filter(sql: str, schema: pa.Schema) -> Predicate:
-    """A filter from SQL text.
+@dataclass(frozen=True, slots=True)
+class ParsedFilter:
+    """The text of a filter, parsed: for any schema, and any values of its parameters."""
 
-    Raises:
-        InvalidInputError: no condition, an unknown column, types that do not compare; says where.
-        UnsupportedError: valid SQL that is not evaluated here.
-    """
-    from alance.expr.lexical import Source
+    source: Source
+    tree: Tree
 
-    source = Source(sql, "filter")
-    tree = source.parse()
-    node = _build(source, tree, schema)
-    try:
-        condition = logic.boolean(node)
-    except Problem as problem:
-        raise source.locate(problem, tree) from None
-    return Predicate(sql, _columns(condition), condition)
+    @classmethod
+    def of(cls, sql: str) -> ParsedFilter:
+        """
+        Raises:
+            InvalidInputError: no expression; says where.
+        """
+        from alance.expr.lexical import Source
+
+        source = Source(sql, "filter")
+        return cls(source, source.parse())
+
+    def predicate(self, schema: pa.Schema, params: Params = None) -> Predicate:
+        """The filter over a schema.
+
+        Raises:
+            InvalidInputError: no condition, an unknown column, types that do not compare, or
+                parameters without values; says where.
+            UnsupportedError: valid SQL that is not evaluated here.
+        """
+        node = _build(self.source, self.tree, schema, params)
+        try:
+            condition = logic.boolean(node)
+        except Problem as problem:
+            raise self.source.locate(problem, self.tree) from None
+        columns, has_params = _columns(condition), bool(self.source.placeholders)
+        return Predicate(self.source.text, columns, condition, has_params)
 
 
-def parse_projection(sql: str, schema: pa.Schema) -> Computed:
+def parse_filter(sql: str, schema: pa.Schema, params: Params = None) -> Predicate:
+    """A filter from SQL text; see `ParsedFilter`."""
+    return ParsedFilter.of(sql).predicate(schema, params)
+
+
+def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Computed:
     """A computed column from SQL text.
 
     Raises:
@@ -126,7 +153,7 @@ def parse_projection(sql: str, schema: pa.Schema) -> Computed:
     from alance.expr.lexical import Source
 
     source = Source(sql, "projection")
-    node = _build(source, source.parse(), schema)
+    node = _build(source, source.parse(), schema, params)
     return Computed(sql, _columns(node), node)
 
 
@@ -167,11 +194,12 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     return Computed(str(expression), columns, value)
 
 
-def _build(source: Source, tree: Tree, schema: pa.Schema) -> Node:
+def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Node:
     from alance.expr.build import Builder
+    from alance.expr.parameters import Parameters
 
     try:
-        return Builder(source, schema).build(tree)
+        return Builder(source, schema, Parameters(source, params)).build(tree)
     except AlanceError:
         raise
     except RecursionError:

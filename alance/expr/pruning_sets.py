@@ -170,12 +170,15 @@ def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ran
 
 
 def _of_array(values: pa.Array) -> Ranges:
-    """Texts, or whole numbers of 18 digits at most, of which neighbours are one range."""
-    if is_text(values.type):
-        contents = as_bytes(pc.cast(values, pa.large_string())).to_pylist()
+    """Texts, bytes, or whole numbers, of which neighbours are one range."""
+    if is_text(values.type) or is_bytes(values.type):
+        large = pa.large_string() if is_text(values.type) else pa.large_binary()
+        contents = as_bytes(pc.cast(values, large)).to_pylist()
         firsts, stops = _array(contents), _array([content + b"\0" for content in contents])
     else:
         firsts = as_numbers(values).astype(np.int64)
+        if len(firsts) and firsts.max() == INT64.max:
+            firsts = firsts.astype(np.object_)
         stops = firsts + 1
     steps = np.repeat(np.array([1, -1], np.int64), len(firsts))
     return _joined(0, np.concatenate([firsts, stops]), steps)

@@ -119,3 +119,10 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
         dtype = {16: np.float16, 32: np.float32, 64: np.float64}[arrow.bit_width]
         return to_arrow(np.array([value], dtype))[0]
     raise TypeError(f"no Arrow scalar of {type(value).__name__}")
+
+
+def text_array(contents: Sequence[bytes], arrow: pa.DataType) -> pa.Array:
+    """Texts or bytes as an array of a large type: of Arrow's own calls the first loads pandas."""
+    ends = offsets_of([len(content) for content in contents])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
+    return pa.Array.from_buffers(arrow, len(contents), buffers)

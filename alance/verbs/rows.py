@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
+from alance.ops.read.options import ScanOptions
 from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.conditions import bound
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, MERGE_BYTES
 from alance.verbs.base import Handle
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from alance.ops.rows import delete, update
     from alance.ops.rows.update import Updates
     from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.conditions import Params
     from alance.ops.write import options as write_options
     from alance.ops.write import write
     from alance.ops.write.options import Progress
@@ -95,6 +98,8 @@ class RowVerbs(Handle):
     async def delete(
         self,
         predicate: str | pc.Expression,
+        *,
+        params: Params = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Delete the rows for which a predicate is true; null counts as not true.
@@ -109,22 +114,27 @@ class RowVerbs(Handle):
 
         Args:
             predicate: SQL text or a pyarrow expression.
+            params: values for the `?` of the text, in their order, or by name for `:name`. The
+                record of the transaction has the text alone.
             max_retries: attempts after the first one, where others changed the same rows or
                 were first to make a version.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, no condition.
+            InvalidInputError: bad SQL, an unknown column, no condition, wrong parameters.
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
         await self._load(delete)
         options = CommitOptions(**commit)
-        return type(self)(await delete.delete(self._snapshot, predicate, options))
+        condition = ScanOptions(filter=predicate, params=params)
+        return type(self)(await delete.delete(self._snapshot, condition, options))
 
     async def update(
         self,
         updates: Updates,
         where: str | pc.Expression | None = None,
+        *,
+        params: Params = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Give rows new values, each computed from the row as it was.
@@ -141,18 +151,20 @@ class RowVerbs(Handle):
             updates: columns to SQL text or pyarrow expressions, cast to the columns' types as SQL
                 does: a fraction is cut off, what is out of range is an error.
             where: None: all rows.
+            params: values for the `?` of the texts, of `updates` first, or by name for `:name`.
             max_retries: how often the update is computed again, on the latest version, where
                 others changed the same fragments.
 
         Raises:
-            InvalidInputError: an unknown column, bad SQL, values that a column cannot hold.
+            InvalidInputError: an unknown column, bad SQL, wrong parameters, values that a column
+                cannot hold.
             UnsupportedError: a field inside of a column.
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
         await self._load(update)
         options = CommitOptions(**commit)
-        return type(self)(await update.update(self._snapshot, updates, where, options))
+        return type(self)(await update.update(self._snapshot, updates, where, params, options))
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
         """A merge of new data by key, to be told what it does and then executed:
@@ -208,15 +220,18 @@ class MergeInsert:
     def __repr__(self) -> str:
         return f"MergeInsert({self._dataset!r}, {self._plan!r})"
 
-    def when_matched_update_all(self, condition: str | None = None) -> MergeInsert:
+    def when_matched_update_all(
+        self, condition: str | None = None, *, params: Params = None
+    ) -> MergeInsert:
         """Matched rows of the table get the values of the data; they move to its end, and keep
         their row ids where those are stable. Columns that the data lacks keep their values.
 
         Args:
             condition: SQL text with columns as `source.a` (the data) and `target.a` (the table);
                 matched rows for which it is not true stay, and are not inserted either.
+            params: values for its `?`, in their order, or by name for `:name`.
         """
-        return self._with(when_matched="update", condition=condition)
+        return self._with(when_matched="update", condition=bound(condition, params, "condition"))
 
     def when_matched_delete(self) -> MergeInsert:
         """Matched rows of the table are deleted; the data need not have more than the keys."""
@@ -232,13 +247,16 @@ class MergeInsert:
         """
         return self._with(inserts=True)
 
-    def when_not_matched_by_source_delete(self, expr: str | None = None) -> MergeInsert:
+    def when_not_matched_by_source_delete(
+        self, expr: str | None = None, *, params: Params = None
+    ) -> MergeInsert:
         """Rows of the table without a match are deleted.
 
         Args:
             expr: SQL text over the table's columns; rows for which it is not true stay.
+            params: values for its `?`, in their order, or by name for `:name`.
         """
-        return self._with(deletes_others=True, others=expr)
+        return self._with(deletes_others=True, others=bound(expr, params, "expr"))
 
     def conflict_retries(self, max_retries: int) -> MergeInsert:
         """How often the merge is run again on the latest version where others changed the same

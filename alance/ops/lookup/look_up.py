@@ -115,6 +115,8 @@ def _asked(
         question = condition and question_of(condition, lambda column: column.path in segments)
         return predicate, (question, is_same) if question else None
 
+    if predicate.has_params:
+        return make()[1]
     # The id is the filter's as long as it is remembered, too.
     return snapshot.remember((_asked, id(predicate)), make)[1]
 

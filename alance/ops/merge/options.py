@@ -11,6 +11,7 @@ from alance.ops.version.defaults import MERGE_BYTES
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion
+    from alance.ops.version.conditions import Bound
 
 WhenMatched: TypeAlias = Literal["nothing", "update", "delete", "fail"]
 WriteMode: TypeAlias = Literal["auto", "rewrite_rows", "rewrite_columns"]
@@ -37,10 +38,10 @@ class MergePlan:
 
     on: tuple[str, ...] | None = None
     when_matched: WhenMatched = "nothing"
-    condition: str | None = None
+    condition: str | Bound | None = None
     inserts: bool = False
     deletes_others: bool = False
-    others: str | None = None
+    others: str | Bound | None = None
     conflict_retries: int = CONFLICT_RETRIES
     retry_seconds: float = RETRY_SECONDS
     memory_bytes: int = MERGE_BYTES

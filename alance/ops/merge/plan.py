@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.expr import parse_filter
 from alance.format.paths import split_path
-from alance.ops.read.filters import parse_predicate
+from alance.ops.read.filters import parse_over, parse_predicate
+from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
@@ -214,10 +214,10 @@ def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:
     return is_whole(given.field(name).type, schema.field(name).logical_arrow().type)
 
 
-def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:
+def _condition(condition: str | Bound, schema: Schema, given: pa.Schema) -> Predicate:
     """The condition of matched rows, over the structs of both sides."""
-    if not isinstance(text, str):
-        raise InvalidInputError(f"condition: expected SQL text, found {type(text).__name__}")
+    if not isinstance(condition, str | Bound):
+        raise InvalidInputError(f"condition: expected SQL text, found {type(condition).__name__}")
     target = [root.to_arrow() for root in schema.fields]
     target += [pa.field(name, pa.uint64()) for name in META if name not in given.names]
     fields = [pa.field(SOURCE, pa.struct(list(given))), pa.field(TARGET, pa.struct(target))]
@@ -226,7 +226,7 @@ def _condition(text: str, schema: Schema, given: pa.Schema) -> Predicate:
         for column in target
         if given.get_field_index(column.name) < 0 and column.name not in (SOURCE, TARGET)
     ]
-    return parse_filter(text, pa.schema(fields))
+    return parse_over(pa.schema(fields), condition)
 
 
 def given_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:

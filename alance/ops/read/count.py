@@ -6,22 +6,15 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     from alance.format.row_set import RowSet
+    from alance.ops.read.options import ScanOptions
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
-
-
-async def count_rows(snapshot: Snapshot, condition: str | pc.Expression | None = None) -> int:
-    """The number of rows; with a filter, of those for which it is true."""
-    return await count_scanned(snapshot, ScanOptions(filter=condition))
 
 
 async def count_scanned(snapshot: Snapshot, options: ScanOptions) -> int:

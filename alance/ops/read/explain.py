@@ -11,6 +11,7 @@ from alance.io import trace
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
+from alance.ops.read.options import condition_of
 from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.scan import scan
@@ -168,8 +169,8 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 
 async def _index_use(snapshot: Snapshot, options: ScanOptions) -> IndexUse | None:
-    await load_readers(snapshot, None, options.filter)
-    predicate = await parsed_predicate(snapshot, options.filter)
+    await load_readers(snapshot, None, condition_of(options))
+    predicate = await parsed_predicate(snapshot, condition_of(options))
     if predicate is None or not may_ask(snapshot, options):
         return None
     return await look_up(snapshot, predicate, chosen(snapshot, options))

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Mapping, Sized
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from alance.errors import InvalidInputError
+from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
+    from collections.abc import Callable, Hashable, Sequence
 
-    from alance.expr import Predicate
+    from alance.expr import ParsedFilter, Predicate
     from alance.format.schema import Schema
+    from alance.ops.version.conditions import Condition, Params
     from alance.ops.version.snapshot import Snapshot
+
+T = TypeVar("T")
 
 # The work of a character of a filter, to parse it or to make checks of it, as bytes to decode:
 # 500 characters take about 2 ms on the loop, on a busy machine 5.
@@ -25,6 +32,7 @@ CHARACTER_BYTES: Final = 128
 MAX_CHARACTERS: Final = 256 << 10
 MAX_TEXT: Final = 16 << 10
 MAX_TEXTS: Final = 1024
+VALUE_BYTES: Final = 1 << 10  # the work of a parameter; of one in a list a tenth
 MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean another one each time
 
 
@@ -47,27 +55,32 @@ class VisibleSchema:
 
 
 class _Remembered:
-    """Parsed filters, those that were used longest ago dropped first. For all threads."""
+    """What was made of texts, what was used longest ago dropped first. For all threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._filters: OrderedDict[tuple[str, VisibleSchema], Predicate] = OrderedDict()
+        self._filters: OrderedDict[tuple[str, Hashable], Any] = OrderedDict()
         self._num_characters = 0
 
-    def get(self, text: str, schema: VisibleSchema) -> Predicate | None:
+    async def get(
+        self, snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
+    ) -> T:
+        """What is made of a text over a schema, elsewhere where that takes long."""
         with self._lock:
-            predicate = self._filters.get((text, schema))
-            if predicate is not None:
+            result: T | None = self._filters.get((text, schema))
+            if result is not None:
                 self._filters.move_to_end((text, schema))
-            return predicate
+                return result
+        result = await snapshot.engine.decode(make, CHARACTER_BYTES * len(text))
+        if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
+            self._put(text, schema, result)
+        return result
 
-    def put(self, text: str, schema: VisibleSchema, predicate: Predicate) -> None:
-        if len(text) > MAX_TEXT or MOMENTS.search(text):
-            return
+    def _put(self, text: str, schema: VisibleSchema | None, result: object) -> None:
         with self._lock:
             if (text, schema) not in self._filters:
                 self._num_characters += len(text)
-            self._filters[text, schema] = predicate
+            self._filters[text, schema] = result
             while self._num_characters > MAX_CHARACTERS or len(self._filters) > MAX_TEXTS:
                 (dropped, _), _ = self._filters.popitem(last=False)
                 self._num_characters -= len(dropped)
@@ -90,39 +103,96 @@ def visible_schema(snapshot: Snapshot) -> VisibleSchema:
     return snapshot.remember(VisibleSchema, lambda: VisibleSchema(snapshot.schema))
 
 
-def parse_predicate(schema: Schema, condition: str | pc.Expression | None) -> Predicate | None:
+def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | None:
     """A filter, from SQL text or a pyarrow expression.
 
     Raises:
-        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
+        InvalidInputError: bad SQL (with its position), an unknown column, no boolean, parameters
+            without values.
     """
-    return None if condition is None else _parse(with_meta_fields(schema), condition)
+    return None if condition is None else parse_over(with_meta_fields(schema), condition)
 
 
-async def parsed_predicate(
-    snapshot: Snapshot, condition: str | pc.Expression | None
-) -> Predicate | None:
+async def parsed_predicate(snapshot: Snapshot, condition: Condition | None) -> Predicate | None:
     """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character, the first time.
 
+    Of a text with parameters the syntax tree is remembered, and what it is with their values not.
+
     Raises:
-        InvalidInputError: bad SQL (with its position), an unknown column, no boolean.
+        InvalidInputError: as of `parse_predicate`.
     """
     if condition is None:
         return None
     schema = visible_schema(snapshot)
-    if not isinstance(condition, str):
-        return _parse(schema.arrow, condition)
-    predicate = _remembered.get(condition, schema)
-    if predicate is None:
-        work = CHARACTER_BYTES * len(condition)
-        predicate = await snapshot.engine.decode(lambda: _parse(schema.arrow, condition), work)
-        _remembered.put(condition, schema, predicate)
-    return predicate
-
-
-def _parse(schema: pa.Schema, condition: str | pc.Expression) -> Predicate:
-    from alance.expr import parse_filter, predicate_from_arrow
-
     if isinstance(condition, str):
-        return parse_filter(condition, schema)
+        return await _remembered.get(
+            snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)
+        )
+    if not isinstance(condition, Bound):
+        return parse_over(schema.arrow, condition)
+    text, params = condition.text, condition.params
+    parsed: ParsedFilter = await _remembered.get(snapshot, text, None, lambda: _parse_text(text))
+    return await snapshot.engine.decode(
+        lambda: parsed.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
+    )
+
+
+def _count(params: Sequence[object] | Mapping[str, object]) -> int:
+    """How many values there are, those of lists as well."""
+    values = params.values() if isinstance(params, Mapping) else params
+    return sum(
+        len(value) if isinstance(value, Sized) and not isinstance(value, str) else 10
+        for value in values
+    )
+
+
+def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
+    """A filter over the columns of an Arrow schema; see `parse_predicate`."""
+    from alance.expr import predicate_from_arrow
+
+    if isinstance(condition, Bound):
+        return _parse_text(condition.text).predicate(schema, condition.params)
+    if isinstance(condition, str):
+        return _parse_text(condition).predicate(schema)
     return predicate_from_arrow(condition, schema)
+
+
+def _parse_text(text: str) -> ParsedFilter:
+    """
+    Raises:
+        InvalidInputError: bad SQL.
+    """
+    from alance.expr import ParsedFilter
+
+    return ParsedFilter.of(text)
+
+
+def shared_out(texts: Sequence[object], params: Params) -> list[Params]:
+    """The values of each of some texts: by place one text after the other, by name those it names.
+
+    Args:
+        texts: SQL, or what has no parameters.
+
+    Raises:
+        InvalidInputError: values that no text has a place for, or too few of them; bad SQL.
+    """
+    if params is None:
+        return [None] * len(texts)
+    names = [_parameters(text) for text in texts]
+    if isinstance(params, Mapping):
+        used = {name for own in names for name in own}
+        if unknown := [name for name in params if name not in used]:
+            raise InvalidInputError(f"params: {unknown[0]!r}, no text has such a name")
+        return [{name: params[name] for name in own if name in params} or None for own in names]
+    ends = np.cumsum([len(own) for own in names]).tolist()
+    if len(params) != ends[-1]:
+        raise InvalidInputError(f"params: {len(params)} values, the texts have {ends[-1]} ?")
+    values = list(params)
+    return [values[end - len(own) : end] or None for own, end in zip(names, ends, strict=True)]
+
+
+def _parameters(text: object) -> list[str]:
+    """The names of a text's parameters; empty for those by place."""
+    if not isinstance(text, str):
+        return []
+    return [tree.name for tree in _parse_text(text).source.placeholders]

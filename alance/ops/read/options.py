@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from alance.errors import InvalidInputError
+from alance.ops.version.conditions import bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow.compute as pc
+
+    from alance.ops.version.conditions import Condition, Params
 
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
 
@@ -19,6 +22,7 @@ class FragmentScanArguments(TypedDict, total=False):
     """The fields of `ScanOptions` as keyword arguments of a scan of one fragment."""
 
     filter: str | pc.Expression | None
+    params: Params
     limit: int | None
     offset: int | None
     batch_size: int | None
@@ -50,6 +54,7 @@ class ScanOptions:
 
     Attributes:
         filter: SQL text or a pyarrow expression; rows for which it is true are kept.
+        params: values for the `?` of the text, in their order, or by name for `:name`.
         limit: rows to give at most.
         offset: rows to skip first, after the filter.
         batch_size: rows of a batch at most; None: what the pages make natural (about 64 Ki).
@@ -75,6 +80,7 @@ class ScanOptions:
     """
 
     filter: str | pc.Expression | None = None
+    params: Params = None
     limit: int | None = None
     offset: int | None = None
     batch_size: int | None = None
@@ -116,3 +122,9 @@ class ScanOptions:
             )
         if self.include_deleted_rows and not self.with_row_id:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
+        bound(self.filter, self.params)
+
+
+def condition_of(options: ScanOptions) -> Condition | None:
+    """The filter of a scan with the values of its parameters."""
+    return bound(options.filter, options.params)

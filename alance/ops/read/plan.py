@@ -9,6 +9,7 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.ops.read.filters import parsed_predicate, visible_schema
+from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
@@ -38,9 +39,9 @@ async def plan_scan(
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
-    await load_readers(snapshot, columns, options.filter)
-    predicate = await parsed_predicate(snapshot, options.filter)
-    _, projection, first, late = _projected(snapshot, columns, predicate, options)
+    await load_readers(snapshot, columns, condition_of(options))
+    predicate = await parsed_predicate(snapshot, condition_of(options))
+    projection, first, late = _projected(snapshot, columns, predicate, options)
     meta = projection.meta
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
@@ -77,10 +78,10 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 def _projected(
     snapshot: Snapshot, columns: Columns, predicate: Predicate | None, options: ScanOptions
-) -> tuple[Predicate | None, Projection, Schema, Schema | None]:
-    """The filter, the projection, and the fields read first and late; remembered by names."""
+) -> tuple[Projection, Schema, Schema | None]:
+    """The projection, and the fields read first and late; remembered by names."""
 
-    def make() -> tuple[Predicate | None, Projection, Schema, Schema | None]:
+    def make() -> tuple[Projection, Schema, Schema | None]:
         projection = project(
             snapshot.schema,
             columns,
@@ -89,14 +90,14 @@ def _projected(
             with_row_address=options.with_row_address,
         )
         fields = split_fields(snapshot.schema, projection, predicate, options)
-        return predicate, projection, *fields
+        return projection, *fields
 
     names = plain_names(columns)
     if columns is not None and names is None:
         return make()
     meta = (options.with_row_id, options.with_row_address)
-    # The id is the filter's as long as it is remembered, too.
-    key = (split_fields, names, id(predicate), *meta, options.late_materialization)
+    filtered = None if predicate is None else predicate.columns
+    key = (split_fields, names, filtered, *meta, options.late_materialization)
     return snapshot.remember(key, make)
 
 

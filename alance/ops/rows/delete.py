@@ -17,7 +17,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
-from alance.ops.read.options import ScanOptions
+from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.moved import commit_rows
@@ -26,27 +26,24 @@ from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
+    from alance.ops.read.options import ScanOptions
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 
-async def delete(
-    snapshot: Snapshot, predicate: str | pc.Expression, commit: CommitOptions
-) -> Snapshot:
+async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) -> Snapshot:
     """The version without the rows for which a predicate is true. See `Dataset.delete`."""
-    await load_readers(snapshot, condition=predicate)
-    checked = await checked_predicate(snapshot, predicate)
+    await load_readers(snapshot, condition=condition_of(where))
+    checked = await checked_predicate(snapshot, where)
     change = Delete(predicate=checked.text)
     always = constant(checked)
 
     async def attempt(base: Snapshot) -> Snapshot:
         if always is None:
-            rows = await matching_rows(base, predicate)
+            rows = await matching_rows(base, where)
             count = sum(len(offsets) for offsets in rows.values())
             emptied = []
         else:
@@ -89,7 +86,7 @@ class Offsets:
         return {key: np.sort(np.concatenate(parts)) for key, parts in self._parts.items()}
 
 
-async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> dict[int, Int64s]:
+async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int64s]:
     """The live rows for which a predicate is true, as physical offsets by fragment.
 
     Cost: a scan of the predicate's columns.
@@ -98,7 +95,7 @@ async def matching_rows(snapshot: Snapshot, condition: str | pc.Expression) -> d
         InvalidInputError: bad SQL, an unknown column, no boolean; or values that the predicate
             cannot take.
     """
-    plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], ScanOptions(filter=condition)))
+    plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], where))
     offsets = Offsets()
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
@@ -119,13 +116,13 @@ def in_large_batches(plan: ScanPlan) -> ScanPlan:
     return replace(plan, options=replace(plan.options, batch_size=rows))
 
 
-async def checked_predicate(snapshot: Snapshot, condition: str | pc.Expression) -> Predicate:
+async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate:
     """A predicate that must be there.
 
     Raises:
         InvalidInputError: none, or one that does not fit the table.
     """
-    predicate = await parsed_predicate(snapshot, condition)
+    predicate = await parsed_predicate(snapshot, condition_of(where))
     if predicate is None:
         raise InvalidInputError("predicate: expected SQL text or a pyarrow expression, found None")
     return predicate

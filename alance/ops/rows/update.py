@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -23,6 +23,7 @@ from alance.file.batches import empty_batch, empty_columns, in_groups, one_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import split_path
 from alance.format.table.operations import Update
+from alance.ops.read.filters import shared_out
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.conditions import Params
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
@@ -52,14 +54,18 @@ async def update(
     snapshot: Snapshot,
     updates: Updates,
     where: str | pc.Expression | None,
+    params: Params,
     commit: CommitOptions,
 ) -> Snapshot:
     """The version in which rows have new values. See `Dataset.update`."""
+    # Off the loop: the engine of pyarrow's expressions takes 0.2 s to come up.
+    run = snapshot.engine.pool.run
+    *each, last = await run(lambda: shared_out([*_texts(updates).values(), where], params))
+    condition = ScanOptions(filter=where, params=last)
 
     async def attempt(base: Snapshot) -> Snapshot:
-        # Off the loop: the engine of pyarrow's expressions takes 0.2 s to come up.
-        assignments = await base.engine.pool.run(partial(parse_updates, base.schema, updates))
-        return await _attempt(base, assignments, where, commit)
+        assignments = await run(partial(parse_updates, base.schema, updates, each))
+        return await _attempt(base, assignments, condition, commit)
 
     return await with_retries(snapshot, attempt, commit.max_retries)
 
@@ -67,7 +73,7 @@ async def update(
 async def _attempt(
     base: Snapshot,
     assignments: Assignments,
-    where: str | pc.Expression | None,
+    where: ScanOptions,
     commit: CommitOptions,
 ) -> Snapshot:
     moved = Offsets()
@@ -109,12 +115,12 @@ def _new_rows(
 
 
 async def _matching(
-    base: Snapshot, assignments: Assignments, where: str | pc.Expression | None
+    base: Snapshot, assignments: Assignments, where: ScanOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows that move, with their addresses (and ids, where they have some), as they are."""
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
-    options = ScanOptions(filter=where, with_row_address=True, with_row_id=base.has_stable_row_ids)
+    options = replace(where, with_row_address=True, with_row_id=base.has_stable_row_ids)
     plan = await plan_scan(base, columns, options)
     async with aclosing(scan(base, plan)) as batches:
         if not blobs:
@@ -206,21 +212,29 @@ class Assignments:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def parse_updates(schema: Schema, updates: Updates) -> Assignments:
+def _texts(updates: Updates) -> Updates:
+    if not isinstance(updates, Mapping) or not updates:
+        raise InvalidInputError(
+            f"updates={updates!r}: expected a mapping of columns to SQL text or expressions"
+        )
+    return updates
+
+
+def parse_updates(schema: Schema, updates: Updates, params: Sequence[Params]) -> Assignments:
     """The new values that an update sets.
+
+    Args:
+        params: of each of them.
 
     Raises:
         InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.
         UnsupportedError: a field inside of a column.
     """
-    if not isinstance(updates, Mapping) or not updates:
-        raise InvalidInputError(
-            f"updates={updates!r}: expected a mapping of columns to SQL text or expressions"
-        )
-    return Assignments(tuple(_parse(schema, name, value) for name, value in updates.items()))
+    each = zip(_texts(updates).items(), params, strict=True)
+    return Assignments(tuple(_parse(schema, name, value, own) for (name, value), own in each))
 
 
-def _parse(schema: Schema, name: str, value: str | pc.Expression) -> Assignment:
+def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params) -> Assignment:
     if not isinstance(name, str):
         raise InvalidInputError(f"updates: column {name!r}, expected a name")
     field = schema.field(name)
@@ -232,7 +246,7 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression) -> Assignment:
     )
     try:
         if isinstance(value, str):
-            computed = parse_projection(value, visible)
+            computed = parse_projection(value, visible, params)
         else:
             computed = computed_from_arrow(value, visible)
     except AlanceError as error:

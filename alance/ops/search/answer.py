@@ -112,6 +112,7 @@ def flat_options(options: ScanOptions) -> ScanOptions:
     """The options of the scan of the column."""
     return ScanOptions(
         filter=options.filter if options.prefilter else None,
+        params=options.params if options.prefilter else None,
         fragments=options.fragments,
         scan_in_order=False,
         io_buffer_bytes=options.io_buffer_bytes,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.ops.read.explain import explain_scan
+from alance.ops.read.options import condition_of
 from alance.ops.search.answer import flat_options
 from alance.ops.search.nearest import checked_search
 from alance.ops.search.segments import way_of
@@ -25,7 +26,7 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     Cost: as `explain_scan`.
     """
     search = checked_search(snapshot, options)
-    await load_readers(snapshot, columns, options.filter)
+    await load_readers(snapshot, columns, condition_of(options))
     way = way_of(snapshot, search, options)
     plain = flat_options(options)
     if way.segments:

@@ -13,7 +13,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.batches import batch_bytes
 from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
-from alance.ops.read.options import ScanOptions
+from alance.ops.read.options import ScanOptions, condition_of
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.take import take_rows
 from alance.ops.search.answer import batch_of, check_queries, find_hits, rows_of
@@ -45,7 +45,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     Raises:
         InvalidInputError: see `search_of`; options that do not go with a search; a bad filter.
     """
-    await load_readers(snapshot, columns, options.filter)
+    await load_readers(snapshot, columns, condition_of(options))
     search = checked_search(snapshot, options)
     schema = _schema(snapshot, columns, options, is_batch=search.is_batch)
     keys = _sort_keys(schema, options)
@@ -134,7 +134,7 @@ def _stored(columns: Columns) -> Columns:
 
 async def _filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
     """The rows for which the filter is true. Cost: a take of its columns."""
-    predicate = await parsed_predicate(snapshot, options.filter)
+    predicate = await parsed_predicate(snapshot, condition_of(options))
     assert predicate is not None
     names = dict.fromkeys([ROW_ID, *predicate.columns])
     table = await take_rows(snapshot, hits.ids, [*names])

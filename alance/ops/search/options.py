@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.arrays import Float64s
     from alance.format.field import Field
     from alance.format.schema import Schema
+    from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
 
 Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
@@ -39,6 +40,7 @@ class SearchArguments(TypedDict, total=False):
             uint8 only). None: that of the index, else `l2`, and `hamming` for uint8.
         columns: as of `to_table`; `_distance` may be among them, and is added where it is not.
         filter: SQL text or a pyarrow expression.
+        params: values for the parameters of that text.
         prefilter: the nearest of the rows that the filter keeps; False: of the k nearest those
             that it keeps.
         distance_range: least distance, and the first that is too large; either None.
@@ -56,6 +58,7 @@ class SearchArguments(TypedDict, total=False):
     metric: str | None
     columns: Columns
     filter: str | pc.Expression | None
+    params: Params
     prefilter: bool
     distance_range: tuple[float | None, float | None] | None
     use_index: bool
@@ -130,7 +133,7 @@ _NEAREST: Final = (
 )  # fmt: skip
 
 
-_OF_SCANS: Final = ("filter", "fast_search", "fragments", "use_scalar_index")
+_OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
 
 
 def asked_by(

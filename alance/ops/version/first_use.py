@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from alance.file_version import FileVersion
+from alance.ops.version.conditions import Bound
 
 if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
@@ -30,7 +31,7 @@ async def load_readers(
 
     Args:
         columns: names, or SQL text or pyarrow expressions by name.
-        condition: SQL text, a pyarrow expression, or None.
+        condition: SQL text, which may have parameters, a pyarrow expression, or None.
     """
     needed: list[str] = []
     version = snapshot.manifest.data_storage_version
@@ -42,9 +43,9 @@ async def load_readers(
     texts = [text for text in texts if text is not None]
     if texts:
         needed += FILTER
-        if any(isinstance(text, str) for text in texts):
+        if any(isinstance(text, str | Bound) for text in texts):
             needed += SQL
-        if not all(isinstance(text, str) for text in texts):
+        if not all(isinstance(text, str | Bound) for text in texts):
             needed.append(ENGINE)
     if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)

@@ -1,0 +1,258 @@
+"""Values for the parameters of SQL text: `?` in their order, or `:name`.
+
+A value means what it would mean as a literal of the text: a number is compared exactly, whatever
+the column's type; None is NULL. Lists stand after IN alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.expr.arithmetic import number_literal
+from alance.expr.casts import MAX_PRECISION, is_bytes, is_text
+from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND
+from alance.expr.lexical import LONG_LIST
+from alance.expr.logic import INT64_MAX
+from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
+from alance.format.numbers import as_scalar, text_array, to_arrow
+
+if TYPE_CHECKING:
+    from alance.expr.lexical import Source, Tree
+
+Items: TypeAlias = "Sequence[Literal] | pa.Array"
+NOTHING: Final = Literal(as_scalar(None, pa.null()))
+
+
+class Parameters:
+    """The values that are given for the parameters of a text.
+
+    Args:
+        source: the text, parsed.
+        values: by place, or by name; None: there are none.
+
+    Raises:
+        InvalidInputError: too many or too few of them, names that the text has not, or lacks.
+    """
+
+    def __init__(
+        self, source: Source, values: Sequence[object] | Mapping[str, object] | None
+    ) -> None:
+        self._values: Sequence[object] | Mapping[str, object] = () if values is None else values
+        named = [tree.this for tree in source.placeholders if tree.this]
+        by_place = len(source.placeholders) - len(named)
+        if named and by_place:
+            raise InvalidInputError(f"{source.what}: parameters both as ? and as :{named[0]}")
+        if named or (isinstance(values, Mapping) and not by_place):
+            self._check_names(source, named)
+        elif isinstance(values, Mapping):
+            raise InvalidInputError(f"params: expected a list of {_count(by_place)}, by place")
+        elif len(self._values) != by_place:
+            raise InvalidInputError(
+                f"params: {_count(len(self._values))}, the {source.what} has {by_place} ?"
+            )
+
+    def _check_names(self, source: Source, named: Sequence[str]) -> None:
+        if not isinstance(self._values, Mapping):
+            if len(self._values):
+                raise InvalidInputError(f"params: expected values by name, such as {named[0]!r}")
+            self._values = {}
+        missing = [tree for tree in source.placeholders if tree.this not in self._values]
+        if missing:
+            problem = Problem(f"no value in params for :{missing[0].this}")
+            raise source.locate(problem, missing[0])
+        unknown = [name for name in self._values if name not in named]
+        if unknown:
+            raise InvalidInputError(f"params: {unknown[0]!r}, the {source.what} has no such name")
+
+    def literal(self, tree: Tree) -> Literal:
+        """The value of a parameter.
+
+        Raises:
+            Problem: a list, or what is no scalar.
+        """
+        value = self._value(tree)
+        if _is_list(value):
+            raise Problem(f"{_name(tree)}: a list of values; only IN takes some")
+        return _literal(value, _name(tree))
+
+    def is_list(self, tree: Tree) -> bool:
+        """Whether a parameter is a list."""
+        return _is_list(self._value(tree))
+
+    def items(self, tree: Tree) -> tuple[Items, bool]:
+        """The values of a parameter that is a list, and whether there is a null besides.
+
+        Raises:
+            Problem: no list, or what is no list of scalars.
+        """
+        value = self._value(tree)
+        if not _is_list(value):
+            raise Problem(f"{_name(tree)}: expected a list of values, found {_type(value)}")
+        return _items(value, _name(tree))
+
+    def _value(self, tree: Tree) -> object:
+        if isinstance(self._values, Mapping):
+            return self._values[tree.this]
+        return self._values[tree.meta["number"]]
+
+
+def _is_list(value: object) -> bool:
+    if isinstance(value, pa.Array | pa.ChunkedArray | np.ndarray):
+        return True
+    is_scalar = isinstance(value, str | bytes | bytearray | memoryview | Mapping | pa.Scalar)
+    return isinstance(value, Collection) and not is_scalar
+
+
+def _items(value: object, name: str) -> tuple[Items, bool]:
+    """The values of a list, without nulls, and whether it has some.
+
+    Many texts, bytes or whole numbers come as an array: one of them costs a tenth of a literal.
+    """
+    try:
+        array = _array_of(value)
+        valid = array if isinstance(array, list) else pc.drop_null(array)
+        if isinstance(valid, pa.Array) and pa.types.is_integer(valid.type):
+            valid = pc.cast(valid, pa.int64()) if _is_signed(valid) else valid.to_pylist()
+    except FAILURES as error:
+        raise Problem(f"{name}: {one_line(error)}") from None
+    if isinstance(valid, pa.Array) and (
+        is_text(valid.type) or is_bytes(valid.type) or pa.types.is_int64(valid.type)
+    ):
+        return valid, len(valid) < len(array)
+    literals = [_literal(item, name) for item in valid]
+    literals = [literal for literal in literals if literal.value.is_valid]
+    return literals, len(literals) < len(array)
+
+
+def _is_signed(values: pa.Array) -> bool:
+    """Whether whole numbers fit int64."""
+    most = pc.max(values).as_py() if pa.types.is_uint64(values.type) else 0
+    return most is None or most <= INT64_MAX
+
+
+def _array_of(values: object) -> pa.Array | list[object]:
+    """Many texts, bytes or whole numbers as an array; what else there is as a list."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return plain(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
+        return to_arrow(values)
+    items = list(cast("Iterable[object]", values))
+    kinds = {type(item) for item in items} if len(items) > LONG_LIST else set()
+    if kinds == {str}:
+        return text_array([str(item).encode() for item in items], pa.large_string())
+    if kinds == {bytes}:
+        return text_array(cast("list[bytes]", items), pa.large_binary())
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return to_arrow(np.array(items, np.int64))
+    return items
+
+
+def _literal(value: object, name: str) -> Literal:
+    """A value as a literal of the text would be; a scalar of Arrow has its own type.
+
+    Raises:
+        Problem: no scalar.
+    """
+    try:
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            literal: Literal | None = _moment(value)
+        else:
+            literal = _scalar(value.item() if isinstance(value, np.generic) else value)
+    except FAILURES as error:
+        raise Problem(f"{name}: {one_line(error)}") from None
+    if literal is None:
+        raise Problem(f"{name}: a value of type {_type(value)}")
+    return literal
+
+
+def _scalar(value: object) -> Literal | None:
+    if value is None:
+        return NOTHING
+    if isinstance(value, pa.Scalar):
+        return Literal(plain(pa.repeat(value, 1))[0])
+    if isinstance(value, bool | str):
+        return Literal(as_scalar(value))
+    if isinstance(value, int):
+        return number_literal(str(value))
+    if isinstance(value, float):
+        return number_literal(repr(value)) if math.isfinite(value) else Literal(as_scalar(value))
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, UUID):
+        value = value.bytes
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Literal(as_scalar(bytes(value)))
+    if isinstance(value, datetime):
+        zone = None if value.utcoffset() is None else "UTC"
+        epoch = datetime(1970, 1, 1, tzinfo=UTC if zone else None)
+        return _of_microseconds(value - epoch, pa.timestamp("us", zone))
+    if isinstance(value, date):
+        return Literal(as_scalar(value.toordinal() - EPOCH, pa.date32()))
+    if isinstance(value, time) and value.tzinfo is None:
+        since = datetime.combine(date.min, value) - datetime.min
+        return _of_microseconds(since, pa.time64("us"))
+    if isinstance(value, timedelta):
+        return _of_microseconds(value, pa.duration("us"))
+    return None
+
+
+def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
+    """A moment or a duration; nanoseconds where there are some, as in those of pandas."""
+    nanoseconds = getattr(span, "nanoseconds", 0)
+    whole = span // timedelta(microseconds=1)
+    if nanoseconds:
+        nano = pa.duration("ns") if pa.types.is_duration(type_) else pa.timestamp("ns", type_.tz)
+        return Literal(as_scalar(whole * 1000 + nanoseconds, nano))
+    return Literal(as_scalar(whole, type_))
+
+
+def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
+    """A moment or a duration of numpy; units that Arrow has not become microseconds."""
+    if np.isnat(value):
+        return NOTHING
+    unit, step = np.datetime_data(value.dtype)
+    if unit not in PER_SECOND or step != 1:
+        unit = "us"
+    whole = int(value.astype(f"{value.dtype.kind}8[{unit}]").astype(np.int64))
+    is_span = isinstance(value, np.timedelta64)
+    return Literal(as_scalar(whole, pa.duration(unit) if is_span else pa.timestamp(unit)))
+
+
+def _decimal(value: Decimal) -> Literal | None:
+    """A decimal in a type with its own scale; in a column of another one it is as exact."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):  # no number
+        return None
+    whole = int("".join(map(str, digits))) * 10 ** max(0, min(exponent, MAX_EXPONENT))
+    scale = max(0, -exponent)
+    precision = max(len(str(whole)), scale, 1)
+    if precision > MAX_PRECISION:
+        return number_literal(str(value))
+    make = pa.decimal128 if precision <= 38 else pa.decimal256
+    return Literal(as_scalar(-whole if sign else whole, make(precision, scale)), str(value))
+
+
+def _name(tree: Tree) -> str:
+    return f"parameter :{tree.this}" if tree.this else f"parameter {tree.meta['number'] + 1}"
+
+
+def _type(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def _count(number: int) -> str:
+    return "1 value" if number == 1 else f"{number} values"
