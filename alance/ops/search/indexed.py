@@ -25,7 +25,6 @@ from alance.file.plain import open_plain
 from alance.format.container import open_container
 from alance.format.index.ivf import (
     INDEX_FILE,
-    METRICS,
     ROW_IDS,
     STORAGE_FILE,
     Centroids,
@@ -35,7 +34,7 @@ from alance.format.index.ivf import (
     storage_metadata,
 )
 from alance.format.index.quantizers import buffer_of, columns_of, quantizer_of
-from alance.format.index.values import NO_MASK, TYPES
+from alance.format.index.values import METRICS, NO_MASK, TYPES
 from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
 from alance.io.readahead import Job, readahead

@@ -67,7 +67,8 @@ def joint_of(snapshot: Snapshot, search: Search, columns: object, options: ScanO
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
     joint = Joint(MAX_ROWS // search.k, UNDER_WAY[snapshot.is_remote])
     key: Hashable = (Joint, asked, names, rest)
-    is_plain = isinstance(options.filter, str | None)  # an expression's == is an expression
+    # An expression's == is an expression; values of parameters are equal across types.
+    is_plain = isinstance(options.filter, str | None) and options.params is None
     try:
         hash(key)
     except TypeError:
