@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+
+    from alance.format.field import Field
+    from alance.format.schema import Schema
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -29,6 +32,33 @@ def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     columns = [column for batch in batches for column in batch.columns]
     schema = pa.schema([field for batch in batches for field in batch.schema])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def completed(
+    schema: Schema,
+    batches: Sequence[tuple[Sequence[Field], pa.RecordBatch]],
+    column: Callable[[Field], pa.Array | None],
+) -> pa.RecordBatch | None:
+    """The batch of a schema, of which batches have some fields; None where a column is None.
+
+    Args:
+        batches: with their fields, in the order of the schema.
+        column: gives each other one.
+    """
+    if len(batches) == 1 and batches[0][1].num_columns == len(schema.fields):
+        return batches[0][1]
+    at_hand = {
+        field.id: (batch, place) for fields, batch in batches for place, field in enumerate(fields)
+    }
+    arrays = []
+    for field in schema.fields:
+        batch, place = at_hand.get(field.id, (None, 0))
+        array = column(field) if batch is None else batch.column(place)
+        if array is None:
+            return None
+        arrays.append(array)
+    fields = [field.to_arrow() for field in schema.fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:

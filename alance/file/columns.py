@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
@@ -22,6 +21,7 @@ from alance.format.plans import together
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from alance import _kernels
     from alance.arrays import Int64s
     from alance.file.recall import Kept
     from alance.format.container import Column, Container
@@ -40,7 +40,7 @@ class States(Protocol):
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen it would take thrice as long to make
 class OpenColumn:
     """A column of an open file with the layouts of its pages, which are parsed when needed."""
 
@@ -100,7 +100,7 @@ class OpenColumn:
 
     def row_table(self) -> _kernels.RowTable:
         """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
-        return _kernels.RowTable(self.column.first_rows)
+        return self.column.row_table()
 
     def row_page(self, number: int, state: PageState | None) -> RowPage | None:
         """A page whose rows the kernel takes; None for one of another kind.

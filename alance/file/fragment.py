@@ -6,12 +6,12 @@ as null. All files of a fragment have the same rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import empty_columns, fixed_bytes, one_array
+from alance.file.batches import completed, empty_columns, fixed_bytes, one_array
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import open_columns, open_file
@@ -20,7 +20,7 @@ from alance.file.placed_rows import fetch_placed, placed_rows
 from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
-from alance.format.plans import all_read, together
+from alance.format.plans import TURN, all_read, together
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.columns import States
     from alance.file.grouped import LeafPages
+    from alance.file.placed_columns import PlacedColumns
     from alance.file.v2_0 import FieldRows
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
@@ -56,17 +57,22 @@ class FragmentTask:
     schema: Schema
     num_rows: int
     leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
-    ranged: RangedRows = NO_ROWS  # of the other leaves
+    ranged: RangedRows = NO_ROWS  # of other leaves, neighbouring rows
+    columns: Sequence[PlacedColumns] = ()  # of other leaves, single rows
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return self.ranged.num_bytes + sum(encoded_bytes(rows) for rows in self.leaves.values())
+        at_once = self.ranged.num_bytes + sum(columns.num_bytes for columns in self.columns)
+        return at_once + sum(encoded_bytes(rows) for rows in self.leaves.values())
 
     @property
     def unread(self) -> list[PlacedRows]:
         """Rows whose bytes are still to be read, each once."""
         placed: dict[int, PlacedRows] = {}
+        for columns in self.columns:
+            if columns.placed.content is None:
+                placed[id(columns.placed)] = columns.placed
         for rows in self.leaves.values():
             for part in _parts(rows):
                 if isinstance(part, PagedRows) and part.placed.content is None:
@@ -84,12 +90,29 @@ class FragmentTask:
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows)
-        batch = self.ranged.batch(self.schema, lambda field: self.column(field, read))
+        if self.columns:
+            decoded = [(columns.fields, columns.decode(read)) for columns in self.columns]
+            batch = completed(self.schema, decoded, lambda field: self.column(field, read))
+        else:
+            batch = self.ranged.batch(self.schema, lambda field: self.column(field, read))
         assert batch is not None
         return batch
 
+    def only(self, schema: Schema) -> FragmentTask:
+        """The same rows, of some fields."""
+        ids = {field.id for field in schema.fields}
+        columns = [part for own in self.columns if (part := own.only(ids)).columns]
+        return replace(self, schema=schema, columns=columns)
+
+    def sizes(self) -> dict[int, int]:
+        """Encoded bytes of single rows by field id of the leaf."""
+        sizes = {field_id: encoded_bytes(rows) for field_id, rows in self.leaves.items()}
+        for columns in self.columns:
+            sizes.update(columns.sizes)
+        return sizes
+
     def column(self, field: Field, read: Reader = all_read) -> pa.Array:
-        """The values of one field of the schema; see `decode` for arguments and errors."""
+        """The values of a field that has leaves of its own; see `decode` for the rest."""
         try:
             rows = self.leaves.get(field.id)
             if rows is not None and not isinstance(rows, list) and rows.is_array:
@@ -252,7 +275,9 @@ def take_rows(
     Arguments, cost and errors are those of `placed_rows`.
     """
     placed = yield from placed_rows(fragments, states, guess=guess)
-    return [FragmentTask(schema, num_rows, leaves) for num_rows, leaves in placed]
+    return [
+        FragmentTask(schema, rows.num_rows, rows.leaves, columns=rows.columns) for rows in placed
+    ]
 
 
 def open_fragment(
@@ -273,6 +298,7 @@ def open_fragment(
     opened = yield from together(
         [_open_leaves(schema, source, own, top, states) for source, own in by_source]
     )
+    yield TURN
     by_field: dict[int, OpenLeaf] = {}
     for leaf in (leaf for group in opened for leaf in group):
         twin = by_field.get(leaf.leaf.field.id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
-from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
 from alance.format.container import FlatPages
 from alance.format.layouts import described
@@ -117,20 +116,14 @@ class NewPages:
             raise failure from None
         described_by = self._kernel.described_by
         for number, (hole, column, page) in enumerate(
-            zip(self._holes, self._columns, learned, strict=True), 1
+            zip(self._holes, self._columns, learned, strict=True)
         ):
-            said = self._said[described_by[number - 1]]
-            if page is None or said is None:
-                continue
-            kernel, items = page
-            state = _state(said, column.place(hole.number), kernel, items)
-            column.learned(hole.number, state, states)
-            try:
+            said = self._said[described_by[number]]
+            if page is not None and said is not None:
+                state = _state(said, column.place(hole.number), *page)
+                column.learned(hole.number, state, states)
                 hole.fill(state)
-            except AlanceError as error:
-                column.add_place(error, hole.number)
-                raise
-            if number % FILLED_A_TURN == 0:
+            if number % FILLED_A_TURN == FILLED_A_TURN - 1:
                 yield TURN
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from alance.file.columns import OpenColumn, States
 from alance.file.recall import kept_by, noted, recalled
 from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
-from alance.format.plans import cut, through
+from alance.format.plans import TURN, cut, through
 from alance.format.v0_1.metadata import BatchContainer, is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
@@ -54,25 +54,29 @@ def open_columns(
     container: Container, indices: Sequence[int], states: States
 ) -> Plan[list[OpenColumn]]:
     """Plan columns of an open file: no round where the tail or the cache has their metadata."""
+    keys = {index: ("column", container.path, index) for index in indices}
     by_index: dict[int, OpenColumn] = {}
-    for index in indices:
-        cached: OpenColumn | None = states.peek(("column", container.path, index))
+    missing = []
+    for index, key in keys.items():
+        cached: OpenColumn | None = states.peek(key)
         if cached is not None:
             by_index[index] = cached
-    missing = [index for index in dict.fromkeys(indices) if index not in by_index]
+        else:
+            missing.append(index)
     if missing:
         columns, kept = [], kept_by(states)
         if kept is not None:
             for index in missing:
                 read = partial(container.read_columns, [index])
                 columns += recalled(read, container.path, kept) or []
-        left = [index for index in missing if index not in {column.index for column in columns}]
-        if left:
-            columns += yield from noted(container.read_columns(left), kept)
+            from_disk = {column.index for column in columns}
+            missing = [index for index in missing if index not in from_disk]
+        if missing:
+            columns += yield from noted(container.read_columns(missing), kept)
+        yield TURN
         for column in columns:
             opened = by_index[column.index] = OpenColumn.of(container, column)
-            key = ("column", container.path, column.index)
-            states.put(key, opened, column.num_bytes)
+            states.put(keys[column.index], opened, column.num_bytes)
     return [by_index[index] for index in indices]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from alance.file.columns import OpenColumn
 from alance.file.new_pages import NewPages
 from alance.file.open import from_content
-from alance.file.ranged_columns import RangedColumns
+from alance.file.ranged_columns import RangedColumns, form_of
 from alance.file.recall import kept_by
 from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
@@ -38,7 +38,9 @@ class PageTables:
     """
 
     __slots__ = (
+        "_forms",
         "_left_out",
+        "_placed",
         "_ranged",
         "by_field",
         "has_grown",
@@ -55,24 +57,41 @@ class PageTables:
         self.tables = [
             leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
         ]
-        self.num_bytes = sum(60 + 24 * len(leaf.column.column.first_rows) for leaf in leaves)
+        self.num_bytes = sum([84 + 24 * len(leaf.column.column.pages) for leaf in leaves])
         self.is_simple = all(
             leaf.leaf.multiplier == 1 and not leaf.column.container.is_whole for leaf in leaves
         )
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: RangedColumns | None = None
+        self._placed: Sequence[int] | None = None
+        self._forms: Sequence[tuple[int, bool]] | None = None
         self._left_out: set[int] = set()
 
     def drop(self, at: int) -> None:
         """Rows of a leaf go another way."""
         self.tables[at] = None
-        self._ranged = None
+        self._ranged = self._placed = None
 
     def leave_out(self, numbers: Iterable[int]) -> None:
         """Neighbouring rows of some leaves go another way; single ones do not."""
         self._left_out.update(numbers)
         self._ranged = None
+
+    @property
+    def placed(self) -> Sequence[int]:
+        """The numbers of the leaves that have tables."""
+        if self._placed is None:
+            tables = enumerate(self.tables)
+            self._placed = [number for number, table in tables if table is not None]
+        return self._placed
+
+    @property
+    def forms(self) -> Sequence[tuple[int, bool]]:
+        """How the values of each leaf lie in an array; see `form_of`."""
+        if self._forms is None:
+            self._forms = [*map(form_of, self.leaves)]
+        return self._forms
 
     @property
     def ranged(self) -> RangedColumns:

@@ -19,11 +19,12 @@ from alance.errors import CorruptFileError
 from alance.file.leaves import Parts
 from alance.file.open import from_content
 from alance.file.page_tables import Hole, fill_known, learn
+from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PagedRows, PlacedRows
-from alance.format.plans import cut, together
+from alance.format.plans import TURN, cut, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.file.columns import States
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
 
 def placed_rows(
     fragments: Sequence[tuple[OpenFragment, Int64s]], states: States, *, guess: bool
-) -> Plan[list[tuple[int, dict[int, Found]]]]:
-    """Plan single rows: of neighbouring fragments with the same leaves their number, and what was
-    found of each leaf, by field id.
+) -> Plan[list[FoundRows]]:
+    """Plan single rows: what was found of neighbouring fragments with the same leaves.
 
     Cost: no round where the pages are known, else one; two for some kinds of pages.
 
@@ -51,6 +51,19 @@ def placed_rows(
     alike = groupby(fragments, lambda pair: [leaf.leaf.field.id for leaf in pair[0].leaves])
     plans = [_rows_of(_Asked.of([*same]), states, guess) for _, same in alike]
     return (yield from together(plans))
+
+
+class FoundRows(NamedTuple):
+    """Rows of neighbouring fragments.
+
+    Attributes:
+        leaves: what was found of leaves, by field id.
+        columns: the other leaves, all of whose rows are placed and values of plain types.
+    """
+
+    num_rows: int
+    leaves: dict[int, Found]
+    columns: Sequence[PlacedColumns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +95,21 @@ class _Asked:
         rows = leaf.rows(self.rows[begin : self.ends[last - 1]])
         return rows, [(end - begin) * leaf.leaf.multiplier for end in self.ends[first:last]]
 
+    def everywhere(self, apart: Collection[int]) -> Sequence[int]:
+        """Leaves whose rows are placed by the tables of all fragments.
+
+        Args:
+            apart: leaves that go another way in some of them.
+        """
+        if not self.is_simple:
+            return ()
+        numbers = self.fragments[0].tables.placed
+        left_out = {*apart}
+        for fragment in self.fragments[1:]:
+            if (others := fragment.tables.placed) != numbers:
+                left_out.update({*numbers}.difference(others))
+        return [at for at in numbers if at not in left_out] if left_out else numbers
+
     def runs(self, at: int, apart: Collection[int]) -> Sequence[tuple[bool, int, int]]:
         """Neighbouring fragments whose rows of a leaf are placed by tables, or go another way.
 
@@ -89,8 +117,6 @@ class _Asked:
             apart: fragments that go another way though they have tables.
         """
         tables = [fragment.tables.tables[at] for fragment in self.fragments]
-        if self.is_simple and not apart and None not in tables:
-            return [(True, 0, len(tables))]
         ways = []
         for number, (first, end) in enumerate(pairwise([0, *self.ends])):
             is_placed = tables[number] is not None and number not in apart and first < end
@@ -102,28 +128,50 @@ class _Asked:
             first = last
         return runs
 
-    def batches(self, runs: Sequence[Sequence[tuple[bool, int, int]]]) -> list[_Batch]:
+    def batches(
+        self, everywhere: Sequence[int], runs: Mapping[int, Sequence[tuple[bool, int, int]]]
+    ) -> list[_Batch]:
         """What one call of the kernel places each."""
         batches: dict[tuple[object, ...], list[int]] = {}
-        for at, own in enumerate(runs):
+        for at, own in runs.items():
             for is_placed, first, last in own:
                 if is_placed:
                     leaf = self.leaf(at, first)
                     is_whole = leaf.column.container.is_whole
                     other = at if leaf.leaf.multiplier != 1 else None
                     batches.setdefault((first, last, is_whole, other), []).append(at)
-        return [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
+        every = [_Batch(everywhere, 0, len(self.ends))] if everywhere else []
+        some = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
+        return every + some
 
     def place(self, batch: _Batch) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""
         leaves, first, last = batch
         fragments = self.fragments[first:last]
-        columns = [[fragment.tables.tables[at] for fragment in fragments] for at in leaves]
+        tables = [fragment.tables.tables for fragment in fragments]
+        columns = [[own[at] for own in tables] for at in leaves]
         try:
             return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))  # type: ignore[arg-type]
         except ValueError as error:
             path = self.leaf(leaves[0], first).column.container.path
             raise CorruptFileError(f"{path}: {error}") from error
+
+    def columns(self, batch: _Batch, placed: PlacedRows) -> PlacedColumns | None:
+        """Leaves of a batch of all fragments that are decoded in one call; None: no such batch."""
+        if batch.first or batch.last != len(self.fragments) or not len(self.rows):
+            return None
+        leaves, forms = self.fragments[0].leaves, self.fragments[0].tables.forms
+        own = [forms[at] for at in batch.leaves]
+        columns = placed.plan.fitting([width for width, _ in own])
+        if not columns:
+            return None
+        return PlacedColumns(
+            placed,
+            [leaves[batch.leaves[column]].leaf.field for column in columns],
+            columns,
+            [own[column][0] for column in columns],
+            [own[column][1] for column in columns],
+        )
 
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
         """Rows that were placed, with their bytes where small files are kept whole."""
@@ -148,15 +196,18 @@ class _Batch(NamedTuple):
     last: int
 
 
-def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[tuple[int, dict[int, Found]]]:
+def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
     leaves = asked.fragments[0].leaves
     apart: dict[int, set[int]] = {}  # by leaf: fragments whose rows are read by a guess
     while True:
-        runs = [asked.runs(at, apart.get(at, ())) for at in range(len(leaves))]
-        batches = asked.batches(runs)
+        everywhere = asked.everywhere(apart)
+        left = frozenset(range(len(leaves))).difference(everywhere)
+        runs = {at: asked.runs(at, apart.get(at, ())) for at in sorted(left)}
+        batches = asked.batches(everywhere, runs)
         plans = [asked.place(batch) for batch in batches]
         if not any(plan.unknown for plan in plans):
             break
+        yield TURN
         holes = {}  # and the fragments that they are in
         for batch, plan in zip(batches, plans, strict=True):
             for table, page in plan.unknown:
@@ -166,20 +217,28 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[tuple[int, dict
                 holes[hole] = number
         missing = fill_known(holes, states)
         at_once = [hole for hole in missing if not guess or hole.leaf.column.container.is_whole]
+        yield TURN
         if at_once:
             yield from learn(at_once, states)
+            yield TURN
         for hole in set(missing).difference(at_once):
             apart.setdefault(hole.at, set()).add(holes[hole])
     placed = [asked.placed(batch, plan) for batch, plan in zip(batches, plans, strict=True)]
     parts: dict[tuple[int, int], Found] = {}  # by leaf and first fragment
+    together_found = []
     for batch, rows in zip(batches, placed, strict=True):
-        for column, at in enumerate(batch.leaves):
+        columns = asked.columns(batch, rows)
+        if columns is not None:
+            together_found.append(columns)
+        in_columns = frozenset(() if columns is None else columns.columns)
+        for column in sorted(frozenset(range(len(batch.leaves))).difference(in_columns)):
+            at = batch.leaves[column]
             leaf = asked.leaf(at, batch.first)
             is_field = leaf.is_top and not leaf.leaf.field.is_json
             parts[at, batch.first] = PagedRows.of(leaf.leaf.field, rows, column, is_field=is_field)
     others = {
         (at, number): _other(asked, at, number, states, guess)
-        for at, own in enumerate(runs)
+        for at, own in runs.items()
         for is_placed, first, last in own
         if not is_placed
         for number in range(first, last)
@@ -189,13 +248,14 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[tuple[int, dict
         if guess:
             reading.append(fetch_placed([rows for rows in placed if rows.content is None]))
         parts.update(zip(others, (yield from together(reading)), strict=False))
-    per_leaf: list[list[Found]] = [[] for _ in leaves]
+    per_leaf: dict[int, list[Found]] = {}
     for at, first in sorted(parts):
-        per_leaf[at].append(parts[at, first])
-    return len(asked.rows), {
-        leaf.leaf.field.id: own[0] if len(own) == 1 else Parts(own)
-        for leaf, own in zip(leaves, per_leaf, strict=True)
+        per_leaf.setdefault(at, []).append(parts[at, first])
+    by_field = {
+        leaves[at].leaf.field.id: own[0] if len(own) == 1 else Parts(own)
+        for at, own in per_leaf.items()
     }
+    return FoundRows(len(asked.rows), by_field, together_found)
 
 
 def _other(asked: _Asked, at: int, number: int, states: States, guess: bool) -> Plan[Found]:

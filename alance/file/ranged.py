@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
+from alance.file.batches import completed
 from alance.file.columns import OpenColumn
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.ranged_columns import NO_COLUMNS
@@ -83,21 +84,13 @@ class RangedRows:
             CorruptFileError: bytes that contradict the format.
             UnsupportedError: more bytes of strings than 32-bit offsets can say.
         """
-        ranged = None
-        if self.plan is not None:
-            ranged = self._decode(self.plan, source)
-            if ranged is None or ranged.num_columns == len(schema.fields):
-                return ranged
-        places = {leaf.leaf.field.id: place for place, leaf in enumerate(self.columns.leaves)}
-        arrays = []
-        for field in schema.fields:
-            place = places.get(field.id)
-            array = column(field) if place is None or ranged is None else ranged.column(place)
-            if array is None:
-                return None
-            arrays.append(array)
-        fields = [field.to_arrow() for field in schema.fields]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        if self.plan is None:
+            return completed(schema, (), column)
+        ranged = self._decode(self.plan, source)
+        if ranged is None:
+            return None
+        fields = [leaf.leaf.field for leaf in self.columns.leaves]
+        return completed(schema, [(fields, ranged)], column)
 
     def _decode(
         self, plan: _kernels.RangePlan, source: _kernels.Source | None

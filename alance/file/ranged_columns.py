@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,12 +13,14 @@ from alance.errors import CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.format.layouts.arrays import is_text, is_variable
 from alance.format.plans import ByteRange
+from alance.format.types import is_nested, leaf_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.file.leaves import OpenLeaf
-    from alance.format.field import Field
+
+NO_FORM: Final = -1  # no width of values
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +48,22 @@ class RangedColumns:
         cls, leaves: Sequence[OpenLeaf], tables: Sequence[_kernels.RowTable | None]
     ) -> RangedColumns:
         """Those of all leaves that have tables, and values of a plain type."""
-        triples = [
-            (number, table, width)
-            for number, (leaf, table) in enumerate(zip(leaves, tables, strict=True))
-            if table is not None and (width := _width(leaf)) is not None
-        ]
-        numbers = [number for number, _, _ in triples]
+        numbers, widths, texts = [], [], []
+        for number, (leaf, table) in enumerate(zip(leaves, tables, strict=True)):
+            width, are_text = form_of(leaf)
+            if table is not None and width != NO_FORM:
+                numbers.append(number)
+                widths.append(width)
+                texts.append(are_text)
         leaves = [leaves[number] for number in numbers]
         paths = dict.fromkeys(leaf.column.container.path for leaf in leaves)
         places = {path: place for place, path in enumerate(paths)}
         return cls(
             numbers,
             leaves,
-            [table for _, table, _ in triples],
-            [width for _, _, width in triples],
-            [is_text(_storage(leaf.leaf.field)) for leaf in leaves],
+            [table for number in numbers if (table := tables[number]) is not None],
+            widths,
+            texts,
             [*paths],
             [places[leaf.column.container.path] for leaf in leaves],
             pa.schema([leaf.leaf.field.to_arrow() for leaf in leaves]),
@@ -86,28 +90,41 @@ class RangedColumns:
         return list(map(ByteRange, paths, starts, stops))
 
 
-def _storage(field: Field) -> pa.DataType:
-    arrow = field.to_arrow().type
-    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
-
-
-def _width(leaf: OpenLeaf) -> int | None:
-    """How the values of a leaf lie in an array; None: the kernel does not make such arrays."""
+def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
+    """How the values of a leaf lie in an array: their width as of `RangedColumns`, or `NO_FORM`
+    where kernels do not make such arrays, and whether they are UTF-8.
+    """
     field = leaf.leaf.field
-    if not leaf.is_top or field.is_json or not isinstance(leaf.column, OpenColumn):
-        return None
-    storage = _storage(field)
+    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
+        return NO_FORM, False
+    if not field.metadata:
+        return _form_of_type(field.logical_type)
+    if field.is_json or field.is_blob_v1:
+        return NO_FORM, False
+    arrow = field.to_arrow().type
+    return _form(arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow)
+
+
+@lru_cache(maxsize=256)
+def _form_of_type(logical_type: str) -> tuple[int, bool]:
+    """The form of fields that have nothing special about them: a table has few types."""
+    if is_nested(logical_type) or logical_type == "json":
+        return NO_FORM, False
+    return _form(leaf_type(logical_type))
+
+
+def _form(storage: pa.DataType) -> tuple[int, bool]:
     if is_variable(storage):
         is_large = pa.types.is_large_string(storage) or pa.types.is_large_binary(storage)
-        return -8 if is_large else -4
+        return (-8 if is_large else -4), is_text(storage)
     if pa.types.is_nested(storage):
-        return None
+        return NO_FORM, False
     if pa.types.is_boolean(storage):
-        return 0
+        return 0, False
     try:
-        return int(storage.bit_width // 8)
+        return int(storage.bit_width // 8), False
     except ValueError:
-        return None
+        return NO_FORM, False
 
 
 NO_COLUMNS: Final = RangedColumns((), (), (), (), (), (), (), pa.schema([]))

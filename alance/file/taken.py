@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.file.batches import empty_columns, one_array
-from alance.file.fragment import FragmentTask, encoded_bytes
+from alance.file.batches import empty_columns
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import all_read
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from alance.file.fragment import FragmentTask
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Reader
@@ -45,27 +45,16 @@ class TakenRows:
         """
         if count <= 1 or len(self.schema.fields) <= 1:
             return [self]
-        sizes = [
-            sum(
-                encoded_bytes(task.leaves[field_id])
-                for field_id in {field.id, *(leaf.field.id for leaf in leaf_columns(field))}
-                for task in self.tasks
-                if field_id in task.leaves
-            )
-            for field in self.schema.fields
-        ]
+        by_leaf = [task.sizes() for task in self.tasks]
+        sizes = [sum([_size(field, own) for own in by_leaf]) for field in self.schema.fields]
         middles = np.cumsum(sizes) - np.array(sizes) / 2
         share = (middles * count / max(1, sum(sizes))).astype(np.int64)
-        return [
-            TakenRows(
-                Schema(
-                    tuple(self.schema.fields[at] for at in np.flatnonzero(share == part).tolist()),
-                    {},
-                ),
-                self.tasks,
-            )
+        fields = self.schema.fields
+        schemas = [
+            Schema(tuple(fields[at] for at in np.flatnonzero(share == part).tolist()), {})
             for part in np.unique(share).tolist()
         ]
+        return [TakenRows(own, [task.only(own) for task in self.tasks]) for own in schemas]
 
     @property
     def unread(self) -> list[PlacedRows]:
@@ -84,13 +73,26 @@ class TakenRows:
         """
         if not self.schema.fields:
             return empty_columns(self.num_rows)
-        arrays = [self._column(field, read) for field in self.schema.fields]
-        schema = pa.schema([field.to_arrow() for field in self.schema.fields])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        batches = [task.decode(read) for task in self.tasks]
+        if len(batches) == 1:
+            return batches[0]
+        columns = [
+            _joined(field, [batch.column(number) for batch in batches])
+            for number, field in enumerate(self.schema.fields)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
-    def _column(self, field: Field, read: Reader) -> pa.Array:
-        arrays = [task.column(field, read) for task in self.tasks]
-        try:
-            return one_array(arrays)
-        except pa.ArrowException as error:
-            raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error
+
+def _size(field: Field, by_leaf: Mapping[int, int]) -> int:
+    """Encoded bytes of a field, which has a size of its own or leaves that have."""
+    size = by_leaf.get(field.id)
+    if size is None:
+        size = sum([by_leaf.get(leaf.field.id, 0) for leaf in leaf_columns(field)])
+    return size
+
+
+def _joined(field: Field, arrays: Sequence[pa.Array]) -> pa.Array:
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowException as error:
+        raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error

@@ -84,17 +84,40 @@ class FlatPages(Sequence[Page]):
         return Page(*self.kernel.page(number if number >= 0 else number + self._length))
 
 
-@dataclass(frozen=True, slots=True)
 class Column:
-    """The pages of one column, in row order."""
+    """The pages of one column, in row order.
 
-    index: int
-    pages: Sequence[Page]
-    first_rows: Int64s  # shape (pages + 1,): first row of each, and the total
+    Args:
+        index: its number in the file.
+        first_rows: of pages that are in no flat tables: the first row of each, and the total.
+    """
+
+    __slots__ = ("_first_rows", "index", "pages")
+
+    def __init__(self, index: int, pages: Sequence[Page], first_rows: Int64s | None = None) -> None:
+        self.index = index
+        self.pages = pages
+        self._first_rows = first_rows
+
+    @property
+    def first_rows(self) -> Int64s:
+        """The first row of each page, and the total; shape (pages + 1,)."""
+        if self._first_rows is None:
+            assert isinstance(self.pages, FlatPages)
+            self._first_rows = np.frombuffer(self.pages.kernel.first_rows(), np.int64)
+        return self._first_rows
 
     @property
     def num_rows(self) -> int:
+        if isinstance(self.pages, FlatPages):
+            return self.pages.kernel.num_rows
         return int(self.first_rows[-1])
+
+    def row_table(self) -> _kernels.RowTable:
+        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
+        if isinstance(self.pages, FlatPages):
+            return self.pages.kernel.row_table()
+        return _kernels.RowTable(self.first_rows)
 
     @property
     def buffer_bytes(self) -> int:
@@ -107,7 +130,7 @@ class Column:
     def num_bytes(self) -> int:
         """Bytes that this object keeps alive, for a cache's budget."""
         if isinstance(self.pages, FlatPages):
-            return 300 + self.first_rows.nbytes + self.pages.kernel.num_bytes
+            return 308 + 8 * len(self.pages) + self.pages.kernel.num_bytes
         return 200 + sum(len(page.encoding) + 120 for page in self.pages)
 
 
@@ -130,14 +153,16 @@ def parse_columns(
     is_structural = version > FileVersion.V2_0
     parsed = _kernels.column_pages(contents, file_bytes, ALIGNMENT if is_structural else 1)
     columns = []
+    checked: set[bytes] = set()  # encodings: columns of a file have the same few
     for index, content, pages in zip(indices, contents, parsed, strict=True):
-        if pages is None or (is_structural and pages.encoding is None):
+        encoding = None if pages is None else pages.encoding
+        if pages is None or (is_structural and encoding is None):
             columns.append(_parse_column(index, bytes(content), path, file_bytes, version))
             continue
-        if is_structural and pages.encoding is not None:
-            _check_encoding(pages.encoding, f"column {index} in {path}")
-        first_rows = np.frombuffer(pages.first_rows(), np.int64)
-        columns.append(Column(index, FlatPages(pages), first_rows))
+        if is_structural and encoding is not None and encoding not in checked:
+            _check_encoding(encoding, f"column {index} in {path}")
+            checked.add(encoding)
+        columns.append(Column(index, FlatPages(pages)))
     return columns
 
 
@@ -294,11 +319,19 @@ class Container:
             raise CorruptFileError(f"schema of {self.path}: {error}") from error
 
     def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
-        missing = [ByteRange(self.path, *span) for span in spans if span[0] < self.content_start]
-        fetched = iter((yield missing) if missing else ())
+        missing = [span for span in spans if span[0] < self.content_start]
+        joined = _joined(missing)
+        fetched = (yield [ByteRange(self.path, *span) for span in joined]) if joined else ()
+        buffers: dict[tuple[int, int], memoryview] = {}
+        wholes = iter(zip(joined, fetched, strict=True))
+        first = stop = -1
+        content = memoryview(b"")
+        for span in sorted(missing):
+            if span[1] > stop:
+                (first, stop), content = next(wholes)
+            buffers[span] = content[span[0] - first : span[1] - first]
         return [
-            next(fetched) if start < self.content_start else self._slice(start, stop)
-            for start, stop in spans
+            buffers[span] if span[0] < self.content_start else self._slice(*span) for span in spans
         ]
 
     def held(self, extent: ByteRange) -> memoryview | None:
@@ -316,6 +349,17 @@ class Container:
 
     def _slice(self, start: int, stop: int) -> memoryview:
         return self.content[start - self.content_start : stop - self.content_start]
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The places of parts of a file in order; neighbours, as metadata of columns, as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -> Plan[Container]:

@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "column_pages.hpp"
+#include "row_table.hpp"
 
 namespace alance {
 namespace {
@@ -40,6 +41,8 @@ void register_column_metadata(nanobind::module_& m) {
       .def("page", &ColumnPages::page, nb::arg("number"))
       .def_prop_ro("encoding", &ColumnPages::encoding)
       .def("first_rows", &ColumnPages::first_rows)
+      .def_prop_ro("num_rows", &ColumnPages::num_rows)
+      .def("row_table", [](const ColumnPages& pages) { return RowTable(pages.table().rows); })
       .def_prop_ro("buffer_bytes", &ColumnPages::buffer_bytes)
       .def_prop_ro("num_bytes", &ColumnPages::num_bytes);
   m.def("column_pages", &column_pages, nb::arg("contents"), nb::arg("file_bytes"),

@@ -47,6 +47,11 @@ class ColumnPages {
                           nb::bytes(encoding.data(), encoding.size()));
   }
 
+  int64_t num_rows() const {
+    int64_t sum = 0;  // stays below 2^62: it was looked at
+    for (const int64_t rows : pages_.rows) sum += rows;
+    return sum;
+  }
   int64_t buffer_bytes() const { return pages_.buffer_bytes; }
   int64_t num_bytes() const {
     return static_cast<int64_t>(sizeof(*this) + content_.capacity() +

@@ -33,6 +33,7 @@ void register_rows(nb::module_& m);
 void register_row_order(nb::module_& m);
 void register_take(nb::module_& m);
 void register_row_table(nb::module_& m);
+void register_row_batch(nb::module_& m);
 void register_row_range(nb::module_& m);
 void register_place_rows(nb::module_& m);
 void register_expand(nb::module_& m);
@@ -82,6 +83,7 @@ NB_MODULE(_alance_kernels, m) {
   register_row_order(m);
   register_take(m);
   register_row_table(m);
+  register_row_batch(m);
   register_row_range(m);
   register_place_rows(m);
   register_expand(m);

@@ -29,6 +29,21 @@ struct Sink {
   std::vector<uint16_t> rep, def;
   bool has_nulls = false;
 
+  // Makes it empty, for about so many rows of values of a width.
+  void clear(int64_t new_width, int64_t num_rows) {
+    width = new_width;
+    bytes.clear();
+    offsets.clear();
+    valid.clear();
+    rep.clear();
+    def.clear();
+    has_nulls = false;
+    if (width == 0)
+      offsets.push_back(0);
+    else
+      bytes.reserve(static_cast<size_t>(product(num_rows, width, "row sink")));
+  }
+
   void null() {
     if (width != 0)
       bytes.resize(bytes.size() + static_cast<size_t>(width));

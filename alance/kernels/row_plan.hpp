@@ -24,11 +24,13 @@ class RowPlan {
   struct Hit {
     size_t table, page;
     const RowPage* kernel;
+    bool is_plain;  // a row is a value, or null for no other reason than its own
   };
   struct Unknown {
     size_t table, page;
   };
 
+  int64_t num_rows = 0;
   std::vector<int64_t> rows;  // counted from the first of their page, column by column
   std::vector<Hit> hits;
   std::vector<nb::object> pages;  // of the hits: they keep the kernels alive
@@ -42,6 +44,13 @@ class RowPlan {
   size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
   size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
   int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
+  // Whether all rows of a column are values of a width as of `RangeForm`.
+  bool fits(size_t column, int64_t width) const {
+    if (column >= columns.size()) corrupt("row plan: no such column");
+    for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)
+      if (const Hit& hit = hits[parts[i].hit]; !hit.is_plain || !hit.kernel->fits(width)) return false;
+    return true;
+  }
   void check_groups(size_t first, size_t last) const {
     if (first > last || last > groups.size()) corrupt("row plan: no such groups");
   }

@@ -20,6 +20,7 @@ using Tables = std::vector<const RowTable*>;
 class Planner {
  public:
   Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
+    plan.num_rows = count;
     plan.rows.resize(static_cast<size_t>(count) * num_columns);
   }
 
@@ -39,7 +40,7 @@ class Planner {
         plan.unknown.push_back({number, page});
       } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
         entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        plan.hits.push_back({number, page, entry.kernel});
+        plan.hits.push_back({number, page, entry.kernel, entry.is_plain});
         add_pieces(number, entry.kernel, entry.kind, base + i, base + next);
       }
       i = next;
@@ -185,6 +186,23 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
+// The columns whose rows are values of these widths (as of `RangeForm`, one a column; -1: of none).
+std::vector<size_t> fitting(const RowPlan& plan, const std::vector<int64_t>& widths) {
+  if (widths.size() != plan.columns.size()) corrupt("row plan: widths of other columns");
+  std::vector<size_t> found;
+  for (size_t column = 0; column < widths.size(); ++column)
+    if (widths[column] != -1 && plan.fits(column, widths[column])) found.push_back(column);
+  return found;
+}
+
+// The bytes of the chunks of each column.
+std::vector<int64_t> column_bytes(const RowPlan& plan) {
+  std::vector<int64_t> sizes;
+  for (size_t column = 0; column < plan.columns.size(); ++column)
+    sizes.push_back(plan.first_byte(plan.columns[column]) - plan.first_byte(plan.first_group(column)));
+  return sizes;
+}
+
 nb::object page_of(const RowPlan& plan, size_t hit) {
   if (hit >= plan.pages.size()) corrupt("row plan: no such page");
   return plan.pages[hit];
@@ -202,6 +220,8 @@ void register_row_table(nanobind::module_& m) {
   nb::class_<RowPlan>(m, "RowPlan")
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
+      .def_prop_ro("column_bytes", &column_bytes)
+      .def("fitting", &fitting, nb::arg("widths"))
       .def("page", &page_of)
       .def("column", &column_of)
       .def("pieces", &pieces_of)

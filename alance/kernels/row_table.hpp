@@ -10,6 +10,13 @@ namespace alance {
 // The pages of a column whose rows can be taken, as far as they are known.
 class RowTable {
  public:
+  struct Entry {
+    const RowPage* kernel = nullptr;
+    nb::object page;
+    int kind = 0;
+    bool is_plain = false;
+  };
+
   // `first_rows` has one number a page and the total behind them.
   explicit RowTable(const In<int64_t>& first_rows)
       : first_rows_(first_rows.data(), first_rows.data() + first_rows.size()) {
@@ -19,12 +26,11 @@ class RowTable {
     entries_.resize(first_rows_.size() - 1);
   }
 
-  struct Entry {
-    const RowPage* kernel = nullptr;
-    nb::object page;
-    int kind = 0;
-    bool is_plain = false;
-  };
+  // The same of the rows of each page, none negative.
+  explicit RowTable(const std::vector<int64_t>& rows) : first_rows_{0}, entries_(rows.size()) {
+    for (const int64_t count : rows) first_rows_.push_back(first_rows_.back() + count);
+  }
+
 
   // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
   // one kind are decoded into the same values; those of a plain one are what its chunks hold, and a

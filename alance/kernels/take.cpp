@@ -2,26 +2,10 @@
 // few calls without the GIL.
 #include <nanobind/stl/shared_ptr.h>
 
-#include "row_needs.hpp"
-#include "row_plan.hpp"
+#include "row_take.hpp"
 
 namespace alance {
 namespace {
-
-using needs::Need;
-using needs::needs_of;
-
-// Decodes rows of a page from the bytes of the chunks that hold them, one behind the other.
-void take_from(const RowPage& page, const uint8_t*& bytes, const uint8_t* end, const int64_t* rows,
-               int64_t first, int64_t last, Sink& sink) {
-  for (const Need& need : needs_of(page, rows, first, last)) {
-    const int64_t size = page.begin_of(need.chunk + 1) - page.begin_of(need.chunk);
-    check_span(0, size, end - bytes, "chunk");
-    page.decode(need.chunk, {bytes, size}, rows + need.first, need.last - need.first, need.open,
-                sink);
-    bytes += size;
-  }
-}
 
 template <typename T>
 nb::object numpy_of(const std::vector<T>& values) {
@@ -49,7 +33,7 @@ class RowSink {
     check_span(begin, size, static_cast<int64_t>(content.size()), "row sink");
     const uint8_t* bytes = content.data() + begin;
     nb::gil_scoped_release release;
-    for (size_t group = first; group < last; ++group) add_group(plan, group, bytes);
+    for (size_t group = first; group < last; ++group) take_group(plan, group, bytes, sink_, page_);
   }
 
   // Appends the rows of some groups, each of which a source brings when it is decoded: while the
@@ -63,13 +47,13 @@ class RowSink {
           source.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
                       plan.groups[group].bytes_end - plan.first_byte(group));
       if (bytes == nullptr) return false;
-      add_group(plan, group, bytes);
+      take_group(plan, group, bytes, sink_, page_);
     }
     return true;
   }
 
   // The number of the page, in the plan's list, that was decoded last: an error is in it.
-  int64_t page() const { return page_; }
+  size_t page() const { return page_; }
 
   // Values (bytes), offsets (None: values of one width), and with levels repetition and definition
   // levels, else None and validity (a byte a row; None: all valid).
@@ -83,22 +67,8 @@ class RowSink {
   }
 
  private:
-  // Appends the rows of a group, whose bytes begin at `bytes`; that is moved behind them.
-  void add_group(const RowPlan& plan, size_t number, const uint8_t*& bytes) {
-    const RowPlan::Group& group = plan.groups[number];
-    const uint8_t* end = bytes + (group.bytes_end - plan.first_byte(number));
-    for (size_t i = plan.first_part(number); i < group.parts_end; ++i) {
-      const RowPlan::Part& part = plan.parts[i];
-      const RowPage& page = *plan.hits[part.hit].kernel;
-      page_ = static_cast<int64_t>(part.hit);
-      if (page.width() != sink_.width) corrupt("row sink: pages of different width");
-      take_from(page, bytes, end, plan.rows.data(), part.first, part.last, sink_);
-    }
-    bytes = end;
-  }
-
   Sink sink_;
-  int64_t page_ = 0;
+  size_t page_ = 0;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _KINDS: Final[dict[tuple[Shape, int, bool], int]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen it would take thrice as long to make
 class RowPage:
     """A page, and how its bytes become values."""
 
@@ -80,6 +80,19 @@ class PlacedRows:
         """What is to be read for some groups."""
         tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
         return Pieces([self.paths[table] for table in tables], ends, starts, stops, num_bytes)
+
+    def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
+        """What is to be read for some columns, one at least."""
+        groups = [self.plan.column(column) for column in columns]
+        parts = [self.pieces_of(runs[0][1], runs[-1][2]) for runs in groups]
+        before = np.cumsum([0, *(len(part.starts) for part in parts)]).tolist()
+        return Pieces(
+            [path for part in parts for path in part.paths],
+            [first + end for first, part in zip(before, parts, strict=False) for end in part.ends],
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+            sum(part.num_bytes for part in parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,9 @@ class TakenColumns:
             UnsupportedError: valid SQL that is not evaluated here.
         """
         projection = project(schema, columns, flat=False)
-        return cls.of_fields(projection, schema.project(projection.fields))
+        is_whole = columns is None and len(projection.fields) == len(schema.fields)
+        fields = schema if is_whole else schema.project(projection.fields)
+        return cls.of_fields(projection, fields)
 
     @classmethod
     def of_fields(cls, projection: Projection, fields: Schema) -> TakenColumns:
