@@ -855,6 +855,20 @@ def gather_spans(
     sizes: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.uint8]: ...
 
+# --- schema_fields.cpp ---
+
+# The top-level fields of a schema that has no others, by the message of a manifest; None: they are
+# unusual.
+class SchemaFields:
+    def __len__(self) -> int: ...
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def types(self) -> list[str]: ...
+    def find(self, name: str) -> int: ...
+
+def schema_fields(manifest: bytes) -> SchemaFields | None: ...
+
 # --- manifest_fragments.cpp ---
 
 # The message without its fragments; these as fields of the message; of each where its field ends in

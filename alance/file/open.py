@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from alance.file.columns import OpenColumn, States
 from alance.file.recall import kept_by, noted, recalled
 from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
@@ -114,7 +116,9 @@ def _trimmed(container: Container) -> Container:
     """
     keep_from = container.content_start
     if container.file_bytes > TAIL_BYTES:
-        spans = [*container.columns[:, 0].tolist(), *container.buffers[:, 0].tolist()]
+        starts = np.concatenate([container.columns[:, 0], container.buffers[:, 0]])
+        starts = starts[starts >= container.content_start]
+        spans = [int(starts.min())] if len(starts) else []
         if isinstance(container, BatchContainer):
             spans.append(max(container.content_start, container.page_table_start))
         if container.search is not None:  # its entries from there on are of use

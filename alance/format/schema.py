@@ -8,8 +8,7 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from dataclasses import field as attribute
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -23,12 +22,15 @@ from alance.format.types import (
     EXTENSION_NAME,
     SIMPLE,
     is_nested,
+    leaf_type,
     logical_type,
     parameters_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from alance import _kernels
 
 # What reads give beside the columns of a table: no column of a table has such a name.
 RESERVED: Final = (
@@ -54,15 +56,84 @@ def check_not_reserved(names: Iterable[str]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Schema:
-    """The top-level fields of a table or file, and the metadata of the whole."""
+class UnbuiltFields:
+    """The top-level fields of a wide table: each is made when it is asked for."""
 
-    fields: tuple[Field, ...]
-    metadata: Mapping[str, str]
-    _by_name: dict[str, Field] = attribute(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
+    def __init__(self, messages: Sequence[file_pb2.Field], fields: _kernels.SchemaFields) -> None:
+        self._messages = messages
+        self._fields = fields
+        self._built: dict[int, Field] = {}
+
+    def named(self, name: str) -> Field | None:
+        """The first of a name; None: there is none."""
+        number = self._fields.find(name)
+        return None if number < 0 else self._at(number)
+
+    def all(self) -> tuple[Field, ...]:
+        """All of them."""
+        return tuple([self._at(number) for number in range(len(self._fields))])
+
+    def _at(self, number: int) -> Field:
+        field = self._built.get(number)
+        if field is None:
+            field = self._built[number] = _build(self._messages[number], {}, 0)
+        return field
+
+
+class Schema:
+    """The top-level fields of a table or file, and the metadata of the whole. Immutable."""
+
+    __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata")
+
+    def __init__(
+        self, fields: tuple[Field, ...] | UnbuiltFields, metadata: Mapping[str, str]
+    ) -> None:
+        self._fields = fields if isinstance(fields, tuple) else None
+        self._unbuilt = fields if isinstance(fields, UnbuiltFields) else None
+        self.metadata = metadata
+        self._by_name: dict[str, Field] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.fields == other.fields and self.metadata == other.metadata
+
+    def __hash__(self) -> int:
+        return hash(tuple([field.id for field in self.fields]))
+
+    def __repr__(self) -> str:
+        return f"Schema(fields={self.fields!r}, metadata={self.metadata!r})"
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The top-level fields."""
+        if self._fields is None:
+            assert self._unbuilt is not None
+            self._fields = self._unbuilt.all()
+        return self._fields
+
+    def top(self, name: str) -> Field | None:
+        """A top-level field by its name; None: there is none."""
+        if self._fields is None and self._unbuilt is not None:
+            return self._unbuilt.named(name)
+        return self.by_name.get(name)
+
+    @classmethod
+    def of_manifest(
+        cls,
+        messages: Sequence[file_pb2.Field],
+        metadata: Mapping[str, bytes],
+        fields: _kernels.SchemaFields | None,
+    ) -> Schema:
+        """As of `from_protobuf`; no field is made where all are as usual.
+
+        Args:
+            fields: what the kernel makes of the messages; None: they are unusual.
+        """
+        if fields is None or not all(map(_is_known, fields.types)):
+            return cls.from_protobuf(messages, metadata)
+        texts = {key: _text(value, key) for key, value in metadata.items()}
+        return cls(UnbuiltFields(messages, fields), texts)
 
     @classmethod
     def from_protobuf(
@@ -148,16 +219,17 @@ class Schema:
         """
         names = self.names_of(path)
         field: Field | None = None
-        candidates: Sequence[Field] = self.fields
+        candidates: Sequence[Field] = ()
         for depth, name in enumerate(names):
             if depth == 0:
-                field = self.by_name.get(name)
+                field = self.top(name)
             else:
                 field = next((child for child in candidates if child.name == name), None)
             if field is None:
                 from difflib import get_close_matches
 
-                close = get_close_matches(name, [candidate.name for candidate in candidates], n=3)
+                others = candidates if depth else self.fields
+                close = get_close_matches(name, [candidate.name for candidate in others], n=3)
                 hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
                 below = f" in {join_path(names[:depth])!r}" if depth else ""
                 raise InvalidInputError(f"column {path!r}: no field {name!r}{below}{hint}")
@@ -167,7 +239,7 @@ class Schema:
 
     def names_of(self, path: str) -> tuple[str, ...]:
         """The names of a path, the column's first; a column whose name has dots is one name."""
-        if "." in path and path in self.by_name:
+        if "." in path and self.top(path) is not None:
             return (path,)
         return split_path(path)
 
@@ -203,7 +275,8 @@ class Schema:
             self.field(path)
             top, *rest = self.names_of(path)
             tails_of.setdefault(top, []).append(rest)
-        fields = tuple(_prune(self.by_name[name], tails) for name, tails in tails_of.items())
+        tops = [(self.top(name), tails) for name, tails in tails_of.items()]
+        fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])  # all are
         return Schema(fields, self.metadata)
 
 
@@ -216,6 +289,16 @@ def _prune(field: Field, tails: list[list[str]]) -> Field:
         if below:
             kept.append(_prune(child, below))
     return replace(field, children=tuple(kept))
+
+
+def _is_known(logical_type: str) -> bool:
+    """Whether a field of a type is one without others, and has an Arrow type."""
+    if logical_type in SIMPLE:
+        return True
+    try:
+        return not is_nested(logical_type) and leaf_type(logical_type) is not None
+    except UnsupportedError:
+        return False
 
 
 def _build(

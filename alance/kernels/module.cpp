@@ -3,7 +3,7 @@
 // A kernel knows one part of the format: how values, levels and chunks of pages lie (codecs, rows of
 // pages, full-zip rows), and in four files the messages around them: footers and tables of contents
 // (small_files.cpp), metadata of columns and manifests by the numbers of their fields
-// (column_metadata.cpp, manifest_fragments.cpp, over proto_wire.hpp), row id sequences
+// (column_metadata.cpp, manifest_fragments.cpp, schema_fields.cpp, over proto_wire.hpp), row id sequences
 // (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
 //
 // A kernel is pure: bytes and arrays in, arrays out. The one exception is pieces.cpp, which reads
@@ -52,6 +52,7 @@ void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
+void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_vector_codes(nb::module_& m);
@@ -102,6 +103,7 @@ NB_MODULE(_alance_kernels, m) {
   register_v2_0(m);
   register_sequences(m);
   register_small_files(m);
+  register_schema_fields(m);
   register_manifest_fragments(m);
   register_vectors(m);
   register_vector_codes(m);

@@ -47,11 +47,13 @@ class DataFile:
             raise CorruptFileError(
                 f"data file {message.path!r}: {len(fields)} fields, {len(indices)} columns"
             )
-        columns = {
-            field: index
-            for field, index in zip(fields, indices, strict=True)
-            if index >= 0 and (field >= 0 or field <= ROW_ID_FIELD)
-        }
+        columns = dict(zip(fields, indices, strict=True))
+        if fields and min(*fields, *indices, 0) < 0:
+            columns = {
+                field: index
+                for field, index in zip(fields, indices, strict=True)
+                if index >= 0 and (field >= 0 or field <= ROW_ID_FIELD)
+            }
         return cls(
             message.path,
             columns,

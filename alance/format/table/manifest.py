@@ -59,6 +59,7 @@ class Manifest:
         indices: the index section, where it is there.
         doubted: the row counts by fragment that were told and are not believed.
         repaired: the field ids that fragments had twice.
+        stored_bytes: of the file that it was read of; 0: it was not read.
     """
 
     version: int
@@ -70,6 +71,7 @@ class Manifest:
     indices: tuple[table_pb2.IndexMetadata, ...]
     doubted: Mapping[int, int] = field(default_factory=dict)
     repaired: tuple[int, ...] = ()
+    stored_bytes: int = field(default=0, compare=False)
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -129,7 +131,7 @@ class Manifest:
     @property
     def num_bytes(self) -> int:
         """An estimate of the memory held, for a cache's budget."""
-        size = self.head.ByteSize() + len(self.fragments.records.content)
+        size = (self.stored_bytes or self.head.ByteSize()) + len(self.fragments.records.content)
         return 2000 + 400 * len(self.fragments) + 2 * size
 
 
@@ -161,7 +163,7 @@ def _parse(content: memoryview) -> Manifest:
     length = _length(content, position)
     if position + LENGTH.size + length != len(content) - FOOTER.size:
         raise CorruptFileError(f"manifest at {position} does not end at the footer")
-    message, records = _apart(content, position)
+    message, records, fields = _apart(content, position)
     check_readable(
         message.reader_feature_flags,
         message.writer_feature_flags,
@@ -179,7 +181,7 @@ def _parse(content: memoryview) -> Manifest:
         schema = Schema.from_protobuf(message.fields, message.schema_metadata)
         attach_values(message.fields, content)
     else:
-        schema = _shared_schema(message)
+        schema = _shared_schema(message, fields)
     return Manifest(
         message.version,
         schema,
@@ -190,6 +192,7 @@ def _parse(content: memoryview) -> Manifest:
         _indices(content, message),
         doubted,
         repaired,
+        len(content),
     )
 
 
@@ -206,8 +209,11 @@ def base_paths(message: table_pb2.Manifest) -> dict[int, BasePath]:
     }
 
 
-def _apart(content: memoryview, position: int) -> tuple[table_pb2.Manifest, Records | None]:
-    """A message without its fragments, and these; None: they are left in the message.
+def _apart(
+    content: memoryview, position: int
+) -> tuple[table_pb2.Manifest, Records | None, _kernels.SchemaFields | None]:
+    """A message without its fragments, and these; None: they are left in the message. And its
+    fields; None: they are unusual.
 
     Old releases have left things in manifests that are put right by what their fragments have.
 
@@ -219,21 +225,28 @@ def _apart(content: memoryview, position: int) -> tuple[table_pb2.Manifest, Reco
         with contextlib.suppress(DecodeError):
             head = table_pb2.Manifest.FromString(parts[0])
             is_usual = head.HasField("writer_version") and not is_perhaps_wrong(head)
-            if is_usual and not any(field.HasField("dictionary") for field in head.fields):
-                return head, Records(*parts[1:])
-    return _section(content, position, table_pb2.Manifest), None
+            fields = _kernels.schema_fields(parts[0])
+            has_values = fields is None and any(
+                field.HasField("dictionary") for field in head.fields
+            )
+            if is_usual and not has_values:
+                return head, Records(*parts[1:]), fields
+    return _section(content, position, table_pb2.Manifest), None, None
 
 
-def _shared_schema(message: table_pb2.Manifest) -> Schema:
+def _shared_schema(message: table_pb2.Manifest, fields: _kernels.SchemaFields | None) -> Schema:
     """The schema of a manifest; the same for all versions that have the same fields.
 
-    To make it takes some microseconds a field.
+    To make it takes some microseconds a field that is asked for.
     """
-    fields = table_pb2.Manifest(fields=message.fields, schema_metadata=message.schema_metadata)
-    key = fields.SerializeToString(deterministic=True)
+    if fields is None:
+        alone = table_pb2.Manifest(fields=message.fields, schema_metadata=message.schema_metadata)
+        key = alone.SerializeToString(deterministic=True)
+    else:
+        key = fields.key
     schema = _schemas.get(key)
     if schema is None:
-        schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+        schema = Schema.of_manifest(message.fields, message.schema_metadata, fields)
         _schemas[key] = schema
     return schema
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.fragment import open_fragment
@@ -96,7 +96,7 @@ class SegmentFiles:
         upload.background = session.engine.background
         writer = writer_of(version)(
             upload,
-            replace(fields, metadata=metadata),
+            Schema(fields.fields, metadata),
             version,
             session.engine.pool,
             threads=session.decode_threads,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import InvalidInputError
+from alance.format.schema import Schema
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.expr import Predicate
-    from alance.format.schema import Schema
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Projection
@@ -243,4 +243,4 @@ def all_at_once(plan: ScanPlan) -> ScanPlan:
         return plan
     first = plan.first_schema
     fields = (*first.fields, *plan.late_schema.fields)
-    return replace(plan, first_schema=replace(first, fields=fields), late_schema=None)
+    return replace(plan, first_schema=Schema(fields, first.metadata), late_schema=None)
