@@ -1,9 +1,41 @@
 // Rows of lists: all levels of a chunk are looked at, and only the values of wanted rows decoded.
 #include "row_page.hpp"
 
+#include <algorithm>
+
 namespace alance {
 
 using namespace cells;
+
+namespace {
+
+constexpr int64_t kStep = 64;  // entries that are counted at once
+
+template <typename Which>
+int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
+  uint16_t all = 0;
+  for (int64_t i = 0; i < count; ++i) all = static_cast<uint16_t>(all + which(levels[i]));
+  return all;
+}
+
+int highest(const uint16_t* levels, int64_t count) {
+  uint16_t top = 0;
+  for (int64_t i = 0; i < count; ++i) top = std::max(top, levels[i]);
+  return top;
+}
+
+// The levels of a chunk, all 0 where there are none.
+const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
+                          std::vector<uint16_t>& levels) {
+  levels.resize(static_cast<size_t>(count + kLevelSlack));
+  if (kind == Nulls::none)
+    std::fill_n(levels.begin(), count, uint16_t{0});
+  else
+    read_levels(kind, bits, part, count, levels.data());
+  return levels.data();
+}
+
+}  // namespace
 
 void RowPage::set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits,
                         int max_rep, int max_visible) {
@@ -39,33 +71,45 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
   const auto fail = [&](const std::string& what) {
     corrupt("chunk " + text(chunk.number) + ": " + what);
   };
-  Walk rep_walk, def_walk, value_walk;
-  int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0;
+  const int64_t entries = chunk.entries;
+  const uint16_t* reps = levels_of(reps_, rep_bits_, chunk.reps, entries, sink.chunk_rep);
+  const uint16_t* defs = levels_of(nulls_, level_bits_, chunk.nulls, entries, sink.chunk_def);
+  const uint16_t begin = static_cast<uint16_t>(max_rep_), shown = static_cast<uint16_t>(max_visible_);
+  if (const int top = highest(reps, entries); top > max_rep_)
+    fail("repetition level " + text(top) + ", the layers have " + text(max_rep_));
+  if (const int top = highest(defs, entries); top > max_level_)
+    fail("definition level " + text(top) + ", the layers use " + text(max_level_));
+  if (entries != 0 && (reps[0] == begin) == carries(chunk.number))
+    fail(reps[0] == begin ? "begins with a row, expected the rest of one"
+                          : "begins inside a row, expected a new one");
+  Walk walk;
+  int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0, e = 0;
   bool taking = open;
-  for (int64_t e = 0; e < chunk.entries && (taking || k < count); ++e) {
-    const uint64_t rep = level_at(reps_, rep_bits_, chunk.reps, chunk.entries, e, rep_walk);
-    const uint64_t def = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, e, def_walk);
-    if (rep > static_cast<uint64_t>(max_rep_))
-      fail("repetition level " + std::to_string(rep) + ", the layers have " + text(max_rep_));
-    const bool begins = rep == static_cast<uint64_t>(max_rep_);
-    if (e == 0 && begins == carries(chunk.number))
-      fail(begins ? "begins with a row, expected the rest of one"
-                  : "begins inside a row, expected a new one");
-    if (begins) {
+  while (e < entries && (taking || k < count)) {
+    if (!taking) {  // over entries of which no wanted row begins
+      while (e + kStep <= entries) {
+        const int64_t begun = counted(reps + e, kStep, [=](uint16_t rep) { return rep == begin; });
+        if (row + begun >= rows[k]) break;
+        row += begun;
+        value += counted(defs + e, kStep, [=](uint16_t def) { return def <= shown; });
+        e += kStep;
+      }
+      if (e == entries) break;
+    }
+    const bool is_visible = defs[e] <= shown;
+    if (reps[e] == begin) {
       taking = k < count && rows[k] == ++row;
       k += taking;
       if (!taking && k == count) break;
     }
-    const bool visible = def <= static_cast<uint64_t>(max_visible_);
     if (taking) {
-      sink.rep.push_back(static_cast<uint16_t>(rep));
-      sink.def.push_back(static_cast<uint16_t>(def));
-      if (def > static_cast<uint64_t>(max_level_))
-        fail("definition level " + std::to_string(def) + ", the layers use " + text(max_level_));
-      if (visible && def != 0) sink.null();
-      if (def == 0) emit(chunk, value, value_walk, sink);
+      sink.rep.push_back(reps[e]);
+      sink.def.push_back(defs[e]);
+      if (is_visible && defs[e] != 0) sink.null();
+      if (defs[e] == 0) emit(chunk, value, walk, sink);
     }
-    value += visible;
+    value += is_visible;
+    ++e;
   }
   if (k < count) fail(text(row + 1) + " rows begin up to its end, expected more");
 }

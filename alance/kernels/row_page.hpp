@@ -27,6 +27,7 @@ struct Sink {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> valid;  // 1 is valid
   std::vector<uint16_t> rep, def;
+  std::vector<uint16_t> chunk_rep, chunk_def;  // of the chunk that is decoded, with lists
   bool has_nulls = false;
 
   // Makes it empty, for about so many rows of values of a width.
@@ -66,6 +67,10 @@ struct Sink {
     if (!with_levels) valid.push_back(1);
   }
 };
+
+// All levels of a chunk; there is room for `kLevelSlack` more.
+void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out);
+constexpr int64_t kLevelSlack = 1024;
 
 class RangeSink;
 template <typename Offset>

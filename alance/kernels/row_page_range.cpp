@@ -15,8 +15,6 @@ using namespace cells;
 
 namespace {
 
-constexpr int64_t kSlack = 1024;  // values that a loop may write behind those that are there
-
 // Unpacks the first `count` values of a block; `out` has room for them alone.
 void unpack_some(int bits, uint64_t width, const uint8_t* in, int64_t first, int64_t last,
                  uint8_t* out) {
@@ -55,7 +53,10 @@ void expand_runs(Part values, Part lengths, int64_t count, int64_t first, int64_
   if (at != count) corrupt("rle: runs of " + text(at) + " values, expected " + text(count));
 }
 
-// All levels of a chunk; there is room for `kSlack` more.
+
+}  // namespace
+
+// All levels of a chunk; there is room for `kLevelSlack` more.
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) {
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   switch (kind) {
@@ -88,8 +89,6 @@ void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out) 
       std::memcpy(out, part.data, static_cast<size_t>(part.size));
   }
 }
-
-}  // namespace
 
 // The part of a chunk that is asked for.
 struct RowPage::Slice {
@@ -154,7 +153,7 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   std::vector<uint16_t> levels;
   int64_t row = sink.row();
   for (const Slice& slice : slices) {
-    levels.resize(static_cast<size_t>(slice.chunk.entries + kSlack));
+    levels.resize(static_cast<size_t>(slice.chunk.entries + kLevelSlack));
     read_levels(nulls_, level_bits_, slice.chunk.nulls, slice.chunk.entries, levels.data());
     const auto top = std::max_element(levels.begin(), levels.begin() + slice.chunk.entries);
     if (slice.chunk.entries && *top > max_level_) corrupt("definition level " + text(*top));

@@ -1,0 +1,162 @@
+"""Kernels of wide tables: fields of schemas, pages that are learned together, batches of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from alance import _kernels
+from alance.errors import AlanceError
+from alance.format.proto import file2_pb2, file_pb2, table_pb2
+from alance.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES = st.sampled_from(["a", "b", "a.b", "ü", ""])
+TYPES = st.sampled_from(["int64", "string", "fixed_size_list:float:3", "struct", "nonsense"])
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> table_pb2.Manifest:
+    """Mostly flat schemas; some with ids twice, fields below others, or values that are no text."""
+    manifest = table_pb2.Manifest(version=7)
+    for number in range(draw(st.integers(0, 6))):
+        field = manifest.fields.add(
+            name=draw(NAMES),
+            id=number if draw(st.integers(0, 9)) else draw(st.integers(-2, 3)),
+            parent_id=-1 if draw(st.integers(0, 9)) else draw(st.integers(-2, 3)),
+            logical_type=draw(TYPES) if not draw(st.integers(0, 3)) else "int32",
+            nullable=draw(st.booleans()),
+        )
+        if draw(st.booleans()):
+            field.metadata["key"] = draw(st.sampled_from([b"text", b"", b"\xff"]))
+    manifest.schema_metadata["m"] = draw(st.sampled_from([b"x", b"\xff"]))
+    return manifest
+
+
+def outcome(manifest: table_pb2.Manifest, fields: _kernels.SchemaFields | None) -> object:
+    """The fields of a schema and their names, or the error."""
+    try:
+        schema = Schema.of_manifest(manifest.fields, manifest.schema_metadata, fields)
+        by_name = [schema.top(name) for name in ("a", "b", "a.b", "ü", "", "z")]
+        return by_name, schema.fields, schema.metadata, list(schema.by_name)
+    except AlanceError as error:
+        return type(error), str(error)
+
+
+@given(manifests())
+def test_fields_that_are_made_later_are_those_of_the_messages(
+    manifest: table_pb2.Manifest,
+) -> None:
+    fields = _kernels.schema_fields(manifest.SerializeToString())
+    assert outcome(manifest, fields) == outcome(manifest, None)
+
+
+@given(st.binary(max_size=60))
+@example(b"\x0a\x05\x12\x03abc")
+def test_fields_of_any_bytes_are_looked_at_without_harm(content: bytes) -> None:
+    fields = _kernels.schema_fields(content)
+    assert fields is None or fields.find("no such name") == -1
+
+
+def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
+    """The metadata of pages of so many rows: chunk words, and chunks behind them."""
+    message = file2_pb2.ColumnMetadata()
+    for number, count in enumerate(rows):
+        page = message.pages.add(length=count)
+        page.buffer_offsets.extend([128 * number, 128 * number + 64])
+        page.buffer_sizes.extend([2, size])
+        page.encoding.direct.encoding = b"same"
+    (pages,) = _kernels.column_pages([message.SerializeToString()], 1 << 20, 64)
+    assert pages is not None
+    return pages
+
+
+def form(num_items: int) -> _kernels.PageForm:
+    """Flat values of 8 bits."""
+    return _kernels.PageForm((0, 8, 0, 0, 0, False), None, num_items, False)
+
+
+def test_new_pages_are_read_in_order_and_made_in_theirs() -> None:
+    pages = _kernels.NewPages([column([4, 4], 8), column([4], 8)], [1, 0], [0, 1])
+    assert (pages.descriptions, pages.described_by) == ([b"same"], [0, 0])
+    with pytest.raises(ValueError, match="forms of other descriptions"):
+        pages.find([], [1 << 20] * 2, True)
+    with pytest.raises(ValueError, match="no such file"):
+        pages.find([form(4)], [1 << 20], True)
+    pages.find([form(4)], [1 << 20, 0], True)
+    assert pages.left == [1]  # its bytes are at hand
+    files, ends, starts, stops, num_bytes = pages.spans
+    assert (files, ends, starts.tolist(), stops.tolist(), num_bytes) == ([0], [1], [128], [130], 2)
+    with pytest.raises(ValueError, match="new pages"):
+        pages.learn(memoryview(b"\0"))
+    with pytest.raises(ValueError, match="chunks of together 16 bytes, their buffer has 8"):
+        pages.learn(memoryview(b"\x10\0"))
+    assert pages.page == 0
+    learned = pages.learn(memoryview(b"\0\0"))
+    assert learned[0] is not None
+    assert learned[1] is None
+    chunks = learned[0][0].chunks
+    assert chunks is not None
+    assert chunks.first_rows.tolist() == [0, 4]
+    pages.find([None], [0, 0], False)
+    assert pages.left == [0, 1]
+
+
+def test_new_pages_that_share_bytes_are_left() -> None:
+    single = column([4], 8)
+    pages = _kernels.NewPages([single, single], [0, 0], [0, 0])
+    pages.find([form(4)], [1 << 20], True)
+    assert pages.left == [1]
+    with pytest.raises(ValueError, match="no such page"):
+        _kernels.NewPages([single], [1], [0])
+    with pytest.raises(ValueError, match="unequal length"):
+        _kernels.NewPages([single], [0, 0], [0])
+
+
+def test_a_batch_of_rows_knows_its_forms() -> None:
+    table = _kernels.RowTable(np.array([0, 4], np.int64))
+    page = _kernels.RowPage(
+        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
+    )
+    table.set(0, page, page, 0, True)
+    plan = _kernels.plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
+    assert (plan.fitting([1, -1]), plan.fitting([4, 1])) == ([0], [1])
+    assert plan.column_bytes == [16, 16]
+    with pytest.raises(ValueError, match="widths of other columns"):
+        plan.fitting([1])
+    chunk = b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0])
+    batch = _kernels.RowBatch([0, 1], [1, 1], [False, False])
+    with pytest.raises(ValueError, match="row batch"):
+        batch.decode(plan, memoryview(chunk))
+    batch.decode(plan, memoryview(chunk * 2))
+    schema = pa.schema([("a", pa.uint8()), ("b", pa.int8())])
+    rows = pa.RecordBatch._import_from_c(batch.address, schema)
+    assert rows.to_pydict() == {"a": [6, 8], "b": [6, 8]}
+    assert batch.address == 0
+    for columns, widths in (([2], [1]), ([0], [4])):
+        with pytest.raises(ValueError, match=r"row plan: no such column|rows of another form"):
+            _kernels.RowBatch(columns, widths, [False]).decode(plan, memoryview(chunk * 2))
+    with pytest.raises(ValueError, match="forms of other columns"):
+        _kernels.RowBatch([0], [1, 1], [False])
+
+
+def test_a_field_is_made_once() -> None:
+    manifest = table_pb2.Manifest(
+        fields=[
+            file_pb2.Field(name=name, id=number, parent_id=-1, logical_type="int64")
+            for number, name in enumerate("abc")
+        ]
+    )
+    fields = _kernels.schema_fields(manifest.SerializeToString())
+    assert fields is not None
+    schema = Schema.of_manifest(manifest.fields, {}, fields)
+    assert schema.top("b") is schema.fields[1]
+    assert schema.project(["c"]).fields[0] is schema.fields[2]
+    assert (len(fields), fields.types) == (3, ["int64"])
