@@ -185,14 +185,16 @@ class OpenFragment:
     @property
     def row_bytes(self) -> float:
         """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
-        rows = max(1, self.num_rows)
-        return sum(
-            max(
-                leaf.column.encoded_bytes / rows,
-                leaf.leaf.multiplier * fixed_bytes(leaf.leaf.field.arrow_type),
+        tables, rows = self.tables, max(1, self.num_rows)
+        if tables.row_bytes is None:
+            tables.row_bytes = sum(
+                max(
+                    leaf.column.encoded_bytes / rows,
+                    leaf.leaf.multiplier * fixed_bytes(leaf.leaf.field.arrow_type),
+                )
+                for leaf in self.leaves
             )
-            for leaf in self.leaves
-        )
+        return tables.row_bytes
 
     @property
     def tables(self) -> PageTables:

@@ -34,6 +34,7 @@ class PageTables:
         num_bytes: memory of the tables and of what they keep alive.
         is_simple: rows of all leaves are those of the fragment, and no file is kept whole.
         has_grown: pages were learned since the tables were last weighed.
+        row_bytes: memory of a decoded row; None until it is asked for.
         lock: held by the thread that learns pages, where several read the same.
     """
 
@@ -48,6 +49,7 @@ class PageTables:
         "leaves",
         "lock",
         "num_bytes",
+        "row_bytes",
         "tables",
     )
 
@@ -62,6 +64,7 @@ class PageTables:
             leaf.leaf.multiplier == 1 and not leaf.column.container.is_whole for leaf in leaves
         )
         self.has_grown = True
+        self.row_bytes: float | None = None
         self.lock = threading.Lock()
         self._ranged: RangedColumns | None = None
         self._placed: Sequence[int] | None = None

@@ -9,7 +9,7 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -28,9 +28,12 @@ from alance.format.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from alance import _kernels
+
+T = TypeVar("T")
+MAX_REMEMBERED: Final = 256
 
 # What reads give beside the columns of a table: no column of a table has such a name.
 RESERVED: Final = (
@@ -80,10 +83,17 @@ class UnbuiltFields:
         return field
 
 
+class _Remembered(dict[Any, object]):
+    """What was made of a schema; copies of the schema make it anew."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Remembered, ()
+
+
 class Schema:
     """The top-level fields of a table or file, and the metadata of the whole. Immutable."""
 
-    __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata")
+    __slots__ = ("__weakref__", "_by_name", "_fields", "_remembered", "_unbuilt", "metadata")
 
     def __init__(
         self, fields: tuple[Field, ...] | UnbuiltFields, metadata: Mapping[str, str]
@@ -92,6 +102,7 @@ class Schema:
         self._unbuilt = fields if isinstance(fields, UnbuiltFields) else None
         self.metadata = metadata
         self._by_name: dict[str, Field] = {}
+        self._remembered = _Remembered()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
@@ -199,6 +210,21 @@ class Schema:
         """All fields, depth-first."""
         for field in self.fields:
             yield from field.walk()
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made of this schema alone, which versions of a table share; of some hundred
+        things at most. For all threads.
+
+        Args:
+            key: what makes it, and what from.
+        """
+        remembered = self._remembered.get(key)
+        if remembered is None:
+            remembered = make()
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = remembered
+        return cast("T", remembered)
 
     @property
     def by_name(self) -> Mapping[str, Field]:

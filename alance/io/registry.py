@@ -208,10 +208,10 @@ class StoreRegistry:
         Raises:
             InvalidInputError: no store with one of the roots is open.
         """
-        places = [self.resolve(location) for location in locations]
-        (store, _), *others = places
+        places = {location: self.resolve(location) for location in set(locations)}
+        (store, _), *others = places.values()
         reader = store.pieces if all(other is store for other, _ in others) else None
-        return reader, [path for _, path in places]
+        return reader, [places[location][1] for location in locations]
 
     def close(self) -> None:
         """Keep no store any more; those that tables hold go with them."""

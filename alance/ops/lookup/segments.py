@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import ADDRESSES_FROM, Index
@@ -71,14 +73,17 @@ async def segments_of(snapshot: Snapshot) -> Segments:
 
 def _without_rows(snapshot: Snapshot) -> list[FragmentHandle]:
     """The fragments of which the manifest does not tell the number of rows."""
-    return [handle for handle in snapshot.handles if not handle.num_physical_rows]
+    untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
+    return [snapshot.handles[number] for number in untold.tolist()]
 
 
 def _segments_of(snapshot: Snapshot) -> Segments:
     messages = snapshot.manifest.indices
     if any(message.name == FRAGMENT_REUSE for message in messages):
         return Segments({}, ["indices not used: a compaction left their translation for later"])
-    live = {handle.id: handle.num_physical_rows for handle in snapshot.handles}
+    fragments = snapshot.manifest.fragments
+    live = dict(zip(fragments.ids.tolist(), fragments.physical_rows.tolist(), strict=True))
+    live.update((handle.id, handle.num_physical_rows) for handle in _without_rows(snapshot))
     domains: dict[frozenset[int], RowSet] = {}
     paths = dict(struct_paths(snapshot.schema.fields))
     groups: dict[tuple[Path, str], list[Segment]] = {}

@@ -100,7 +100,7 @@ def with_meta_fields(schema: Schema) -> pa.Schema:
 
 def visible_schema(snapshot: Snapshot) -> VisibleSchema:
     """The schema that filters of a version see."""
-    return snapshot.remember(VisibleSchema, lambda: VisibleSchema(snapshot.schema))
+    return snapshot.schema.remember(VisibleSchema, lambda: VisibleSchema(snapshot.schema))
 
 
 def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | None:

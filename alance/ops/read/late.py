@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -69,7 +69,6 @@ class SplitReader:
         self.plan = plan
         # A scan that needs few rows does not go ahead.
         self._goes_ahead = snapshot.is_remote and plan.options.limit is None
-        self.first_columns = TakenColumns.of_fields(plan.projection, plan.first_schema)
         self._turns = asyncio.Semaphore(at_once)
         self._may_guess = not plan.options.late_materialization
         self._seen = self._kept = 0  # rows
@@ -81,6 +80,11 @@ class SplitReader:
             speed = snapshot.engine.scheduler.speed(snapshot.table.root)
             arrives = int(2 * speed.latency * speed.bandwidth)
             self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
+
+    @cached_property
+    def first_columns(self) -> TakenColumns:
+        """The columns that are read first, as a take has them."""
+        return TakenColumns.of_fields(self.plan.projection, self.plan.first_schema)
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """The groups, those of one large fragment with its late columns, if these are read ahead.

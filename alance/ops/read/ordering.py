@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import plan_scan, projection_of
 from alance.ops.read.scan import scan
-from alance.ops.version.projection import plain_names, project
+from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
@@ -30,24 +30,14 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     if columns is not None and names is None:
         return _output_schema(snapshot, columns, options)
     key = (output_schema, names, options.with_row_id, options.with_row_address)
-    return snapshot.remember(key, lambda: _output_schema(snapshot, columns, options))
+    return snapshot.schema.remember(key, lambda: _output_schema(snapshot, columns, options))
 
 
 def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    projection = project(
-        snapshot.schema,
-        columns,
-        flat=True,
-        with_row_id=options.with_row_id,
-        with_row_address=options.with_row_address,
-    )
-    arrow = pa.schema(
-        [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
-    )
-    empty = empty_batch(arrow)
-    for name in projection.meta:
-        empty = empty.append_column(name, pa.nulls(0, pa.uint64()))
-    schema = projection.apply(empty).schema
+    projection = projection_of(snapshot, columns, options)
+    fields = [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
+    fields += [pa.field(name, pa.uint64()) for name in projection.meta]
+    schema = projection.apply(empty_batch(pa.schema(fields))).schema
     return schema.with_metadata(snapshot.schema.to_arrow().metadata)
 
 

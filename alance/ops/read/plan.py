@@ -41,7 +41,12 @@ async def plan_scan(
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
-    projection, first, late = _projected(snapshot, columns, predicate, options)
+    projection = projection_of(snapshot, columns, options)
+    key = (split_fields, projection.fields, predicate and predicate.columns)
+    first, late = snapshot.schema.remember(
+        (*key, options.late_materialization),
+        lambda: split_fields(snapshot.schema, projection, predicate, options),
+    )
     meta = projection.meta
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
@@ -76,29 +81,27 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
     return [snapshot.handles[position] for position in positions]
 
 
-def _projected(
-    snapshot: Snapshot, columns: Columns, predicate: Predicate | None, options: ScanOptions
-) -> tuple[Projection, Schema, Schema | None]:
-    """The projection, and the fields read first and late; remembered by names."""
+def projection_of(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Projection:
+    """The projection of a scan; remembered by names.
 
-    def make() -> tuple[Projection, Schema, Schema | None]:
-        projection = project(
+    Raises:
+        InvalidInputError: an unknown column or a bad expression.
+    """
+
+    def make() -> Projection:
+        return project(
             snapshot.schema,
             columns,
             flat=True,
             with_row_id=options.with_row_id,
             with_row_address=options.with_row_address,
         )
-        fields = split_fields(snapshot.schema, projection, predicate, options)
-        return projection, *fields
 
     names = plain_names(columns)
     if columns is not None and names is None:
         return make()
-    meta = (options.with_row_id, options.with_row_address)
-    filtered = None if predicate is None else predicate.columns
-    key = (split_fields, names, filtered, *meta, options.late_materialization)
-    return snapshot.remember(key, make)
+    key = (projection_of, names, options.with_row_id, options.with_row_address)
+    return snapshot.schema.remember(key, make)
 
 
 def split_fields(

@@ -108,7 +108,10 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
     """Fragments to open at once, in order: all of them to be scanned, or taken from by an index,
     or to be read whole. Of these there is nothing to open, so that a window has any number.
     """
-    reader = SplitReader(snapshot, plan, _ahead(snapshot, plan) + 1)
+    at_once = _ahead(snapshot, plan) + 1
+    if plan.picked and len(plan.picked) == len(plan.handles):
+        return _cut([(SplitReader(snapshot, plan, at_once), plan.handles, False)])
+    reader = SplitReader(snapshot, plan, at_once)
     if plan.reads_files_whole:
         row_bytes = fixed_row_bytes(plan.first_schema)
 
@@ -119,7 +122,7 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
         return _cut([(reader, run, small) for small, run in await snapshot.engine.pool.run(runs)])
     if not plan.picked:
         return _cut([(reader, plan.handles, False)])
-    taker = SplitReader(snapshot, all_at_once(plan), _ahead(snapshot, plan) + 1)
+    taker = SplitReader(snapshot, all_at_once(plan), at_once)
     by_index = itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked)
     return _cut((taker if picked else reader, list(run), False) for picked, run in by_index)
 
@@ -135,11 +138,11 @@ def _cut(runs: Iterable[tuple[SplitReader, Sequence[FragmentHandle], bool]]) -> 
 async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[FragmentGroup]:
     """Open fragments together: deletion vectors beside the footers, then the page tables."""
     snapshot, plan = reader.snapshot, reader.plan
+    if handles[0].id in plan.picked:
+        return [await _open_picked(reader, handles)]
     engine, row_bytes = snapshot.engine, fixed_row_bytes(plan.first_schema)
     if plan.reads_files_whole and is_small(handles[0], row_bytes):
         return await engine.pool.run(lambda: whole_groups(handles, engine.cache))
-    if handles[0].id in plan.picked:
-        return [await _open_picked(reader, handles)]
     shared = SHARED_BYTES // len(plan.handles) if snapshot.is_remote else 0
     all_states = [ScanStates(engine.cache, shared_bytes=shared) for _ in handles]
     await snapshot.resolve_sizes(handles)

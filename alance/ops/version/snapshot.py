@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
 
-MAX_WANTED: Final = 64  # choices of columns that are remembered
 MAX_REMEMBERED: Final = 256
 
 T = TypeVar("T")
@@ -72,7 +71,6 @@ class Snapshot:
         "_firsts",
         "_remembered",
         "_row_index",
-        "_wanted",
         "handles",
         "manifest",
         "schema",
@@ -97,7 +95,6 @@ class Snapshot:
         self._counts: Int64s | None = None
         self._firsts: Int64s | None = None
         self._row_index: RowIdIndex | None = None
-        self._wanted: dict[tuple[str, ...] | None, TakenColumns] = {}
         self._remembered: dict[Hashable, object] = {}
 
     @property
@@ -140,13 +137,9 @@ class Snapshot:
         if columns is not None and not isinstance(columns, list | tuple):
             return TakenColumns.of(self.schema, columns)
         names = None if columns is None else tuple(columns)
-        columns_of_names = self._wanted.get(names)
-        if columns_of_names is None:
-            columns_of_names = TakenColumns.of(self.schema, columns)
-            if len(self._wanted) >= MAX_WANTED:
-                self._wanted.clear()
-            self._wanted[names] = columns_of_names
-        return columns_of_names
+        return self.schema.remember(
+            (TakenColumns, names), lambda: TakenColumns.of(self.schema, columns)
+        )
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made of this version, which never changes; of some hundred things at most.
