@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from lance.optimize import Compaction as TheirCompaction
 
 import alance
 from alance import sync
-from alance.ops.upkeep.compact_plan import Candidate, CompactionOptions, grouped, within
+from alance.ops.upkeep.compact_plan import Candidates, CompactionOptions, grouped, within
 from alance.optimize import Compaction
 
 
@@ -79,40 +80,38 @@ def test_the_tasks_of_pylance(table: Drawn) -> None:
         assert lance.dataset(path).to_table().sort_by("a").equals(before)
 
 
-def candidates() -> st.SearchStrategy[list[list[Candidate]]]:
-    one = st.tuples(st.integers(1, 30), st.integers(1, 1000), st.booleans())
+def candidates() -> st.SearchStrategy[Candidates]:
+    fragment = st.tuples(st.integers(1, 30), st.integers(1, 1000), st.booleans())
 
-    def numbered(runs: list[list[tuple[int, int, bool]]]) -> list[list[Candidate]]:
-        ids = iter(range(1000))
-        return [[Candidate(next(ids), *one, frozenset()) for one in run] for run in runs]
+    def as_arrays(runs: list[list[tuple[int, int, bool]]]) -> Candidates:
+        fragments = [fragment for run in runs for fragment in run]
+        ends = np.cumsum([len(run) for run in runs]).tolist()
+        bounds = [(end - len(run), end) for run, end in zip(runs, ends, strict=True)]
+        rows, sizes, alone = zip(*fragments, strict=True) if fragments else ((), (), ())
+        return Candidates(
+            np.array(rows, np.int64), np.array(sizes, np.int64), np.array(alone, np.bool_), bounds
+        )
 
-    return st.lists(st.lists(one, min_size=1, max_size=12), max_size=6).map(numbered)
+    return st.lists(st.lists(fragment, min_size=1, max_size=12), max_size=6).map(as_arrays)
 
 
 @given(candidates(), st.integers(1, 60), st.integers(1, 20), st.integers(1, 200))
-def test_what_always_holds(
-    runs: list[list[Candidate]], target: int, most: int, most_rows: int
-) -> None:
-    groups = grouped(runs, target)
-    run_of = {one.id: number for number, run in enumerate(runs) for one in run}
-    ids = [one.id for group in groups for one in group]
-    assert ids == sorted(set(ids)), "in order, each once"
-    left = set(run_of) - set(ids)
-    alone = {one.id for run in runs for one in run if one.alone}
-    assert not left & alone, "what is to be rewritten for itself is rewritten"
-    for group in groups:
-        members = [one.id for one in group]
-        assert members == list(range(members[0], members[-1] + 1)), "neighbours"
-        assert len({run_of[one] for one in members}) == 1
-        assert len(group) > 1 or group[0].alone
-        rows = sum(one.num_rows for one in group)
-        whole = sum(one.num_rows for one in runs[run_of[members[0]]])
-        assert rows >= min(target, whole) or len(runs[run_of[members[0]]]) > len(group)
+def test_what_always_holds(drawn: Candidates, target: int, most: int, most_rows: int) -> None:
+    groups = grouped(drawn, target)
+    positions = [number for group in groups for number in range(*group)]
+    assert positions == sorted(set(positions)), "in order, each once"
+    left = set(range(len(drawn.num_rows))) - set(positions)
+    assert not drawn.alone[sorted(left)].any(), "what is to be rewritten for itself is rewritten"
+    for start, stop in groups:
+        ((first, last),) = [run for run in drawn.runs if run[0] <= start and stop <= run[1]]
+        assert stop - start > 1 or drawn.alone[start]
+        rows, whole = drawn.num_rows[start:stop].sum(), drawn.num_rows[first:last].sum()
+        assert rows >= min(target, whole) or last - first > stop - start
     options = CompactionOptions(max_source_fragments=most, max_source_rows=most_rows)
-    kept = within(groups, options)
+    kept = within(groups, drawn, options)
     assert kept == groups[: len(kept)]
-    assert sum(map(len, kept)) <= most
-    assert sum(one.num_rows for group in kept for one in group) <= most_rows
+    assert sum(stop - start for start, stop in kept) <= most
+    assert sum(drawn.num_rows[start:stop].sum() for start, stop in kept) <= most_rows
 
 
 async def test_index_coverage_parts_neighbours(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Records(Sequence[table_pb2.DataFragment]):
     """The records of fragments, serialized; each is parsed where it is asked for.
 
@@ -96,6 +96,31 @@ class Records(Sequence[table_pb2.DataFragment]):
             )
         except DecodeError as error:
             raise CorruptFileError(f"fragment {index} of the manifest: {error}") from error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Records):
+            return NotImplemented
+        return self.content == other.content and np.array_equal(self.stops, other.stops)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Records({len(self)})"
+
+    def part(self, first: int, stop: int) -> Records:
+        """Neighbouring records by themselves, one at least: from the first to behind the last."""
+        start = int(self.stops[first - 1]) if first else 0
+        return Records(
+            self.fields(first, stop - 1),
+            self.stops[first:stop] - start,
+            self.sizes[first:stop].copy(),
+            self.ids[first:stop].copy(),
+            self.rows[first:stop].copy(),
+            self.deleted[first:stop].copy(),
+            self.file_bytes[first:stop].copy(),
+            self.form_of[first:stop].copy(),
+            self.forms,
+        )
 
     def fields(self, first: int, last: int) -> bytes:
         """The fields of neighbouring records."""

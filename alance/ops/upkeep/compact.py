@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.datasets import Dataset
+    from alance.format.table.fragments import Records
     from alance.format.table.lineage import Lineage
     from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
     from alance.ops.version.commit_options import CommitOptions
@@ -79,12 +80,12 @@ class CompactionTask:
 
     Attributes:
         read_version: the version that they are in.
-        fragments: as the manifest has them, in order.
+        fragments: as the manifest has them, in order; each is parsed where it is asked for.
         options: those of the plan, decided.
     """
 
     read_version: int
-    fragments: tuple[table_pb2.DataFragment, ...]
+    fragments: Records
     options: ResolvedCompactionOptions
 
     async def execute(self, dataset: Dataset) -> RewriteResult:
@@ -140,17 +141,11 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
 
     def build() -> list[CompactionTask]:
         excluded = frozenset(options.excluded_fragment_ids).union(*bound.values())
-        runs = compact_plan.candidates(
-            snapshot, stored.tolist(), counts.tolist(), resolved, excluded
-        )
-        groups = compact_plan.grouped(runs, resolved.target_rows_per_fragment)
+        candidates = compact_plan.candidates(snapshot, stored, counts, resolved, excluded)
+        groups = compact_plan.grouped(candidates, resolved.target_rows_per_fragment)
         return [
-            CompactionTask(
-                snapshot.version,
-                tuple(records[snapshot.position_of(candidate.id)] for candidate in group),
-                resolved,
-            )
-            for group in compact_plan.within(groups, resolved)
+            CompactionTask(snapshot.version, records.part(*group), resolved)
+            for group in compact_plan.within(groups, candidates, resolved)
         ]
 
     tasks = await snapshot.engine.pool.run(build)
@@ -165,19 +160,20 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
 async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     """Do a task on the version that it is of; see `CompactionTask.execute`."""
 
-    def check() -> list[int]:
-        for fragment in task.fragments:
+    def check() -> tuple[table_pb2.DataFragment, ...]:
+        originals = tuple(task.fragments)
+        for fragment in originals:
             current = snapshot.handle(fragment.id).fragment.message
             if [file.path for file in current.files] != [file.path for file in fragment.files]:
                 raise InvalidInputError(
                     f"compaction task: fragment {fragment.id} has other files in version "
                     f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
                 )
-        return [fragment.id for fragment in task.fragments]
+        return originals
 
-    fragment_ids = await snapshot.engine.pool.run(check)
-    fragments = await rewrite(snapshot, fragment_ids, task.options)
-    return RewriteResult(task.read_version, task.fragments, tuple(fragments))
+    originals = await snapshot.engine.pool.run(check)
+    fragments = await rewrite(snapshot, task.fragments.ids.tolist(), task.options)
+    return RewriteResult(task.read_version, originals, tuple(fragments))
 
 
 async def commit(
@@ -314,9 +310,9 @@ async def compact_files(
     async def run(task: CompactionTask) -> RewriteResult:
         async with limit:
             resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
-            ids = [fragment.id for fragment in task.fragments]
-            fragments = await rewrite(snapshot, ids, resolved)
-            result = RewriteResult(task.read_version, task.fragments, tuple(fragments))
+            fragments = await rewrite(snapshot, task.fragments.ids.tolist(), resolved)
+            originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
+            result = RewriteResult(task.read_version, originals, tuple(fragments))
             done.append(result)
             return result
 

@@ -14,14 +14,18 @@ import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
+from alance.format.numbers import distinct, offsets_of
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from alance.arrays import Int64s, Mask
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
+
+    Group: TypeAlias = tuple[int, int]  # positions of neighbouring fragments, half-open
 
 CONFIG: Final = "lance.compaction."
 TARGET_ROWS: Final = 1 << 20
@@ -202,40 +206,39 @@ def _parsed(name: str, text: str, parse: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fragment as the planning sees it.
+class Candidates:
+    """Fragments as the planning sees them, by their positions; all arrays have shape (n,).
 
     Attributes:
-        alone: rewritten whatever its neighbours are.
-        indices: numbers of the indices that cover it.
+        num_rows: live rows.
+        num_bytes: of the data files whose size is told.
+        alone: rewritten whatever the neighbours are.
+        runs: neighbours that may be rewritten together, as half-open ranges.
     """
 
-    id: int
-    num_rows: int
-    num_bytes: int
-    alone: bool
-    indices: frozenset[int]
+    num_rows: Int64s
+    num_bytes: Int64s
+    alone: Mask
+    runs: Sequence[Group]
 
 
-def grouped(runs: Sequence[Sequence[Candidate]], target_rows: int) -> list[list[Candidate]]:
+def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
     """Runs of candidates cut into groups of at least `target_rows` rows, where there are as many.
 
     A fragment that is only worth rewriting with a neighbour is no group of its own.
     """
-    groups: list[list[Candidate]] = []
-    for run in runs:
-        left = sum(candidate.num_rows for candidate in run)
-        group: list[Candidate] = []
-        rows = 0
-        for number, candidate in enumerate(run):
-            group.append(candidate)
-            rows += candidate.num_rows
-            is_last = number + 1 == len(run)
-            if is_last or (rows >= target_rows and left - rows >= target_rows):
-                groups.append(group)
-                left -= rows
-                group, rows = [], 0
-    return [group for group in groups if len(group) > 1 or group[0].alone]
+    before = offsets_of(candidates.num_rows)  # rows, of all fragments
+    groups: list[Group] = []
+    for start, end in candidates.runs:
+        while start < end:
+            stop = int(np.searchsorted(before, before[start] + target_rows))
+            if stop >= end or before[end] - before[stop] < target_rows:
+                stop = end
+            groups.append((start, stop))
+            start = stop
+    return [
+        (start, stop) for start, stop in groups if stop - start > 1 or bool(candidates.alone[start])
+    ]
 
 
 def check_compactable(snapshot: Snapshot) -> None:
@@ -253,49 +256,45 @@ def check_compactable(snapshot: Snapshot) -> None:
 
 def candidates(
     snapshot: Snapshot,
-    stored: Sequence[int],
-    counts: Sequence[int],
+    stored: Int64s,
+    counts: Int64s,
     options: ResolvedCompactionOptions,
     excluded: Collection[int],
-) -> list[list[Candidate]]:
-    """The runs of fragments that may be rewritten; CPU work.
+) -> Candidates:
+    """The fragments that may be rewritten; CPU work.
 
     Args:
         stored: rows of each fragment, deleted ones included.
         counts: live rows of each.
     """
-    coverage = [
-        covered(index) or frozenset()
-        for index in snapshot.manifest.indices
-        if index.name not in SYSTEM
-    ]
-    left_out = set(excluded)
     fragments = snapshot.manifest.fragments
+    ids, records = fragments.ids, fragments.records
     # Files of 0.1 are not mixed with others: all leave together.
     leaves = np.array([_is_old(form, options) for form in fragments.forms], np.bool_)
-    table = zip(
-        fragments.ids.tolist(),
-        fragments.records.file_bytes.tolist(),
-        leaves[fragments.records.form_of].tolist(),
-        stored,
-        counts,
-        strict=True,
-    )
-    runs: list[list[Candidate]] = [[]]
-    for number, num_bytes, is_old, physical, live in table:
-        deleted_share = (physical - live) / physical if physical else 0.0
-        alone = is_old or (
-            options.materialize_deletions
-            and deleted_share > options.materialize_deletions_threshold
-        )
-        if number in left_out or not (alone or physical < options.target_rows_per_fragment):
-            runs.append([])
-            continue
-        indices = frozenset([index for index, ids in enumerate(coverage) if number in ids])
-        if runs[-1] and runs[-1][-1].indices != indices:
-            runs.append([])
-        runs[-1].append(Candidate(number, live, num_bytes, alone, indices))
-    return [run for run in runs if run]
+    alone = leaves[records.form_of]
+    if options.materialize_deletions:
+        deleted_share = (stored - counts) / np.maximum(stored, 1)
+        alone = alone | (deleted_share > options.materialize_deletions_threshold)
+    stays = ~(alone | (stored < options.target_rows_per_fragment)) | _among(ids, excluded)
+    coverage = np.zeros(len(ids), np.int64)  # equal where the same indices cover fragments
+    for index in snapshot.manifest.indices:
+        if index.name not in SYSTEM:
+            is_covered = _among(ids, covered(index) or ())
+            _, coverage = distinct(2 * coverage + is_covered)
+    parts = np.append(True, stays[1:] | stays[:-1] | (coverage[1:] != coverage[:-1]))
+    starts = np.flatnonzero(parts[: len(ids)])
+    ends = np.append(starts[1:], len(ids))[: len(starts)]
+    kept = ~stays[starts]
+    runs = [*zip(starts[kept].tolist(), ends[kept].tolist(), strict=True)]
+    return Candidates(counts, records.file_bytes.astype(np.int64), alone, runs)
+
+
+def _among(ids: Int64s, some: Collection[int]) -> Mask:
+    """Which ids are among some."""
+    asked = np.array(sorted(number for number in some if 0 <= number < 1 << 32), np.int64)
+    places = np.searchsorted(asked, ids)
+    places[places == len(asked)] = 0
+    return asked[places] == ids if len(asked) else np.zeros(len(ids), np.bool_)
 
 
 def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) -> bool:
@@ -308,19 +307,21 @@ def _is_old(form: table_pb2.DataFragment, options: ResolvedCompactionOptions) ->
 
 
 def within(
-    groups: Sequence[Sequence[Candidate]], options: CompactionOptions | ResolvedCompactionOptions
-) -> list[Sequence[Candidate]]:
+    groups: Sequence[Group],
+    candidates: Candidates,
+    options: CompactionOptions | ResolvedCompactionOptions,
+) -> list[Group]:
     """The first groups, as many as the limits of `options` allow."""
-    kept: list[Sequence[Candidate]] = []
+    kept: list[Group] = []
     used = [0, 0, 0]
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
-    for group in groups:
-        used[0] += len(group)
-        used[1] += sum(candidate.num_rows for candidate in group)
-        used[2] += sum(candidate.num_bytes for candidate in group)
+    for start, stop in groups:
+        used[0] += stop - start
+        used[1] += int(candidates.num_rows[start:stop].sum())
+        used[2] += int(candidates.num_bytes[start:stop].sum())
         if any(
             limit is not None and count > limit for count, limit in zip(used, limits, strict=True)
         ):
             break
-        kept.append(group)
+        kept.append((start, stop))
     return kept
