@@ -813,6 +813,21 @@ def order_of(
     ids: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
 
+# --- row_sets.cpp ---
+
+# A stored roaring bitmap of 64 bits of rows, not negative, in any order.
+def row_set(rows: npt.NDArray[np.int64]) -> bytes: ...
+
+# The address of each row id, -1 where no run has it; `lengths` may be empty: all are 1.
+def find_row_ids(
+    ids: npt.NDArray[np.uint64],
+    highs: npt.NDArray[np.uint64],
+    bounds: npt.NDArray[np.int64],
+    lows: npt.NDArray[np.uint32],
+    addresses: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.int64]: ...
+
 # --- small_files.cpp ---
 
 # (major << 16 | minor, pages of each column of each file; of each page its rows, the number of its

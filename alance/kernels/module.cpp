@@ -31,6 +31,7 @@ void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_row_order(nb::module_& m);
+void register_row_sets(nb::module_& m);
 void register_take(nb::module_& m);
 void register_row_table(nb::module_& m);
 void register_row_batch(nb::module_& m);
@@ -82,6 +83,7 @@ NB_MODULE(_alance_kernels, m) {
   register_pieces(m);
   register_rows(m);
   register_row_order(m);
+  register_row_sets(m);
   register_take(m);
   register_row_table(m);
   register_row_batch(m);

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
 HALF: Final = np.uint64(32)
+NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,24 +188,13 @@ class RowIdIndex:
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:
         """The address of each row id, and which of them no live row has; shape (n,) each."""
-        ids = row_ids.astype(np.uint64)
-        addresses = np.zeros(len(ids), np.int64)
-        missing = np.ones(len(ids), np.bool_)
-        # A run may go on into the next upper half.
-        for number, high in enumerate(self.highs.tolist()):
-            start, stop = int(self.bounds[number]), int(self.bounds[number + 1])
-            base = np.uint64(high << 32)
-            is_here = ids >= self.first(number)
-            if number + 1 < len(self.highs):
-                is_here &= ids < self.first(number + 1)
-            chosen = np.flatnonzero(is_here)
-            steps = ids[chosen] - base
-            clipped = np.minimum(steps, np.uint64(0xFFFF_FFFF)).astype(np.uint32)
-            places = start + np.searchsorted(self.lows[start:stop], clipped, "right") - 1
-            steps = steps - self.lows[places]
-            inside = steps < (1 if self.lengths is None else self.lengths[places])
-            addresses[chosen] = (self.addresses[places] + steps).astype(np.int64)
-            missing[chosen] = ~inside
+        lengths = NO_LENGTHS if self.lengths is None else self.lengths
+        ids = np.ascontiguousarray(row_ids, np.int64).view(np.uint64)
+        addresses = _kernels.find_row_ids(
+            ids, self.highs, self.bounds, self.lows, self.addresses, lengths
+        )
+        missing = addresses < 0
+        addresses[missing] = 0
         return addresses, missing
 
     def rows_in(self, fragments: Int64s) -> RowSet:
@@ -219,11 +209,6 @@ class RowIdIndex:
         if self.lengths is None:
             return RowSet(ids)
         return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
-
-    def first(self, number: int) -> np.uint64:
-        """The first id of an upper half."""
-        low = np.uint64(self.lows[self.bounds[number]])
-        return np.uint64(self.highs[number] << HALF) | low
 
 
 def _sorted(ids: UInt64s) -> tuple[UInt64s, npt.NDArray[np.integer[Any]]]:

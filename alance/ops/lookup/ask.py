@@ -18,10 +18,11 @@ from alance.format.numbers import as_mask, to_arrow
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
+from alance.ops.lookup.files import KEPT_SETS
 from alance.ops.lookup.segments import BTREE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from alance.arrays import Int64s
     from alance.expr.index_query import Ask
@@ -58,6 +59,10 @@ class Asked(Protocol):
     @property
     def work(self) -> int:
         """What it costs to read and to join, as rows of a B-tree."""
+
+    @property
+    def kept_as(self) -> Hashable:
+        """What the rows of a segment of row ids are kept by; None: they are not."""
 
     async def row_numbers(self) -> RowSet:
         """The rows that it gives, as the segment numbers them."""
@@ -108,6 +113,10 @@ class AskedTree:
     def told(self) -> str:
         return f"{len(self.pages)} of {self.table.num_pages} pages"
 
+    @property
+    def kept_as(self) -> Hashable:
+        return None
+
     async def row_numbers(self) -> RowSet:
         numbers = self.pages.tolist()
         groups = [numbers[at : at + GROUP_PAGES] for at in range(0, len(numbers), GROUP_PAGES)]
@@ -143,6 +152,10 @@ class AskedBitmap:
     @property
     def told(self) -> str:
         return f"{len(self.places)} of {self.num_keys} values"
+
+    @property
+    def kept_as(self) -> Hashable:
+        return tuple(self.places) if len(self.places) <= KEPT_SETS else None
 
     async def row_numbers(self) -> RowSet:
         sets: list[RowSet] = []

@@ -40,13 +40,19 @@ KEPT_SETS: Final = 64  # row sets of one question that are kept
 
 
 class IndexFiles:
-    """The files of one segment of an index."""
+    """The files of one segment of an index.
 
-    __slots__ = ("_index", "_sizes", "_snapshot", "where")
+    Attributes:
+        where: one of them.
+        identity: stands for the segment in this version, in keys of the search cache.
+    """
+
+    __slots__ = ("_index", "_sizes", "_snapshot", "identity", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
         self._index = index
+        self.identity = object()
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
         self._sizes = {file.path: file.size_bytes for file in index.message.files}
 

@@ -38,6 +38,9 @@ USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the ta
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
 MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
 WORK: Final = 8  # looking up a stable row id, as bytes to decode
+KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
+SET_BYTES: Final = 2  # of a row in a set, at most
+PART_BYTES: Final = 64  # beside these, of each part of up to 65 536 rows
 ROWS_A_BYTE: Final = 16  # of sets that are joined, as bytes to decode
 # What a damaged index, or one of a kind that is not known, may raise.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
@@ -243,19 +246,34 @@ class _Lookup:
 
     async def _fetch_segment(self, asked: Asked) -> RowSet:
         """The addresses that a segment gives, of the fragments that it covers."""
-        rows, segment = await asked.row_numbers(), asked.segment
-        if segment.has_row_ids and rows:
-            if len(rows) > MAX_ROWS:
-                raise UnsupportedError(f"{len(rows):,} stable row ids, at most {MAX_ROWS:,}")
-            index = await self.snapshot.row_index()
+        engine, segment = self.snapshot.engine, asked.segment
+        if not segment.has_row_ids:
+            rows = await asked.row_numbers()
+            return await engine.decode(lambda: _within(segment, rows), len(rows) // ROWS_A_BYTE)
+        key = ("row addresses", segment.files.identity, asked.kept_as)
+        kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
+        if kept is None:
+            kept = await self._addresses_of(await asked.row_numbers(), segment)
+            if asked.kept_as:
+                most = len(segment.covered) + (len(segment.domain) >> 16)
+                parts = min(len(kept), most)
+                num_bytes = KEPT_BYTES + SET_BYTES * len(kept) + PART_BYTES * parts
+                engine.cache.put(key, kept, num_bytes)
+        return kept
 
-            def addresses() -> RowSet:
-                places, missing = index.find(rows.to_numpy())
-                return RowSet(places[~missing])
+    async def _addresses_of(self, row_ids: RowSet, segment: Segment) -> RowSet:
+        """The addresses of stable row ids, of the fragments that a segment covers."""
+        if not row_ids:
+            return row_ids
+        if len(row_ids) > MAX_ROWS:
+            raise UnsupportedError(f"{len(row_ids):,} stable row ids, at most {MAX_ROWS:,}")
+        index = await self.snapshot.row_index()
 
-            rows = await self.snapshot.engine.decode(addresses, len(rows) * WORK)
-        num_bytes = len(rows) // ROWS_A_BYTE
-        return await self.snapshot.engine.decode(lambda: _within(segment, rows), num_bytes)
+        def addresses() -> RowSet:
+            places, missing = index.find(row_ids.to_numpy())
+            return _within(segment, RowSet(places[~missing]))
+
+        return await self.snapshot.engine.decode(addresses, len(row_ids) * WORK)
 
 
 def _within(segment: Segment, rows: RowSet) -> RowSet:
