@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.datasets import Dataset
-    from alance.format.table.fragments import Records
     from alance.format.table.lineage import Lineage
     from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
     from alance.ops.version.commit_options import CommitOptions
@@ -85,7 +84,7 @@ class CompactionTask:
     """
 
     read_version: int
-    fragments: Records
+    fragments: Sequence[table_pb2.DataFragment]
     options: ResolvedCompactionOptions
 
     async def execute(self, dataset: Dataset) -> RewriteResult:
@@ -172,7 +171,8 @@ async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
         return originals
 
     originals = await snapshot.engine.pool.run(check)
-    fragments = await rewrite(snapshot, task.fragments.ids.tolist(), task.options)
+    fragment_ids = [fragment.id for fragment in originals]
+    fragments = await rewrite(snapshot, fragment_ids, task.options)
     return RewriteResult(task.read_version, originals, tuple(fragments))
 
 
@@ -310,8 +310,8 @@ async def compact_files(
     async def run(task: CompactionTask) -> RewriteResult:
         async with limit:
             resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
-            fragments = await rewrite(snapshot, task.fragments.ids.tolist(), resolved)
             originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
+            fragments = await rewrite(snapshot, [old.id for old in originals], resolved)
             result = RewriteResult(task.read_version, originals, tuple(fragments))
             done.append(result)
             return result
