@@ -235,7 +235,9 @@ def their_handle(opened: Opened, *, is_new: bool) -> lance.LanceDataset:
     return lance.dataset(opened.uri, storage_options=opened.options, session=lance.Session())
 
 
-def indexed(name: str, condition: str, target: float, *, counts: bool = False) -> list[Case]:
+def indexed(
+    name: str, condition: str, target: float, *, counts: bool = False, table: str = "indexed"
+) -> list[Case]:
     """A filter that indices answer, by the open handle and by a new one."""
 
     def case(where: str, is_new: bool) -> Case:
@@ -248,7 +250,7 @@ def indexed(name: str, condition: str, target: float, *, counts: bool = False) -
         ours = count if counts else look_up
         return Case(
             f"{name}{where}",
-            "indexed",
+            table,
             lambda opened: ours(opened, condition, is_new=is_new),
             theirs,
             target,
@@ -347,6 +349,9 @@ CASES: Final = [
     cold("open and take 100, new handle", "lineitem", 100, 0.6),
     crowds(64, 0.5, remote=False),
     *indexed("count by a bitmap index", "l_shipmode = 'AIR'", 0.7, counts=True),
+    *indexed(
+        "count by a bitmap of row ids", "l_shipmode = 'AIR'", 0.7, counts=True, table="stable"
+    ),
     *indexed("rows of one key by a B-tree", KEY, 0.7),
     *indexed("rows of 100 keys by a B-tree", ORDERS, 0.7),
     scans("scan all", "events", 0.6),

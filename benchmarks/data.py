@@ -34,7 +34,14 @@ def table(name: str, scale: float) -> Path:
         partial = path.with_suffix(".partial")
         write = write_dataset if name in OURS else lance.write_dataset
         rows_per_file = PIECE_ROWS if name == "pieces" else ROWS_PER_FILE
-        write(MAKERS[name](scale), str(partial), max_rows_per_file=rows_per_file, mode="overwrite")
+        options = {"enable_stable_row_ids": True} if name == "stable" else {}
+        write(
+            MAKERS[name](scale),
+            str(partial),
+            max_rows_per_file=rows_per_file,
+            mode="overwrite",
+            **options,  # type: ignore[arg-type]
+        )
         if name == "vectors":
             indexed(partial)
         for column, kind in INDICES.get(name, {}).items():
@@ -45,7 +52,7 @@ def table(name: str, scale: float) -> Path:
 
 def vortex_file(name: str, scale: float) -> Path:
     """The same table as a Vortex file, written from the Lance one where it is not there yet."""
-    name = "lineitem" if name == "indexed" else name
+    name = "lineitem" if name in INDICES else name
     path = FOLDER / f"{name}-{scale:g}.vortex"
     if not path.exists():
         source = lance.dataset(str(table(name, scale)))
@@ -207,12 +214,16 @@ def indexed(path: Path) -> None:
 
 
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
-INDICES: Final = {"indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"}}
+INDICES: Final = {
+    "indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"},
+    "stable": {"l_shipmode": "BITMAP"},  # with stable row ids, which the index holds
+}
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
     "ours": lineitem,
     "shipped": by_date,
     "indexed": lineitem,
+    "stable": lineitem,
     "events": events,
     "embeddings": embeddings,
     "pieces": pieces,

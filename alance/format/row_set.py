@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 HALF: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
 COUNT: Final = struct.Struct("<Q")
-PIECE_ROWS: Final = 1 << 17  # some milliseconds
 LONG_RUN: Final = 64  # of so many rows a range is cheaper than the rows
 
 
@@ -127,6 +126,13 @@ class RowSet:
     def count_common(self, other: RowSet) -> int:
         """The number of rows that both have; nothing is made."""
         return int(self._bitmap.intersection_cardinality(other._bitmap))
+
+    def moved(self, start: int, stop: int, by: int) -> RowSet:
+        """Its rows from `start` to `stop`, each with another number: `by` more."""
+        rows = BitMap64()
+        rows.add_range(start, stop)
+        rows &= self._bitmap
+        return self._of(rows.shift(by))
 
     def to_numpy(self) -> Int64s:
         """The rows, ascending; shape (n,)."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
 HALF: Final = np.uint64(32)
+RUN_ROWS: Final = 256  # to look so many rows up takes as long as to move those of a run
 NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
@@ -204,11 +205,28 @@ class RowIdIndex:
             fragments: ids, ascending.
         """
         _, is_here = places_in(fragments, (self.addresses >> HALF).astype(np.int64))
-        highs = np.repeat((self.highs << HALF).astype(np.int64), np.diff(self.bounds))
-        ids: Int64s = (highs | self.lows)[is_here]
+        ids = _starts(self)[is_here].astype(np.int64)
         if self.lengths is None:
             return RowSet(ids)
         return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
+
+    def addresses_in(self, row_ids: RowSet) -> RowSet:
+        """The addresses of those of some row ids that live rows have. CPU."""
+        if self.lengths is None or len(row_ids) < RUN_ROWS * len(self.lows):
+            addresses, missing = self.find(row_ids.to_numpy())
+            return RowSet(addresses[~missing])
+        runs = zip(
+            _starts(self).tolist(), self.lengths.tolist(), self.addresses.tolist(), strict=True
+        )
+        return RowSet.union(
+            row_ids.moved(start, start + length, address - start) for start, length, address in runs
+        )
+
+
+def _starts(index: RowIdIndex) -> UInt64s:
+    """The first id of each run; shape (n,)."""
+    uppers = np.repeat(index.highs << HALF, np.diff(index.bounds))
+    return uppers | index.lows
 
 
 def _sorted(ids: UInt64s) -> tuple[UInt64s, npt.NDArray[np.integer[Any]]]:

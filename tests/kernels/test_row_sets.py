@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 
 from alance import _kernels
 from alance.format.row_set import RowSet
+from alance.versioning import row_index
 from alance.versioning.row_index import RowIdIndex, RowIdRuns
 
 NONE = np.empty(0, np.uint32)
@@ -67,6 +68,12 @@ def test_ids_are_found_wherever_runs_begin(drawn: list[tuple[int, int, bool]], f
     assert found[~missing].tolist() == [
         addresses[row] for row in asked.tolist() if row in addresses
     ]
+    rows = RowSet(np.array(ids, np.int64))
+    expected = RowSet(np.array(sorted(addresses.values()), np.int64))
+    with pytest.MonkeyPatch.context() as patched:
+        for few in (0, 1 << 40):  # by runs where these are few, else row by row
+            patched.setattr(row_index, "RUN_ROWS", few)
+            assert index.addresses_in(rows) == expected
 
 
 def test_runs_that_contradict_each_other_are_refused() -> None:

@@ -270,8 +270,7 @@ class _Lookup:
         index = await self.snapshot.row_index()
 
         def addresses() -> RowSet:
-            places, missing = index.find(row_ids.to_numpy())
-            return _within(segment, RowSet(places[~missing]))
+            return _within(segment, index.addresses_in(row_ids))
 
         return await self.snapshot.engine.decode(addresses, len(row_ids) * WORK)
 
