@@ -1068,3 +1068,27 @@ def encode_pq(
 def encode_sq(
     values: npt.NDArray[np.uint8], type: int, dim: int, metric: int, low: float, high: float
 ) -> npt.NDArray[np.uint8]: ...
+
+# --- vector_encode_bits.cpp ---
+
+# Sign bits and further bits of what vectors are beside their centroids, rotated by four rounds of
+# signs (1 or -1) and transforms; then the factors add, scale, error, and those of the further bits.
+def encode_rabitq(
+    values: npt.NDArray[np.uint8],
+    type: int,
+    dim: int,
+    metric: int,
+    labels: npt.NDArray[np.int64],
+    centroids: npt.NDArray[np.float32],
+    rotation: npt.NDArray[np.float32],
+    ex: int,
+    baseline: bool = False,
+) -> tuple[
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+]: ...

@@ -61,6 +61,7 @@ void register_vector_bits(nb::module_& m);
 void register_points(nb::module_& m);
 void register_clusters(nb::module_& m);
 void register_vector_encode(nb::module_& m);
+void register_vector_encode_bits(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -113,4 +114,5 @@ NB_MODULE(_alance_kernels, m) {
   register_points(m);
   register_clusters(m);
   register_vector_encode(m);
+  register_vector_encode_bits(m);
 }

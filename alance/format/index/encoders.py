@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.format.index import flat, pq, sq
+from alance.format.index import flat, pq, rabitq, sq
 from alance.format.index.ivf import tensor_of
-from alance.format.index.vector_codes import transposed
+from alance.format.index.vector_codes import packed_signs, transposed
 from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
     Details = vector_index_pb2.VectorIndexDetails
 
-PQ_BITS: Final = (4, 8)
 SQ_BITS: Final = 8
+# The widths of codes by kind, the first of which is the usual one; FLAT has none.
+BITS: Final[Mapping[str, tuple[int, ...]]] = {
+    "PQ": (8, 4),
+    "SQ": (SQ_BITS,),
+    "RQ": (5, 1, 2, 3, 4, 6, 7, 8, 9),
+}
 
 
 class Encoder(Protocol):
@@ -212,6 +217,75 @@ class ProductEncoder:
         details.pq.num_sub_vectors = self.parts
 
 
+@dataclass(frozen=True, slots=True)
+class RabitqEncoder:
+    """A few bits a component of what rotated vectors are beside their centroids.
+
+    Attributes:
+        rotation: by signs.
+        bits: of a component, 1 to 9.
+    """
+
+    KIND: ClassVar = "RQ"
+    VERSION: ClassVar = 2
+
+    rotation: rabitq.Rotation
+    bits: int
+
+    @classmethod
+    def drawn(cls, dim: int, bits: int, seed: int) -> RabitqEncoder:
+        """With signs at random. There is nothing to train."""
+        return cls(rabitq.Rotation.drawn(dim, seed), bits)
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        dim, extra = self.rotation.signs.shape[1], self.bits - 1
+        fields = [(rabitq.SIGNS, pa.list_(pa.uint8(), dim // 8))]
+        fields += [(name, pa.float32()) for name in rabitq.FACTORS]
+        if extra:
+            fields.append((rabitq.EXTRA, pa.list_(pa.uint8(), extra * -(-dim // 64) * 8)))
+            fields += [(name, pa.float32()) for name in rabitq.EXTRA_FACTORS]
+        return tuple(pa.field(name, type_) for name, type_ in fields)
+
+    def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
+        signs, extra, *factors = _kernels.encode_rabitq(
+            vectors.values,
+            *vectors.kind,
+            labels,
+            centroids.reshape(-1),
+            self.rotation.signs.astype(np.float32).reshape(-1),
+            self.bits - 1,
+        )
+        count, numbers = len(labels), [to_arrow(values) for values in factors]
+        columns = [list_of_bytes(signs.reshape(count, vectors.dim // 8)), *numbers[:3]]
+        if self.bits > 1:
+            width = self.fields[4].type.list_size
+            columns += [list_of_bytes(extra.reshape(count, width)), *numbers[3:]]
+        return columns
+
+    def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        signs, *others = columns
+        codes = as_numbers(signs.flatten()).reshape(len(signs), -1)
+        return [list_of_bytes(packed_signs(codes)), *others]
+
+    def storage(self) -> Mapping[str, Any]:
+        return {
+            "rotate_mat_position": None,
+            "fast_rotation_signs": self.rotation.to_bytes(),
+            "rotation_type": "fast",
+            "code_dim": self.rotation.signs.shape[1],
+            "num_bits": self.bits,
+            "packed": True,
+            "query_estimator": rabitq.ESTIMATOR,
+        }
+
+    def buffers(self) -> tuple[bytes, ...]:
+        return ()
+
+    def describe(self, details: Details) -> None:
+        details.rq.num_bits = self.bits
+
+
 def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
     """The encoder whose codes a quantiser reads; None: none of these.
 
@@ -227,4 +301,6 @@ def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
             codebook = quantizer.codebook.reshape(parts, 1 << bits, -1)
             dtype = np.dtype(type_.value_type.to_pandas_dtype())
             return ProductEncoder(codebook, dtype, quantizer.centroids.metric != "dot")
+        case rabitq.Rabitq(rotation=rotation, extra=extra) if len(rotation.signs):
+            return RabitqEncoder(rotation, extra + 1)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from alance.format.index.ivf import Centroids, Partition
 
 
-SIGNS = "_rabit_codes"
-EXTRA = "__blocked_ex_codes"
-ROUNDS = 4
+SIGNS: Final = "_rabit_codes"
+FACTORS: Final = ("__add_factors", "__scale_factors", "__error_factors")
+EXTRA: Final = "__blocked_ex_codes"
+EXTRA_FACTORS: Final = ("__add_factors_ex", "__scale_factors_ex")
+ESTIMATOR: Final = "raw_query"
+ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,23 @@ class Rotation:
 
     signs: Float64s
     matrix: Float64s
+
+    @classmethod
+    def drawn(cls, dim: int, seed: int) -> Rotation:
+        """One of signs at random, the same for the same seed."""
+        signs = np.random.default_rng(seed).integers(0, 2, (ROUNDS, dim)) * 2 - 1
+        return cls(signs.astype(np.float64), np.empty((0, 0)))
+
+    @classmethod
+    def of_bytes(cls, content: Bytes, dim: int) -> Rotation:
+        """One of stored signs: a bit each, whole bytes a round."""
+        bits = np.unpackbits(content.reshape(ROUNDS, -1), axis=1, bitorder="little")[:, :dim]
+        return cls((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
+
+    def to_bytes(self) -> list[int]:
+        """The inverse of `of_bytes`."""
+        content: list[int] = np.packbits(self.signs < 0, axis=1, bitorder="little").ravel().tolist()
+        return content
 
     def apply(self, vectors: Float64s) -> Float64s:
         """The rotated vectors; shape (n, dimension)."""
@@ -99,7 +119,7 @@ class Rabitq:
             UnsupportedError: distances that are estimated in another way.
         """
         bits, dim = integer(told, "num_bits"), integer(told, "code_dim")
-        if told.get("query_estimator") != "raw_query":
+        if told.get("query_estimator") != ESTIMATOR:
             raise UnsupportedError(f"vector index: estimator {told.get('query_estimator')!r}")
         if not 1 <= bits <= 9 or dim != centroids.dim or dim % 8:
             raise CorruptFileError(
@@ -107,9 +127,9 @@ class Rabitq:
             )
         rotation = _rotation(told, dim, content)
         rotated = rotation.apply(centroids.values.astype(np.float64))
-        names: tuple[str, ...] = (SIGNS, "__add_factors", "__scale_factors")
+        names: tuple[str, ...] = (SIGNS, *FACTORS[:2])
         if bits > 1:
-            names = (SIGNS, "__add_factors_ex", "__scale_factors_ex", EXTRA)
+            names = (SIGNS, *EXTRA_FACTORS, EXTRA)
         is_packed = told.get("packed") is True
         centres = np.ascontiguousarray(rotated, np.float32)
         return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
@@ -163,6 +183,4 @@ def _rotation(told: Mapping[str, Any], dim: int, content: memoryview | None) -> 
         raise CorruptFileError("vector index: signs that are no bytes") from None
     if not isinstance(signs, list) or len(content) != ROUNDS * row_bytes:
         raise CorruptFileError(f"vector index: {len(content)} bytes of signs")
-    rows = np.frombuffer(content, np.uint8).reshape(ROUNDS, row_bytes)
-    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :dim]
-    return Rotation((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
+    return Rotation.of_bytes(np.frombuffer(content, np.uint8), dim)

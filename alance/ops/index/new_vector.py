@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.index.encoders import PQ_BITS
+from alance.format.index.encoders import BITS
 from alance.format.index.values import ALIASES, METRICS
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
 
-KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ"}
+KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
 PARTITION_ROWS: Final = 8192
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 VALUE_TYPES: Final = (*_FLOATS, pa.uint8())
@@ -30,8 +30,9 @@ class VectorIndexArguments(TypedDict, total=False):
     """The fields of `VectorIndexOptions` as keyword arguments."""
 
     num_partitions: int | None
+    target_partition_size: int | None
     num_sub_vectors: int | None
-    num_bits: int
+    num_bits: int | None
     sample_rate: int
     max_iters: int
     ivf_centroids: object | None
@@ -44,10 +45,11 @@ class VectorIndexOptions:
     """How a vector index is trained and built.
 
     Attributes:
-        num_partitions: default: one for 8192 rows.
+        num_partitions: default: one for `target_partition_size` rows.
+        target_partition_size: rows of a partition, about; default: 8192.
         num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
             dimension where that divides it, else an 8th.
-        num_bits: of a code (IVF_PQ): 8, or 4.
+        num_bits: of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8 (IVF_SQ).
         sample_rate: vectors that are sampled for each partition, and for each value of a code.
         max_iters: rounds of k-means at most.
         ivf_centroids: instead of training; shape (partitions, dimension).
@@ -58,8 +60,9 @@ class VectorIndexOptions:
     """
 
     num_partitions: int | None = None
+    target_partition_size: int | None = None
     num_sub_vectors: int | None = None
-    num_bits: int = 8
+    num_bits: int | None = None
     sample_rate: int = 256
     max_iters: int = 50
     ivf_centroids: object | None = None
@@ -67,7 +70,7 @@ class VectorIndexOptions:
     memory_bytes: int = MEMORY
 
     def __post_init__(self) -> None:
-        for name in ("num_partitions", "num_sub_vectors"):
+        for name in ("num_partitions", "target_partition_size", "num_sub_vectors", "num_bits"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
@@ -75,8 +78,10 @@ class VectorIndexOptions:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise InvalidInputError(f"{name}={value!r}: expected an integer from {least} on")
-        if self.num_bits not in PQ_BITS:
-            raise InvalidInputError(f"num_bits={self.num_bits!r}: expected 4 or 8")
+        if self.num_partitions is not None and self.target_partition_size is not None:
+            raise InvalidInputError(
+                "num_partitions and target_partition_size: expected one of both"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class CheckedVectors:
     """A new vector index on a version that it can be made of.
 
     Attributes:
-        kind: of codes: FLAT, PQ or SQ.
+        kind: of codes: FLAT, PQ, SQ or RQ.
         old: the segments that it replaces.
     """
 
@@ -130,6 +135,11 @@ class CheckedVectors:
         asked = self.options.num_sub_vectors
         return asked or self.dim // (16 if self.dim % 16 == 0 else 8)
 
+    @property
+    def num_bits(self) -> int:
+        """Of a code; 0: vectors as they are."""
+        return self.options.num_bits or BITS.get(self.kind, (0,))[0]
+
 
 def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     """The index as it would be made of a version.
@@ -158,8 +168,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     old = tuple(message for message in base.manifest.indices if message.name == name)
     check_name(name, old, leaf, replace=new.replace)
     checked = CheckedVectors(column, leaf, name, kind, metric, new.options, old)
-    if kind == "PQ":
-        _check_parts(checked)
+    _check_codes(checked)
     return checked
 
 
@@ -179,13 +188,20 @@ def _check_type(column: str, type_: pa.DataType, kind: str, metric: str) -> None
         )
 
 
-def _check_parts(checked: CheckedVectors) -> None:
-    parts, bits = checked.num_sub_vectors, checked.options.num_bits
-    if parts < 1 or checked.dim % parts:
+def _check_codes(checked: CheckedVectors) -> None:
+    kind, bits, dim = checked.kind, checked.options.num_bits, checked.dim
+    widths = BITS.get(kind, ())
+    if bits is not None and bits not in widths:
+        told = " or ".join(map(str, sorted(widths))) or "none"
+        raise InvalidInputError(f"num_bits={bits}: of IVF_{kind} expected {told}")
+    if kind == "RQ" and dim % 8:
+        raise InvalidInputError(f"IVF_RQ: vectors have {dim} numbers, expected a multiple of 8")
+    parts = checked.num_sub_vectors
+    if kind == "PQ" and (parts < 1 or dim % parts):
         raise InvalidInputError(
-            f"num_sub_vectors={parts}: vectors have {checked.dim} numbers, expected a divisor"
+            f"num_sub_vectors={parts}: vectors have {dim} numbers, expected a divisor"
         )
-    if bits == 4 and parts % 2:
+    if kind == "PQ" and bits == 4 and parts % 2:
         raise InvalidInputError(f"num_sub_vectors={parts}: expected an even number of 4-bit codes")
 
 

@@ -16,6 +16,7 @@ from alance.format.index.encoders import (
     Encoder,
     FlatEncoder,
     ProductEncoder,
+    RabitqEncoder,
     ScalarEncoder,
     encoder_like,
 )
@@ -71,7 +72,8 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     """
     options, pool = checked.options, snapshot.engine.pool
     num_rows = int((await snapshot.live_counts()).sum())
-    count = options.num_partitions or max(1, num_rows // PARTITION_ROWS)
+    size = options.target_partition_size or PARTITION_ROWS
+    count = options.num_partitions or max(1, num_rows // size)
     values = _num_values(checked)
     most = max(options.memory_bytes // (4 * checked.dim), count, values)
     num_sampled = min(num_rows, options.sample_rate * max(count, values), most)
@@ -92,7 +94,7 @@ def _num_values(checked: CheckedVectors) -> int:
     """How many values a code has; the sample grows with them."""
     if checked.kind == ScalarEncoder.KIND:
         return 1 << SQ_BITS
-    return 1 << checked.options.num_bits if checked.kind == ProductEncoder.KIND else 1
+    return 1 << checked.num_bits if checked.kind == ProductEncoder.KIND else 1
 
 
 async def _centroids(
@@ -134,14 +136,16 @@ async def _encoder(
         if not len(points):
             raise InvalidInputError("IVF_SQ: the column has no vectors, expected one at least")
         return await pool.run(lambda: ScalarEncoder.trained(points))
+    if checked.kind == RabitqEncoder.KIND:
+        return RabitqEncoder.drawn(checked.dim, checked.num_bits, SEED)
     of_residuals = checked.metric != "dot"
-    parts, values = checked.num_sub_vectors, 1 << options.num_bits
+    parts, values = checked.num_sub_vectors, 1 << checked.num_bits
     if options.pq_codebook is not None:
         book = _given_codebook(checked, parts, values)
         return ProductEncoder(book, checked.dtype, of_residuals)
     if len(points) < values:
         raise InvalidInputError(
-            f"num_bits={options.num_bits}: the column has {len(points)} vectors, expected "
+            f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
             f"{values} at least"
         )
 

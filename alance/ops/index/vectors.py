@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alance.errors import UnsupportedError
 from alance.format.index import ivf
-from alance.format.index.encoders import ProductEncoder
+from alance.format.index.encoders import ProductEncoder, RabitqEncoder
 from alance.format.index.values import METRICS, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.paths import join_path
@@ -116,6 +116,8 @@ def _as_before(column: str, leaf: Field, name: str, training: Training) -> Check
     encoder, options = training.encoder, VectorIndexOptions(num_partitions=len(training.centroids))
     if isinstance(encoder, ProductEncoder):
         options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
+    elif isinstance(encoder, RabitqEncoder):
+        options = replace(options, num_bits=encoder.bits)
     return CheckedVectors(column, leaf, name, encoder.KIND, training.metric, options)
 
 
