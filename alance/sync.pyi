@@ -4,15 +4,18 @@ Made by `python -m tools.stubs`.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance import ScanOptions as ScanOptions
 from alance import batch_udf as batch_udf
 from alance import operations as operations
 from alance import trace as trace
-from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import RewriteResult
@@ -48,9 +51,6 @@ from alance.types import (
     VectorIndexArguments,
     VersionInfo,
 )
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
 
 class Dataset:
     def nearest(
