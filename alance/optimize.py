@@ -110,16 +110,18 @@ class Optimize:
         """Bring indices to all fragments; those of kinds that are not written here stay.
 
         The new segment of an index takes the place of its latest one: it is built again, from the
-        fragments of that and those that were not covered. Where all are, no version is made. A
-        vector index gets a segment of the fragments that were not covered, by the centroids and
-        codes of its latest one.
+        fragments of that and those that were not covered. Where all are, no version is made. Of a
+        vector index it takes the place of the latest ones that are not larger than what comes
+        behind them, so that there are few of them, and a row is written again a few times at most;
+        their codes are carried over, and only vectors that were not covered are read.
         `summary` has `indices`, the number of new segments, and `warnings`.
 
-        Cost: a scan of each indexed column in these fragments; the files' PUTs; one commit.
+        Cost: a scan of each indexed column in these fragments; of vectors the files of the segments
+        that are merged; the files' PUTs; one commit.
 
         Args:
-            num_indices_to_merge: segments whose place the new one takes, 1 by default; 0: it is
-                of the fragments that were not covered, beside the others.
+            num_indices_to_merge: latest segments whose place the new one takes; 0: it is of the
+                fragments that were not covered, beside the others.
             index_names: only these.
             retrain: one new segment of all fragments, in the place of all.
 

@@ -65,8 +65,8 @@ async def optimize_indices(
     options: CommitOptions,
 ) -> Snapshot:
     """The version whose indices cover all fragments. See `Optimize.optimize_indices`."""
-    merged = 1 if num_indices_to_merge is None else num_indices_to_merge
-    if not isinstance(merged, int) or merged < 0:
+    merged = num_indices_to_merge
+    if merged is not None and (type(merged) is not int or merged < 0):
         raise InvalidInputError(f"num_indices_to_merge={merged!r}: expected 0 or more")
 
     async def attempt(base: Snapshot) -> Snapshot:
@@ -81,16 +81,17 @@ async def optimize_indices(
         warnings = []
         for name, segments in groups.items():
             builder: Builder | None = _builder_like(base, segments)
-            least = merged
-            if builder is None:
-                # Centroids and codes stay: what is new is a segment beside the others.
-                builder = await vectors_like(base, segments, retrain=retrain)
-                least = 0
+            of_vectors = builder is None
+            least = merged if merged is not None else 1
+            if merged is None and of_vectors:
+                least = await _num_small(base, segments)
+            replaced, fragments = _extension(base, segments, least, retrain=retrain)
+            if of_vectors:
+                # Opened even where nothing is to do, which tells of kinds that are not written.
+                builder = await vectors_like(base, segments, replaced, retrain=retrain)
             if builder is None:
                 warnings.append(f"index {name!r} is of a kind that is not written here: as it was")
-                continue
-            replaced, fragments = _extension(base, segments, least, retrain=retrain)
-            if fragments is not None:
+            elif fragments is not None:
                 new[builder] = fragments
                 old += replaced
         summary = {"indices": len(new), "warnings": warnings}
@@ -187,6 +188,26 @@ def _builder_like(
         return None
     column = join_path(paths[fields[0]])
     return SegmentBuilder(base, column, base.schema.field(column), kind, segments[0].name)
+
+
+async def _num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
+    """How many of the latest segments are merged with the rows that no segment has.
+
+    Each has no more rows than what is merged behind it. So a row is written again a few times,
+    whatever is appended how often, and there are few segments.
+    """
+    counts = await base.live_counts()
+    rows = {handle.id: int(count) for handle, count in zip(base.handles, counts, strict=True)}
+    parts = [Index.from_protobuf(message).fragment_ids or frozenset() for message in segments]
+    num_rows = sum(rows[fragment] for fragment in rows.keys() - frozenset[int]().union(*parts))
+    number = 0
+    for part in reversed(parts):
+        size = sum(rows[fragment] for fragment in part & rows.keys())
+        if not num_rows or size > num_rows:
+            break
+        num_rows += size
+        number += 1
+    return number
 
 
 def _extension(

@@ -17,11 +17,10 @@ from alance.format.index.vector_codes import (
     untransposed,
 )
 from alance.format.numbers import as_numbers, to_arrow
-from alance.ops.index.segment_files import FileEnd, StoredFile
-from alance.ops.index.sort import BATCH_ROWS
+from alance.ops.index.segment_files import FileEnd, StoredFile, partition_spans
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from alance.arrays import Bytes, Int64s, Mask
     from alance.format.index.remap import AddressMap
@@ -55,7 +54,7 @@ async def moved_vectors(
     num_partitions, num_rows = len(centroids.values), stored.num_rows
     storage = ivf.Storage.parse(stored.metadata, memoryview(content), num_partitions, num_rows)
     told = dict(storage.told)
-    partitions = _Partitions(moves, storage.offsets[1:], _reordered(stored.schema, told))
+    partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, told))
     buffers = []
     for key in _BUFFERS:
         if told.get(key) is not None:
@@ -80,7 +79,7 @@ async def _moved(
     stored: StoredFile, partitions: _Partitions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     pool = stored.snapshot.engine.pool
-    places = list(partitions.spans())
+    places = list(partition_spans(partitions.ends))
     ends = partitions.ends
     spans = [(int(ends[a - 1]) if a else 0, int(ends[b - 1])) for a, b in places]
     async with aclosing(stored.batches(spans)) as batches:
@@ -116,15 +115,6 @@ class _Partitions:
         self.ends = ends
         self.lengths = np.zeros(len(ends), np.int64)
 
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """Partitions that are moved at once, of about a batch's rows."""
-        start = row = 0
-        while row < (int(self.ends[-1]) if len(self.ends) else 0):
-            stop = int(np.searchsorted(self.ends, row + BATCH_ROWS, "left")) + 1
-            stop = min(stop, len(self.ends))
-            yield start, stop
-            start, row = stop, int(self.ends[stop - 1])
-
     def moved(self, batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
         """The rows of some partitions that are left, with their new addresses."""
         ids = batch.column(0)
@@ -159,7 +149,7 @@ class _Partitions:
         return pa.FixedSizeListArray.from_arrays(values, type=column.type)
 
 
-def _reordered(schema: pa.Schema, storage: dict[str, Any]) -> dict[str, Order]:
+def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:
     """The columns of which rows are found in whole partitions alone.
 
     Raises:

@@ -7,6 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
 from alance.file.states import ScanStates
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes
+    from alance.arrays import Bytes, Int64s
     from alance.file.plain import PlainFile
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
@@ -221,6 +223,19 @@ class StoredFile:
         async with aclosing(in_turn(works(), ahead=1)) as batches:
             async for batch in batches:
                 yield batch
+
+
+def partition_spans(ends: Int64s, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:
+    """Partitions in order, some at a time, of about so many rows; those behind the last row not.
+
+    Args:
+        ends: where each one's rows end; shape (partitions,).
+    """
+    start = row = 0
+    while row < (int(ends[-1]) if len(ends) else 0):
+        stop = min(int(np.searchsorted(ends, row + step, "left")) + 1, len(ends))
+        yield start, stop
+        start, row = stop, int(ends[stop - 1])
 
 
 def spans_of(num_rows: int, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:

@@ -60,6 +60,17 @@ class Training:
         metric = "hamming" if self.metric == "hamming" else "l2"  # of cosine the length counts
         return Vectors(values, self.centroids.dtype.name, dim, metric).points()
 
+    def is_like(self, other: Training) -> bool:
+        """Whether both give every vector the same partition and the same codes."""
+        ours, theirs = self.encoder, other.encoder
+        return (
+            self.metric == other.metric
+            and ours.KIND == theirs.KIND
+            and np.array_equal(self.centroids, other.centroids)
+            and ours.storage() == theirs.storage()
+            and ours.buffers() == theirs.buffers()
+        )
+
 
 async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     """Centroids and codes by a sample of the rows.

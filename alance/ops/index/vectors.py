@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
+from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
@@ -80,11 +81,17 @@ async def create_vector_index(
 
 
 async def vectors_like(
-    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata], *, retrain: bool
+    base: Snapshot,
+    segments: Sequence[table_pb2.IndexMetadata],
+    replaced: Sequence[table_pb2.IndexMetadata],
+    *,
+    retrain: bool,
 ) -> VectorSegmentBuilder | None:
     """A builder of a segment like the latest of an index; None where such are not written.
 
     Args:
+        replaced: the segments whose place it takes: their codes are carried over, where they are
+            of the same centroids and codes.
         retrain: centroids and codes are found anew, as many as before.
 
     Raises:
@@ -109,7 +116,16 @@ async def vectors_like(
             return training
         return await train(base, _as_before(column, leaf, index.name, training))
 
-    return VectorSegmentBuilder(base, column, leaf, index.name, trained)
+    carried: list[CarriedSegment] = []
+    covered: set[int] = set()
+    for message in () if retrain else replaced:
+        segment = await CarriedSegment.open(base, message, training, leaf.arrow_type)
+        if segment is not None and not covered & segment.covered:
+            carried.append(segment)
+            covered |= segment.covered
+    builder = VectorSegmentBuilder(base, column, leaf, index.name, trained)
+    builder.carried = tuple(carried)
+    return builder
 
 
 def _as_before(column: str, leaf: Field, name: str, training: Training) -> CheckedVectors:
@@ -129,6 +145,7 @@ class VectorSegmentBuilder:
         column: the path of the field.
         training: gives what vectors are assigned and coded by.
         memory_bytes: codes that are sorted at once; more go to the local disk.
+        carried: segments whose fragments are not scanned.
     """
 
     snapshot: Snapshot
@@ -137,6 +154,7 @@ class VectorSegmentBuilder:
     name: str
     training: Callable[[], Awaitable[Training]]
     memory_bytes: int = MEMORY
+    carried: tuple[CarriedSegment, ...] = ()
     files: SegmentFiles = field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,8 +163,9 @@ class VectorSegmentBuilder:
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
 
-        Cost: the training; a scan of the column in these fragments; the files' PUTs. Memory:
-        `memory_bytes` about twice, the largest partition, what is read ahead.
+        Cost: the training; a scan of the column in the fragments that no carried segment covers;
+        the codes of these segments once; the files' PUTs. Memory: `memory_bytes` about twice, the
+        largest partition, what is read ahead.
 
         Raises:
             InvalidInputError: too few vectors to train by.
@@ -155,7 +174,10 @@ class VectorSegmentBuilder:
         """
         training = await self.training()
         rows = _Rows(self.snapshot, self.column, training, self.memory_bytes)
-        batches = rows.by_partition(fragment_ids)
+        carried = frozenset[int]().union(*(segment.covered for segment in self.carried))
+        sources = [segment.rows(rows.coded_schema) for segment in self.carried]
+        sources.append(rows.sorted(set(fragment_ids) - carried))
+        batches = rows.by_partition(sources)
         await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
         await self._write_centroids(training)
         return self._record(training, fragment_ids)
@@ -217,21 +239,33 @@ class _Rows:
         self._lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
-        self._coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
+        self.coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
 
     async def by_partition(
-        self, fragment_ids: Collection[int]
+        self, sources: Sequence[AsyncGenerator[pa.RecordBatch, None]]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """All rows of some fragments, whole partitions in each batch."""
+        """The rows of sources as they are stored, whole partitions in each batch.
+
+        Args:
+            sources: their batches are of `coded_schema`, by partition; they are closed.
+        """
         pool = self._snapshot.engine.pool
-        sorter = RowSorter(pool, self._memory_bytes)
+        async with AsyncExitStack() as stack:
+            for source in sources:
+                await stack.enter_async_context(aclosing(source))
+            parts = _whole_partitions(joined(sources, pool))
+            async for part in await stack.enter_async_context(aclosing(parts)):
+                yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+
+    async def sorted(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of some fragments that have vectors, coded, by partition."""
+        sorter = RowSorter(self._snapshot.engine.pool, self._memory_bytes)
         async with (
             aclosing(self._coded(fragment_ids)) as coded,
-            aclosing(sorter.sorted(coded, self._coded_schema)) as ordered,
-            aclosing(_whole_partitions(ordered)) as parts,
+            aclosing(sorter.sorted(coded, self.coded_schema)) as ordered,
         ):
-            async for part in parts:
-                yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+            async for batch in ordered:
+                yield batch
 
     def end(self) -> FileEnd:
         """The end of the file, after all rows."""
@@ -273,7 +307,7 @@ class _Rows:
         labels = vectors.nearest(self._points)
         codes = training.encoder.encode(vectors, labels, self._points)
         columns = [to_arrow(labels), ids, *codes]
-        return pa.RecordBatch.from_arrays(columns, schema=self._coded_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.coded_schema)
 
     def _laid_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Whole partitions, as they are stored."""

@@ -1,0 +1,233 @@
+"""Codes of vector segments that are there, carried over into a new segment: no vector is read.
+
+That takes the same centroids and the same codes. Rows that are deleted, or in a fragment that the
+segment does not cover, are left out.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.format.index import ivf
+from alance.format.numbers import as_numbers, to_arrow
+from alance.format.row_set import RowSet
+from alance.format.table.indices import Index
+from alance.ops.index.remap_vector import reordered_columns
+from alance.ops.index.segment_files import StoredFile, partition_spans
+from alance.ops.index.train import training_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+
+    from alance.arrays import Int64s, Mask
+    from alance.format.proto import table_pb2
+    from alance.io.pool import DecodePool
+    from alance.ops.index.remap_vector import Order
+    from alance.ops.index.train import Training
+    from alance.ops.version.snapshot import Snapshot
+    from alance.versioning.row_index import RowIdIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """The live rows of some fragments.
+
+    Attributes:
+        addresses: theirs.
+        index: where stable row ids are; None: ids are addresses.
+    """
+
+    addresses: RowSet
+    index: RowIdIndex | None
+
+    @classmethod
+    async def of(cls, snapshot: Snapshot, fragments: Collection[int]) -> LiveRows:
+        """Cost: a GET for each deletion vector that is not known; with stable ids all ids, once."""
+        handles = [snapshot.handle(fragment) for fragment in fragments]
+        await snapshot.prepare(handles)
+        index = await snapshot.row_index() if snapshot.has_stable_row_ids else None
+
+        def gather() -> RowSet:
+            rows = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
+            gone = [
+                (handle.id << 32) + handle.deleted.rows.astype(np.int64)
+                for handle in handles
+                if handle.deleted is not None
+            ]
+            return rows - RowSet(np.concatenate(gone)) if gone else rows
+
+        return cls(await snapshot.engine.pool.run(gather), index)
+
+    def mask_of(self, ids: Int64s) -> Mask:
+        """Which of some row ids are among them; shape (n,)."""
+        if self.index is None:
+            return self.addresses.mask_of(ids)
+        addresses, missing = self.index.find(ids)
+        return self.addresses.mask_of(addresses) & ~missing
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedSegment:
+    """A segment whose codes go into another one.
+
+    Attributes:
+        covered: ids of the fragments that it covers, and that the version has.
+        ends: where the rows of each partition end.
+        reordered: columns whose bytes are in an order of their own.
+    """
+
+    stored: StoredFile
+    covered: frozenset[int]
+    ends: Int64s
+    reordered: Mapping[str, Order]
+
+    @classmethod
+    async def open(
+        cls,
+        snapshot: Snapshot,
+        message: table_pb2.IndexMetadata,
+        training: Training,
+        type_: pa.DataType,
+    ) -> CarriedSegment | None:
+        """None: it was not built by this training, or what it covers is not known.
+
+        Cost: some rounds.
+
+        Args:
+            type_: of the column.
+
+        Raises:
+            CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+        """
+        index = Index.from_protobuf(message)
+        other = await training_of(snapshot, index, type_)
+        if other is None or index.fragment_ids is None or not other.is_like(training):
+            return None
+        stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
+        fields = {field.name: field.type for field in stored.schema}
+        if any(fields.get(field.name) != field.type for field in training.encoder.fields):
+            return None
+        content = memoryview(await stored.buffer(ivf.buffer_number(stored.metadata)))
+        count = len(training.centroids)
+        storage = ivf.Storage.parse(stored.metadata, content, count, stored.num_rows)
+        covered = index.fragment_ids & {handle.id for handle in snapshot.handles}
+        reordered = reordered_columns(stored.schema, storage.told)
+        return cls(stored, covered, storage.offsets[1:], reordered)
+
+    async def rows(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Its live rows, by partition; codes row by row. Memory: some partitions.
+
+        Args:
+            schema: the number of the partition, row ids, codes.
+        """
+        snapshot = self.stored.snapshot
+        live = await LiveRows.of(snapshot, self.covered)
+        places = list(partition_spans(self.ends))
+        spans = [(int(self.ends[a - 1]) if a else 0, int(self.ends[b - 1])) for a, b in places]
+        async with aclosing(self.stored.batches(spans)) as batches:
+            number = 0
+            async for batch in batches:
+                place = places[number]
+                number += 1
+                rows = await snapshot.engine.pool.run(
+                    lambda batch=batch, place=place: self._live(batch, place, live, schema)  # type: ignore[misc]
+                )
+                if rows.num_rows:
+                    yield rows
+
+    def _live(
+        self, batch: pa.RecordBatch, place: tuple[int, int], live: LiveRows, schema: pa.Schema
+    ) -> pa.RecordBatch:
+        start, stop = place
+        first = int(self.ends[start - 1]) if start else 0
+        ends = self.ends[start:stop] - first
+        labels = np.repeat(np.arange(start, stop), np.diff(ends, prepend=0))
+        ids = batch.column(ivf.ROW_IDS)
+        if ids.null_count:
+            raise CorruptFileError("vector index: a row number is null")
+        columns = [to_arrow(labels), ids]
+        for field in schema.names[2:]:
+            column = batch.column(field)
+            columns.append(self._by_row(field, column, ends) if field in self.reordered else column)
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        keep = live.mask_of(as_numbers(ids).view(np.int64))
+        return rows if keep.all() else rows.filter(to_arrow(keep))
+
+    def _by_row(self, name: str, column: pa.Array, ends: Int64s) -> pa.Array:
+        codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
+        rows_of, _ = self.reordered[name]
+        starts = np.concatenate([[0], ends[:-1]])
+        parts = [
+            rows_of(codes[start:stop]).ravel()
+            for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        values = to_arrow(np.concatenate(parts))
+        return pa.FixedSizeListArray.from_arrays(values, type=column.type)
+
+
+async def joined(
+    sources: Iterable[AsyncGenerator[pa.RecordBatch, None]], pool: DecodePool
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of sources that are by partition, by partition; of the first source first.
+
+    Memory: a batch of each, and all rows of a partition.
+    """
+    heads = [_Head(source) for source in sources]
+    for head in heads:
+        await head.fill()
+    while heads := [head for head in heads if head.batch is not None]:
+        if len(heads) == 1:
+            assert heads[0].batch is not None
+            yield heads[0].batch
+            await heads[0].fill()
+            continue
+        last = min(head.last for head in heads)
+        parts: list[pa.RecordBatch] = []
+        for head in heads:
+            parts += await head.up_to(last)
+        yield await pool.run(lambda parts=parts: _sorted(parts))  # type: ignore[misc]
+
+
+@dataclass(slots=True, eq=False)
+class _Head:
+    """What a source gave that is not used yet."""
+
+    source: AsyncGenerator[pa.RecordBatch, None]
+    batch: pa.RecordBatch | None = None
+
+    @property
+    def labels(self) -> np.ndarray[Any, Any]:
+        assert self.batch is not None
+        return as_numbers(self.batch.column(0))
+
+    @property
+    def last(self) -> int:
+        return int(self.labels[-1])
+
+    async def fill(self) -> None:
+        self.batch = await anext(self.source, None)
+
+    async def up_to(self, partition: int) -> list[pa.RecordBatch]:
+        """Take away the rows up to a partition, all of which are taken."""
+        parts: list[pa.RecordBatch] = []
+        while self.batch is not None:
+            cut = int(np.searchsorted(self.labels, partition, "right"))
+            if cut:
+                parts.append(self.batch.slice(0, cut))
+            if cut < self.batch.num_rows:
+                self.batch = self.batch.slice(cut)
+                break
+            await self.fill()
+        return parts
+
+
+def _sorted(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = pa.concat_batches(parts)
+    order = np.argsort(as_numbers(rows.column(0)), kind="stable")
+    return rows.take(to_arrow(order))

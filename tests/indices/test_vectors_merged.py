@@ -1,0 +1,137 @@
+"""Segments of vector indices that are merged: codes are carried over, vectors are not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pytest
+
+import alance
+from alance.ops.index.train import Training
+from tests.indices.test_indices_moved import index_files, unindexed
+from tests.indices.test_vectors_built import KINDS, clustered, search, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from alance import Dataset
+
+
+def num_segments(path: Path) -> int:
+    return int(lance.dataset(path).stats.index_stats("v_idx")["num_indices"])
+
+
+async def row_ids(path: Path) -> list[int]:
+    """The row ids in the files of the latest version's segments."""
+    ids: list[int] = []
+    for segment in (await alance.dataset(path)).list_indices():
+        file = path / "_indices" / segment["uuid"] / "auxiliary.idx"
+        stored = await (await alance.FileReader.open(file)).to_table(columns=["_rowid"])
+        ids += stored["_rowid"].to_pylist()
+    return sorted(ids)
+
+
+async def several(
+    path: Path, kind: str, options: dict[str, Any], *, stable: bool = False
+) -> Dataset:
+    """A table of 2600 rows, of which an index has 2000, 300 and 200 in three segments."""
+    lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", kind, num_partitions=4, **options)
+    for first, count in ((2000, 300), (2300, 200)):
+        dataset = await dataset.insert(table(clustered(count, first), first))
+        dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    return await dataset.insert(table(clustered(100, 2500), 2500))
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_merged_segments_answer_as_they_did(
+    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+) -> None:
+    path = tmp_path / "t"
+    dataset = await several(path, kind, options, stable=stable)
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    assert num_segments(path) == 4
+    queries = clustered(10, 5)
+    before = await dataset.nearest_many("v", queries, 10, columns=["id"], nprobes=4)
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=4)
+    assert num_segments(path) == 1
+    await dataset.validate()
+    assert (await dataset.nearest_many("v", queries, 10, columns=["id"], nprobes=4)) == before
+    # pylance finds the same; of equal estimates it may give others.
+    answers = [search(path, query, nprobes=4) for query in queries]
+    same = [
+        len(set(ids) & set(before["id"].to_pylist()[10 * number : 10 * number + 10]))
+        for number, ids in enumerate(answers)
+    ]
+    assert sum(same) >= (90 if kind != "IVF_RQ" else 60)
+    assert unindexed(path) == {"v_idx": 0}
+    assert len(await row_ids(path)) == 2600
+    # pylance goes on with what we merged.
+    lance.write_dataset(table(clustered(100, 7), 2600), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_rows_that_went_or_moved_are_left_out(tmp_path: Path, stable: bool) -> None:
+    path = tmp_path / "t"
+    dataset = await several(path, "IVF_PQ", {"num_sub_vectors": 8}, stable=stable)
+    dataset = await dataset.delete("id % 10 = 3")
+    dataset = await dataset.update({"id": "id + 10000"}, where="id >= 2100 AND id < 2200")
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=3)
+    assert num_segments(path) == 1
+    live = (await dataset.to_table(["_rowid"]))["_rowid"].to_pylist()
+    assert await row_ids(path) == sorted(live)
+    query = clustered(300, 2000)[101]
+    assert search(path, query, nprobes=4, refine_factor=5)[0] == 12101
+
+
+async def test_only_rows_without_an_index_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await several(path, "IVF_SQ", {})
+    with alance.trace() as recorder:
+        await dataset.optimize.optimize_indices(num_indices_to_merge=3)
+    read = {event.location.split("/")[-1] for event in recorder.events}
+    (new,) = lance.dataset(path).get_fragments()[-1].data_files()
+    assert {name for name in read if name.endswith(".lance")} <= {new.path}
+
+
+async def test_segments_stay_few_and_a_row_is_seldom_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(1000, 1)), path)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", "IVF_SQ", num_partitions=2)
+    sizes, written = [], 0
+    for number in range(16):
+        files = index_files(path)
+        dataset = await dataset.insert(table(clustered(50, number), 1000 + 50 * number))
+        dataset = await dataset.optimize.optimize_indices()
+        sizes.append(num_segments(path))
+        new = [path / "_indices" / name for name in index_files(path) - files]
+        for file in new:
+            if file.name == "auxiliary.idx":
+                written += (await alance.FileReader.open(file)).num_rows
+    assert max(sizes) <= 6
+    assert written <= 800 * 5 + 1000
+    assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
+
+
+async def test_segments_of_other_centroids_are_read_from_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    dataset = await several(path, "IVF_PQ", {"num_sub_vectors": 8})
+    dataset = await dataset.delete("id < 500")
+    monkeypatch.setattr(Training, "is_like", lambda self, other: False)
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert num_segments(path) == 2
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert num_segments(path) == 1
+    assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
+    found = [
+        search(path, query, nprobes=4, refine_factor=5)[0] for query in clustered(100, 2500)[:9]
+    ]
+    assert found == list(range(2500, 2509))
