@@ -940,6 +940,23 @@ class RangeBatch:
     def decode(self, plan: RangePlan, contents: Sequence[memoryview]) -> None: ...
     def read(self, plan: RangePlan, files: Sequence[int], source: Source) -> bool: ...
 
+# --- graph.cpp ---
+
+# The links of a partition's rows, checked. `rows` on each level (`levels`: where each begins, and
+# the end), `starts` of their links.
+class Graph:
+    def __init__(
+        self,
+        rows: npt.NDArray[np.uint32],
+        starts: npt.NDArray[np.int32],
+        links: npt.NDArray[np.uint32],
+        levels: npt.NDArray[np.int64],
+        entry: int,
+        num_rows: int,
+    ) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+
 # --- vectors.cpp ---
 
 # The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.
@@ -952,7 +969,8 @@ class Nearest:
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
 
-# Adds the rows of which `mask` is not zero (an empty one: all) to the queries of these numbers.
+# Adds the rows of which `mask` is not zero (an empty one: all) to the queries of these numbers:
+# of those that a graph leads to, if there is one, the `ef` nearest.
 def add_vectors(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],
@@ -962,6 +980,8 @@ def add_vectors(
     type: int,
     metric: int,
     baseline: bool = False,
+    graph: Graph | None = None,
+    ef: int = 0,
 ) -> None: ...
 
 # --- vector_codes.cpp ---
@@ -980,6 +1000,8 @@ def add_pq(
     centroid: npt.NDArray[np.float32],
     metric: int,
     scale: float,
+    graph: Graph | None = None,
+    ef: int = 0,
 ) -> None: ...
 def add_sq(
     nearest: Nearest,
@@ -991,6 +1013,8 @@ def add_sq(
     high: float,
     metric: int,
     scale: float,
+    graph: Graph | None = None,
+    ef: int = 0,
 ) -> None: ...
 
 # --- vector_bits.cpp ---

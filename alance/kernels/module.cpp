@@ -56,6 +56,7 @@ void register_small_files(nb::module_& m);
 void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
+void register_graph(nb::module_& m);
 void register_vector_codes(nb::module_& m);
 void register_vector_bits(nb::module_& m);
 void register_points(nb::module_& m);
@@ -108,6 +109,7 @@ NB_MODULE(_alance_kernels, m) {
   register_small_files(m);
   register_schema_fields(m);
   register_manifest_fragments(m);
+  register_graph(m);
   register_vectors(m);
   register_vector_codes(m);
   register_vector_bits(m);

@@ -102,25 +102,25 @@ class Nearest {
   void offer(int64_t query, const float* distances, const Rows& rows, int64_t start, int64_t stop) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Candidate>& heap = heaps_[static_cast<size_t>(query)];
-    const bool bounded = upper_ != std::numeric_limits<float>::infinity();
     float worst = worst_of(heap);
     for (int64_t row = start; row < stop; ++row) {
       const float distance = distances[row - start];
-      if (!(distance <= worst) || distance < lower_) continue;
-      if ((bounded && distance >= upper_) || (rows.mask && !rows.mask[row])) continue;
-      const Candidate candidate{distance, rows.ids[row]};
-      if (static_cast<int64_t>(heap.size()) < k_) {
-        heap.push_back(candidate);
-        std::push_heap(heap.begin(), heap.end());
-      } else if (candidate < heap.front()) {
-        std::pop_heap(heap.begin(), heap.end());
-        heap.back() = candidate;
-        std::push_heap(heap.begin(), heap.end());
-      } else {
-        continue;
-      }
+      if (!(distance <= worst) || !is_in_range(distance) || (rows.mask && !rows.mask[row])) continue;
+      keep(heap, {distance, rows.ids[row]});
       worst = worst_of(heap);
     }
+  }
+
+  // Offers a row that counts.
+  void offer(int64_t query, float distance, uint64_t id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_in_range(distance)) keep(heaps_[static_cast<size_t>(query)], {distance, id});
+  }
+
+  // Whether rows at that distance are kept, where it is a number.
+  bool is_in_range(float distance) const {
+    return !(distance < lower_) &&
+           (distance < upper_ || upper_ == std::numeric_limits<float>::infinity());
   }
 
   // Of each query the number of rows; then the distances and ids of all, nearest first.
@@ -147,6 +147,18 @@ class Nearest {
   float worst_of(const std::vector<Candidate>& heap) const {
     return static_cast<int64_t>(heap.size()) < k_ ? std::numeric_limits<float>::infinity()
                                                   : heap.front().distance;
+  }
+
+  void keep(std::vector<Candidate>& heap, const Candidate& candidate) const {
+    if (static_cast<int64_t>(heap.size()) < k_) {
+      heap.push_back(candidate);
+    } else if (candidate < heap.front()) {
+      std::pop_heap(heap.begin(), heap.end());
+      heap.back() = candidate;
+    } else {
+      return;
+    }
+    std::push_heap(heap.begin(), heap.end());
   }
 
   int64_t dim_, k_, count_ = 0, stride_ = 0;

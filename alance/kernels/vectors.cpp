@@ -1,6 +1,8 @@
 // Exact distances of blocks of vectors from queries, and the rows nearest to them.
 #include "vectors.hpp"
 
+#include "graph.hpp"
+
 namespace alance::vectors {
 namespace {
 
@@ -51,8 +53,40 @@ Loop by_metric(int metric, bool baseline) {
   }
 }
 
+double length_of(const Nearest& nearest, int64_t number) {
+  const double* query = nearest.exact(number);
+  double squares = 0;
+  for (int64_t d = 0; d < nearest.dim(); ++d) squares += query[d] * query[d];
+  return std::sqrt(squares);
+}
+
+// Vectors that a graph leads to, one by one.
+struct LinkedVectors {
+  const Nearest& nearest;
+  Loop loop;
+  const uint8_t* values;
+  int64_t row_bytes, number;
+  double length;
+
+  void ask(int64_t query) {
+    number = query;
+    length = length_of(nearest, query);
+  }
+
+  float at(int64_t row) const {
+    float distance;
+    loop(nearest, number, length, values + row * row_bytes, 1, &distance);
+    return distance;
+  }
+
+  void prefetch(int64_t row) const {
+    for (int64_t byte = 0; byte < row_bytes && byte < 512; byte += 64)
+      __builtin_prefetch(values + row * row_bytes + byte);
+  }
+};
+
 void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask, Bytes values,
-                 int type, int metric, bool baseline) {
+                 int type, int metric, bool baseline, const Graph* graph, int64_t ef) {
   const Rows rows = nearest.checked(ids, mask, numbers);
   const Loop loop = loop_of(type, metric, baseline);
   if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
@@ -60,17 +94,17 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
   if (static_cast<int64_t>(values.size()) != rows.count * row_bytes)
     corrupt("vectors: " + std::to_string(values.size()) + " bytes for " +
             std::to_string(rows.count) + " rows of " + std::to_string(row_bytes));
+  check_graph(graph, ef, rows);
   nb::gil_scoped_release release;
+  if (graph) {
+    LinkedVectors linked{nearest, loop, values.data(), row_bytes, 0, 0};
+    return follow(nearest, numbers, rows, *graph, ef, linked);
+  }
   float distances[kBlock];
   // A block stays in the processor's cache while all queries look at it.
   const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
   std::vector<double> lengths(numbers.size());
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const double* query = nearest.exact(numbers.data()[i]);
-    double squares = 0;
-    for (int64_t d = 0; d < nearest.dim(); ++d) squares += query[d] * query[d];
-    lengths[i] = std::sqrt(squares);
-  }
+  for (size_t i = 0; i < numbers.size(); ++i) lengths[i] = length_of(nearest, numbers.data()[i]);
   for (int64_t start = 0; start < rows.count; start += step) {
     const int64_t stop = std::min(rows.count, start + step);
     if (!rows.any(start, stop)) continue;
@@ -111,5 +145,5 @@ void register_vectors(nanobind::module_& m) {
       .def("result", &Nearest::result);
   m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
         nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
-        nb::arg("baseline") = false);
+        nb::arg("baseline") = false, nb::arg("graph") = nb::none(), nb::arg("ef") = 0);
 }

@@ -55,7 +55,17 @@ class Flat:
         """See `ivf.Quantizer`."""
         (values,) = partition.columns
         kind, metric = TYPES[self.value_type], METRICS.index(self.metric)
-        _kernels.add_vectors(nearest, numbers, partition.ids, mask, values, kind, metric)
+        _kernels.add_vectors(
+            nearest,
+            numbers,
+            partition.ids,
+            mask,
+            values,
+            kind,
+            metric,
+            graph=partition.graph,
+            ef=partition.ef,
+        )
 
 
 _NAMES = {"float16": "halffloat", "float32": "float", "float64": "double", "uint8": "uint8"}

@@ -88,7 +88,7 @@ class Centroids:
             CorruptFileError: bytes that contradict themselves.
             UnsupportedError: another type of index or metric.
         """
-        told = _json(metadata, TYPE)
+        told = json_of(metadata, TYPE)
         type_, metric = str(told.get("type")), str(told.get(METRIC))
         words = type_.split("_")
         has_graphs = words[:2] == ["IVF", "HNSW"]
@@ -140,11 +140,15 @@ class Partition:
         number: of the partition, for its centroid.
         ids: row ids, uint64; shape (n,).
         columns: the values of the quantiser's columns, each row after row.
+        graph: to follow instead of comparing all rows.
+        ef: rows that are looked for on it.
     """
 
     number: int
     ids: UInt64s
     columns: tuple[npt.NDArray[Any], ...]
+    graph: _kernels.Graph | None = None
+    ef: int = 0
 
     @classmethod
     def of(cls, number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
@@ -198,18 +202,29 @@ class Storage:
         Raises:
             CorruptFileError: partitions that are not the rows of the file, one after the other.
         """
-        message = _ivf(content)
-        lengths = np.array(message.lengths, np.int64)
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        if len(lengths) != num_partitions or int(offsets[-1]) != num_rows:
-            raise CorruptFileError(
-                f"vector index: {len(lengths)} partitions of {offsets[-1]} rows, expected "
-                f"{num_partitions} of {num_rows}"
-            )
-        filled = lengths > 0
-        if not np.array_equal(np.array(message.offsets, np.uint64)[filled], offsets[:-1][filled]):
-            raise CorruptFileError("vector index: partitions are not one behind the other")
+        offsets = partition_offsets(content, num_partitions, num_rows)
         return cls(offsets, storage_metadata(metadata))
+
+
+def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
+    """Where the partitions of a file begin, and where the last one ends, by its `IVF` message.
+
+    Raises:
+        CorruptFileError: partitions that are not the rows of the file, one after the other.
+    """
+    message = _ivf(content)
+    lengths = np.array(message.lengths, np.int64)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    if len(lengths) != num_partitions or int(offsets[-1]) != num_rows:
+        raise CorruptFileError(
+            f"vector index: {len(lengths)} partitions of {offsets[-1]} rows, expected "
+            f"{num_partitions} of {num_rows}"
+        )
+    filled = np.flatnonzero(lengths)
+    starts = np.array(message.offsets, np.uint64)
+    if len(starts) != len(lengths) or not np.array_equal(starts[filled], offsets[filled]):
+        raise CorruptFileError("vector index: partitions are not one behind the other")
+    return offsets
 
 
 def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
@@ -218,7 +233,7 @@ def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     Raises:
         CorruptFileError: it is none.
     """
-    listed = _json(metadata, STORAGE)
+    listed = json_of(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
         raise CorruptFileError("vector index: no storage metadata")
     return _object(listed[0])
@@ -317,16 +332,22 @@ def storage_text(told: Mapping[str, Any]) -> str:
     return json.dumps([json.dumps(told, separators=(",", ":"))], separators=(",", ":"))
 
 
-def has_graphs(details: bytes) -> bool:
-    """Whether the details in an index's record tell of graphs (HNSW).
+def links_of(details: bytes) -> int | None:
+    """How many links the details in an index's record tell of, for a row of a graph (HNSW).
+
+    Returns:
+        None: there are no graphs.
 
     Raises:
         CorruptFileError: no such details.
     """
     try:
-        return vector_index_pb2.VectorIndexDetails.FromString(details).HasField("hnsw_index_config")
+        told = vector_index_pb2.VectorIndexDetails.FromString(details)
     except DecodeError as error:
         raise CorruptFileError(f"vector index: {error}") from error
+    return (
+        int(told.hnsw_index_config.max_connections) if told.HasField("hnsw_index_config") else None
+    )
 
 
 def _ivf(content: memoryview) -> vector_index_pb2.IVF:
@@ -336,7 +357,12 @@ def _ivf(content: memoryview) -> vector_index_pb2.IVF:
         raise CorruptFileError(f"vector index: {error}") from error
 
 
-def _json(metadata: Mapping[str, str], name: str) -> Any:
+def json_of(metadata: Mapping[str, str], name: str) -> Any:
+    """A value of metadata that is JSON.
+
+    Raises:
+        CorruptFileError: it is none, or not there.
+    """
     try:
         return json.loads(metadata[name])
     except (KeyError, ValueError) as error:

@@ -108,4 +108,6 @@ class ProductQuantizer:
             self.centroids.values[partition.number],
             METRICS.index(metric),
             scale_of(metric),
+            partition.graph,
+            partition.ef,
         )

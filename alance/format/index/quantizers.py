@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.errors import UnsupportedError
 from alance.format.index.flat import Flat
 from alance.format.index.pq import ProductQuantizer
 from alance.format.index.rabitq import Rabitq
@@ -55,5 +56,7 @@ def quantizer_of(
     if centroids.kind == "SQ":
         return ScalarQuantizer.parse(centroids, told)
     if centroids.kind == "RQ":
+        if centroids.has_graphs:
+            raise UnsupportedError("vector index of type IVF_HNSW_RQ")
         return Rabitq.parse(centroids, told, content)
     return Flat.parse(centroids, value_type)

@@ -79,6 +79,8 @@ class ScalarQuantizer:
             self.high,
             METRICS.index(self.metric),
             scale_of(self.metric),
+            partition.graph,
+            partition.ef,
         )
 
 

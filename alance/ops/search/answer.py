@@ -203,7 +203,7 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
             of_segments.append(shared)
         else:
             of_segments.append(kernel_of(replace(search, queries=turned), k))
-    return Kernels(of_segments)
+    return Kernels(of_segments, search.probing.width(search.k * search.probing.refined))
 
 
 async def _open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:

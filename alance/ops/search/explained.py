@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alance.format.index.hnsw import walked_rows
+from alance.format.index.ivf import links_of
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.search.answer import flat_options
@@ -16,6 +18,8 @@ from alance.ops.version.projection import ROW_ID
 if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
+    from alance.ops.search.options import Search
+    from alance.ops.search.segments import Way
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
@@ -36,7 +40,19 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
     if not way.segments:
         line += ", every vector compared"
-    lines = [f"  {text}" for text in way.lines]
+    lines = [f"  {text}" for text in (*way.lines, *_of_graphs(search, way))]
     if way.segments:
         lines.append("  below: what is read of fragments without an index")
     return replace(told, what=(first, line, *lines, *told.what[1:]))
+
+
+def _of_graphs(search: Search, way: Way) -> list[str]:
+    """Which partitions of indices with graphs are walked through, for each number of links."""
+    ef = search.probing.width(search.k * search.probing.refined)
+    details = (segment.index.message.index_details.value for segment in way.segments)
+    links = {m for m in map(links_of, details) if m is not None}
+    return [
+        f"graphs are followed (ef {ef}) in partitions with more than {walked_rows(m, ef)} rows "
+        "that may be given; all rows of others are compared"
+        for m in sorted(links)
+    ]

@@ -9,54 +9,48 @@ from __future__ import annotations
 
 import math
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.columns import OpenColumn
-from alance.file.fragment import open_fragment
-from alance.file.open import open_file
-from alance.file.plain import open_plain
-from alance.format.container import open_container
 from alance.format.index.ivf import (
     INDEX_FILE,
     ROW_IDS,
     STORAGE_FILE,
-    Centroids,
     Partition,
     Storage,
-    buffer_number,
-    storage_metadata,
+    links_of,
 )
-from alance.format.index.quantizers import buffer_of, columns_of, quantizer_of
+from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
-from alance.format.plans import ByteRange, together
-from alance.format.schema import Schema
+from alance.format.plans import together
 from alance.io.readahead import Job, readahead
+from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from typing import Any
+
+    import pyarrow as pa
 
     from alance.arrays import Bytes, Float64s, Int32s, Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.file.plain import PlainFile
-    from alance.format.index.ivf import Quantizer
+    from alance.format.index.hnsw import Graphs
+    from alance.format.index.ivf import Centroids, Quantizer
     from alance.format.plans import Plan
     from alance.io.engine import Engine
     from alance.ops.search.eligible import Eligible
+    from alance.ops.search.heads import Head, StorageHead
     from alance.ops.search.options import Search
     from alance.ops.search.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
 
-WHOLE_BYTES: Final = 4 << 20  # files of centroids up to here are read by one request
 GROUP_BYTES: Final = 4 << 20  # of partitions that one job looks into, for each query
 FAR: Final = 1e30
 
@@ -68,6 +62,8 @@ class Ivf:
     Attributes:
         opened: the columns of its rows that are read.
         row_bytes: memory of a row.
+        graphs: of its partitions; None: all rows of a partition are compared.
+        linked: the columns of the graphs.
         ways: the centroids as queries are compared with them.
     """
 
@@ -77,6 +73,8 @@ class Ivf:
     quantizer: Quantizer
     opened: OpenFragment
     row_bytes: int
+    graphs: Graphs | None
+    linked: OpenFragment | None
     ways: Bytes
 
     @property
@@ -88,9 +86,47 @@ class Ivf:
         """Memory; that of a codebook is guessed."""
         return 2 * int(self.centroids.values.nbytes) + int(self.storage.offsets.nbytes) + (1 << 19)
 
-    def num_bytes_of(self, partitions: Int64s) -> Int64s:
-        """Memory of some partitions; 0 of those without rows."""
-        return np.diff(self.storage.offsets)[partitions] * self.row_bytes
+    def num_bytes_of(self, partitions: Int64s, ef: int) -> Int64s:
+        """Memory of partitions, with their graphs where those are followed; 0 of empty ones."""
+        num_rows = np.diff(self.storage.offsets)[partitions]
+        num_bytes: Int64s = num_rows * self.row_bytes
+        if self.graphs is not None:
+            graphs, counts = self.graphs, zip(partitions.tolist(), num_rows.tolist(), strict=True)
+            num_bytes += [
+                graphs.num_bytes(number) if graphs.pays(number, count, ef) else 0
+                for number, count in counts
+            ]
+        return num_bytes
+
+    def parts(self, number: int, ef: int) -> list[Part]:
+        """What a search reads of a partition: its rows, and its graph where that is followed."""
+        first, stop = self.storage.offsets[number : number + 2].tolist()
+        names = self.quantizer.columns
+        rows = partial(Partition.of, number, names=names)
+        parts = [Part(("partition", self.where, number), self.opened, (first, stop), rows)]
+        graphs = self.graphs
+        if graphs is not None and graphs.pays(number, stop - first, ef):
+            assert self.linked is not None
+            links = partial(graphs.graph, number)
+            key = ("graph", self.where, number)
+            parts.append(Part(key, self.linked, graphs.span(number), links))
+        return parts
+
+    def add(
+        self,
+        nearest: _kernels.Nearest,
+        queries: Int32s,
+        partition: Partition,
+        graph: _kernels.Graph | None,
+        rows: Eligible,
+        ef: int,
+    ) -> None:
+        """Add the rows of a partition that may be given to the nearest of some queries."""
+        mask = rows.mask_of_part((self.where, partition.number), partition.ids)
+        count = int(np.count_nonzero(mask)) if len(mask) else len(partition.ids)
+        if graph is not None and self.graphs and self.graphs.pays(partition.number, count, ef):
+            partition = replace(partition, graph=graph, ef=ef)
+        self.quantizer.add(nearest, queries, partition, mask)
 
     def nearest_partitions(self, queries: Float64s, count: int) -> Int64s:
         """So many partitions of each query, in the order in which they are searched: (q, count)."""
@@ -128,89 +164,57 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     async def load() -> Ivf:
         try:
             first, second = await located_files(snapshot, index, (INDEX_FILE, STORAGE_FILE))
+            graphs = links_of(index.message.index_details.value) is not None
             opening: list[Plan[Any]] = [
-                _centroids(*first, engine.cache),
-                _storage(*second, engine.cache),
+                read_head(*first, engine.cache, has_graphs=graphs),
+                read_storage_head(*second, engine.cache),
             ]
-            centroids, storage = await engine.drive(together(opening), "open index")
-            return await engine.pool.run(lambda: _joined(second[0], centroids, *storage))
+            head, storage = await engine.drive(together(opening), "open index")
+            return await engine.pool.run(lambda: _joined(second[0], head, storage))
         except AlanceError as error:
             error.add_note(f"index {index.name} of {snapshot.uri}: use_index=False does without")
             raise
 
-    def _joined(
-        path: str,
-        centroids: Centroids,
-        file: PlainFile,
-        message: memoryview,
-        content: memoryview | None,
-        opened: OpenFragment,
-    ) -> Ivf:
+    def _joined(path: str, head: Head, rows: StorageHead) -> Ivf:
+        centroids, opened, file = head.centroids, rows.opened, rows.file
         if centroids.dim != dim:
             raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
-        metadata = file.schema.metadata
         partitions = len(centroids.values)
-        storage = Storage.parse(metadata, message, partitions, file.num_rows)
-        quantizer = quantizer_of(centroids, storage.told, content, value_type)
+        storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
+        quantizer = quantizer_of(centroids, storage.told, rows.content, value_type)
         schema = file.schema.to_arrow()
         missing = [name for name in (ROW_IDS, *quantizer.columns) if name not in schema.names]
         if missing or str(schema.field(ROW_IDS).type) != "uint64":
             raise CorruptFileError(f"vector index: columns {schema.names}")
         quantizer.check(schema)
         row_bytes = int(opened.row_bytes) + 1
-        return Ivf(path, centroids, storage, quantizer, opened, row_bytes, _ways(centroids))
+        graphs = head.graphs(np.diff(storage.offsets))
+        ways = _ways(centroids)
+        return Ivf(
+            path, centroids, storage, quantizer, opened, row_bytes, graphs, head.opened, ways
+        )
 
     where = snapshot.table.index_file(snapshot.manifest, index, STORAGE_FILE)
     return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
 
 
-def _centroids(path: str, size: int, states: Any) -> Plan[Centroids]:
-    """Plan what `index.idx` says: one round where the file is small, else two."""
-    if size <= WHOLE_BYTES:
-        (content,) = yield [ByteRange(path, 0, size)]
-        container = yield from open_container(path, size, content)
-    else:
-        container = yield from open_file(path, size, states)
-    descriptor = yield from container.read_descriptor()
-    schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
-    message = yield from container.read_buffer(buffer_number(schema.metadata))
-    return Centroids.parse(schema.metadata, message)
+class Part(NamedTuple):
+    """Rows of a file of a segment that are kept in memory.
 
+    Attributes:
+        key: in the search cache.
+        span: the rows.
+        value_of: what is kept of them; CPU work.
+    """
 
-def _storage(
-    path: str, size: int, states: Any
-) -> Plan[tuple[PlainFile, memoryview, memoryview | None, OpenFragment]]:
-    """Plan what `auxiliary.idx` says, and the page tables of its columns: two rounds."""
-    file = yield from open_plain(path, size, states)
-    metadata = file.schema.metadata
-    told = storage_metadata(metadata)
-    kind = "PQ" if "codebook_position" in told else "RQ" if "rotation_type" in told else ""
-    buffers = [buffer_number(metadata)]
-    more = buffer_of(kind, told)
-    if more is not None:
-        buffers.append(more)
-    schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
-    opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
-    plans: list[Plan[Any]] = [file.container.read_buffer(number) for number in buffers]
-    loaded: list[Any] = yield from together([*plans, _page_states(opened, states)])
-    message, *contents = loaded[:-1]
-    return file, message, contents[0] if contents else None, opened
+    key: Hashable
+    opened: OpenFragment
+    span: tuple[int, int]
+    value_of: Callable[[pa.RecordBatch], Partition | _kernels.Graph]
 
-
-def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
-    """Plan what must be known of all pages before some of their rows can be read: one round."""
-    plans: list[Plan[None]] = []
-    for leaf in opened.leaves:
-        if not isinstance(leaf.column, OpenColumn):
-            continue  # of files of 2.0: pages have no state
-        cuts = leaf.column.column.first_rows.tolist()
-        # All rows but one: of a small page that is read whole nothing would be learned.
-        plans += [
-            leaf.column.load(first, last - 1, states)
-            for first, last in pairwise(cuts)
-            if last - first > 1
-        ]
-    yield from together(plans)
+    def read(self, states: Any) -> Plan[FragmentTask]:
+        """Plan the reading."""
+        return self.opened.read(*self.span, states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,8 @@ async def search_segments(
     while len(short) and any(first < stop for first, stop in zip(done, stops, strict=True)):
         bounds = list(zip(done, stops, strict=True))
         probes = await snapshot.engine.decode(
-            partial(_probes, segments, queries, short, bounds), num_bytes * len(short) // 4
+            partial(_probes, segments, queries, short, bounds, kernel.ef),
+            num_bytes * len(short) // 4,
         )
         await _search(snapshot, segments, probes, kernel)
         done = stops
@@ -264,6 +269,7 @@ def _probes(
     queries: Float64s,
     short: Int64s,
     bounds: Sequence[tuple[int, int]],
+    ef: int,
 ) -> list[Probe]:
     """The partitions from one place to another of each query's order, each once; none is empty."""
     probes = []
@@ -271,7 +277,7 @@ def _probes(
     for segment, ((ivf, _), (first, stop)) in enumerate(zip(segments, bounds, strict=True)):
         partitions = ivf.nearest_partitions(asking, stop)[:, first:].reshape(-1)
         numbers = np.repeat(short, stop - first).astype(np.int32)
-        filled = np.flatnonzero(ivf.num_bytes_of(partitions))
+        filled = np.flatnonzero(np.diff(ivf.storage.offsets)[partitions])
         order = filled[np.argsort(partitions[filled], kind="stable")]
         partitions, numbers = partitions[order], numbers[order]
         starts = np.flatnonzero(np.diff(partitions, prepend=-1))
@@ -282,7 +288,7 @@ def _probes(
                 chosen.tolist(),
                 starts.tolist(),
                 [*starts[1:].tolist(), len(numbers)],
-                ivf.num_bytes_of(chosen).tolist(),
+                ivf.num_bytes_of(chosen, ef).tolist(),
                 strict=False,
             )
         ]
@@ -293,10 +299,14 @@ class Kernels:
     """The nearest rows of the queries, as each segment's quantiser compares them.
 
     Of most quantisers that is one for all segments; rotations are a segment's own.
+
+    Attributes:
+        ef: rows that are looked for on a graph.
     """
 
-    def __init__(self, of_segments: Sequence[_kernels.Nearest]) -> None:
+    def __init__(self, of_segments: Sequence[_kernels.Nearest], ef: int) -> None:
         self.of_segments = of_segments
+        self.ef = ef
 
     @property
     def distinct(self) -> list[_kernels.Nearest]:
@@ -352,40 +362,35 @@ async def _search_group(
 ) -> None:
     """Look into partitions, in one job; those that are not cached are read before."""
     engine = snapshot.engine
-    partitions = await _partitions(engine, [(segments[probe.segment][0], probe) for probe in group])
+    parts = [segments[probe.segment][0].parts(probe.partition, kernel.ef) for probe in group]
+    kept = await _kept(engine, [part for of_probe in parts for part in of_probe])
 
     def work() -> None:
-        for probe, partition in zip(group, partitions, strict=True):
+        for probe, (rows_part, *graph_part) in zip(group, parts, strict=True):
             ivf, rows = segments[probe.segment]
-            mask = rows.mask_of_part((ivf.where, probe.partition), partition.ids)
-            ivf.quantizer.add(kernel.of_segments[probe.segment], probe.queries, partition, mask)
+            graph = kept[graph_part[0].key] if graph_part else None
+            nearest, partition = kernel.of_segments[probe.segment], kept[rows_part.key]
+            ivf.add(nearest, probe.queries, partition, graph, rows, kernel.ef)
 
     await engine.decode(work, sum(probe.num_bytes * len(probe.queries) for probe in group))
 
 
-async def _partitions(engine: Engine, wanted: Sequence[tuple[Ivf, Probe]]) -> list[Partition]:
-    """Partitions by the search cache; those that several searches want are read once.
+async def _kept(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, Any]:
+    """Parts of segments by their keys; those that several searches want are read once.
 
-    Cost: a round for those that are not there.
+    Cost: a round for those that the search cache has not.
     """
-    asked = {("partition", ivf.where, probe.partition): (ivf, probe) for ivf, probe in wanted}
+    of_keys = {part.key: part for part in parts}
 
-    async def load(keys: Sequence[Hashable]) -> list[Partition]:
-        missing = [asked[cast("tuple[str, str, int]", key)] for key in keys]
-        plans = [_read(ivf, probe, engine.cache) for ivf, probe in missing]
+    async def load(keys: Sequence[Hashable]) -> list[Any]:
+        missing = [of_keys[key] for key in keys]
+        plans = [part.read(engine.cache) for part in missing]
         tasks = await engine.drive(together(plans), "partitions")
 
-        def decode() -> list[Partition]:
-            return [
-                Partition.of(probe.partition, task.decode(), ivf.quantizer.columns)
-                for (ivf, probe), task in zip(missing, tasks, strict=True)
-            ]
+        def decode() -> list[Any]:
+            return [part.value_of(task.decode()) for part, task in zip(missing, tasks, strict=True)]
 
-        return await engine.decode(decode, sum(probe.num_bytes for _, probe in missing))
+        return await engine.decode(decode, sum(task.num_bytes for task in tasks))
 
-    return await engine.cache.get_many([*asked], load, lambda partition: partition.num_bytes)
-
-
-def _read(ivf: Ivf, probe: Probe, states: Any) -> Plan[FragmentTask]:
-    first, stop = ivf.storage.offsets[probe.partition : probe.partition + 2].tolist()
-    return ivf.opened.read(first, stop, states)
+    values = await engine.cache.get_many([*of_keys], load, lambda value: value.num_bytes)
+    return dict(zip(of_keys, values, strict=True))

@@ -49,7 +49,7 @@ class SearchArguments(TypedDict, total=False):
         minimum_nprobes, maximum_nprobes: partitions to search in any case; and at most, as long
             as fewer than k rows were found. `nprobes` is both.
         refine_factor: so many times k rows of the index are compared exactly.
-        ef: width of the search in the graphs of HNSW indices; None: 1.5 k.
+        ef: rows that are looked for on the graphs of HNSW indices; None: 1.5 k; at least k.
         fast_search: leave out rows that no index covers.
         fragments: ids of the fragments to search; None: all.
         use_scalar_index: ask indices which rows the filter may keep.
@@ -91,6 +91,15 @@ class Probing:
             effort = 0.5 if self.effort is None else self.effort
             least = max(least or 1, round(total**effort))
         return min(least, most), most
+
+    @property
+    def refined(self) -> int:
+        """How many times k rows an index is asked for."""
+        return self.refine_factor or 1
+
+    def width(self, k: int) -> int:
+        """Rows that are looked for on a graph, of which the k nearest are asked."""
+        return max(k, k + k // 2 if self.ef is None else self.ef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

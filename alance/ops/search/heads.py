@@ -1,0 +1,134 @@
+"""What the files of a segment say of themselves, before any row of them is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from alance.file.columns import OpenColumn
+from alance.file.fragment import open_fragment
+from alance.file.open import open_file
+from alance.file.plain import open_plain
+from alance.format.container import open_container
+from alance.format.index import hnsw
+from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
+from alance.format.index.quantizers import buffer_of, columns_of
+from alance.format.plans import ByteRange, together
+from alance.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from alance.arrays import Int64s
+    from alance.file.fragment import OpenFragment
+    from alance.file.plain import PlainFile
+    from alance.format.plans import Plan
+
+
+WHOLE_BYTES: Final = 4 << 20  # files of centroids up to here are read by one request
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What `index.idx` says.
+
+    Attributes:
+        opened: the columns of its graphs that a search reads; None: it has no graphs.
+    """
+
+    centroids: Centroids
+    metadata: Mapping[str, str]
+    message: memoryview
+    opened: OpenFragment | None = None
+
+    def graphs(self, sizes: Int64s) -> hnsw.Graphs | None:
+        """Where the graphs of partitions with so many rows are.
+
+        Raises:
+            CorruptFileError: metadata that contradict themselves, or the partitions.
+        """
+        if self.opened is None:
+            return None
+        return hnsw.Graphs.parse(self.metadata, self.message, sizes, self.opened.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageHead:
+    """What `auxiliary.idx` says.
+
+    Attributes:
+        content: of the buffer that the quantiser needs besides.
+        opened: the columns of its rows that are read.
+    """
+
+    file: PlainFile
+    message: memoryview
+    content: memoryview | None
+    opened: OpenFragment
+
+
+def read_head(path: str, size: int, states: Any, *, has_graphs: bool) -> Plan[Head]:
+    """Plan what `index.idx` says: one round where the file is small, else two.
+
+    Args:
+        has_graphs: the file has rows, whose page tables are learned: always two rounds.
+    """
+    if has_graphs:
+        return (yield from _head_with_graphs(path, size, states))
+    if size <= WHOLE_BYTES:
+        (content,) = yield [ByteRange(path, 0, size)]
+        container = yield from open_container(path, size, content)
+    else:
+        container = yield from open_file(path, size, states)
+    descriptor = yield from container.read_descriptor()
+    schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
+    message = yield from container.read_buffer(buffer_number(schema.metadata))
+    return Head(Centroids.parse(schema.metadata, message), schema.metadata, message)
+
+
+def _head_with_graphs(path: str, size: int, states: Any) -> Plan[Head]:
+    file = yield from open_plain(path, size, states)
+    hnsw.check(file.schema.to_arrow())
+    schema = file.schema.project(list(hnsw.SEARCHED))
+    opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
+    metadata = file.schema.metadata
+    buffer: Plan[Any] = file.container.read_buffer(buffer_number(metadata))
+    loaded: list[Any] = yield from together([buffer, _page_states(opened, states)])
+    message = loaded[0]
+    return Head(Centroids.parse(metadata, message), metadata, message, opened)
+
+
+def read_storage_head(path: str, size: int, states: Any) -> Plan[StorageHead]:
+    """Plan what `auxiliary.idx` says, and the page tables of its columns: two rounds."""
+    file = yield from open_plain(path, size, states)
+    metadata = file.schema.metadata
+    told = storage_metadata(metadata)
+    kind = "PQ" if "codebook_position" in told else "RQ" if "rotation_type" in told else ""
+    buffers = [buffer_number(metadata)]
+    more = buffer_of(kind, told)
+    if more is not None:
+        buffers.append(more)
+    schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
+    opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
+    plans: list[Plan[Any]] = [file.container.read_buffer(number) for number in buffers]
+    loaded: list[Any] = yield from together([*plans, _page_states(opened, states)])
+    message, *contents = loaded[:-1]
+    return StorageHead(file, message, contents[0] if contents else None, opened)
+
+
+def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
+    """Plan what must be known of all pages before some of their rows can be read: one round."""
+    plans: list[Plan[None]] = []
+    for leaf in opened.leaves:
+        if not isinstance(leaf.column, OpenColumn):
+            continue  # of files of 2.0: pages have no state
+        cuts = leaf.column.column.first_rows.tolist()
+        # All rows but one: of a small page that is read whole nothing would be learned.
+        plans += [
+            leaf.column.load(first, last - 1, states)
+            for first, last in pairwise(cuts)
+            if last - first > 1
+        ]
+    yield from together(plans)

@@ -1,0 +1,236 @@
+"""Walks along graphs of rows, beside numpy; and graphs that lead nowhere."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance import _kernels
+
+ALL = np.empty(0, np.uint8)
+DIM = 8
+
+
+class Links(NamedTuple):
+    """The arguments of a graph."""
+
+    rows: npt.NDArray[np.uint32]
+    starts: npt.NDArray[np.int32]
+    links: npt.NDArray[np.uint32]
+    levels: npt.NDArray[np.int64]
+    entry: int
+    num_rows: int
+
+    def graph(self) -> _kernels.Graph:
+        return _kernels.Graph(*self)
+
+
+def connected(num_rows: int, rng: np.random.Generator) -> Links:
+    """Levels of fewer and fewer rows; on each a ring, and some links across it."""
+    rows, lists, levels = np.arange(num_rows), [], [0]
+    parts = []
+    while True:
+        ring = rng.permutation(rows)
+        after = dict(zip(ring.tolist(), np.roll(ring, -1).tolist(), strict=True))
+        for row in rows.tolist():
+            across = rng.choice(rows, min(2, len(rows)))
+            lists.append(np.unique([after[row], *across]))
+        parts.append(rows)
+        levels.append(levels[-1] + len(rows))
+        upper = np.sort(rng.choice(rows, len(rows) // 4, replace=False))
+        if not len(upper):
+            break
+        rows = upper
+    levels += [levels[-1]] * 2  # levels without rows may follow
+    starts = np.cumsum([0, *map(len, lists)])
+    return Links(
+        np.concatenate(parts).astype(np.uint32),
+        starts.astype(np.int32),
+        np.concatenate(lists).astype(np.uint32),
+        np.array(levels, np.int64),
+        int(rng.choice(rows)),
+        num_rows,
+    )
+
+
+def walk(
+    graph: _kernels.Graph,
+    values: npt.NDArray[np.float32],
+    queries: npt.NDArray[np.float64],
+    ef: int,
+    mask: npt.NDArray[np.uint8] = ALL,
+    k: int = 10,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> tuple[Any, Any, Any]:
+    nearest = _kernels.Nearest(queries.reshape(-1), DIM, k, *bounds)
+    numbers = np.arange(len(queries), dtype=np.int32)
+    ids = np.arange(len(values), dtype=np.uint64)
+    content = values.reshape(-1).view(np.uint8)
+    _kernels.add_vectors(nearest, numbers, ids, mask, content, 2, 0, graph=graph, ef=ef)
+    return nearest.result()
+
+
+@given(st.integers(1, 300), st.booleans(), st.booleans(), st.integers(0, 1 << 30))
+def test_a_walk_that_looks_for_all_rows_finds_the_nearest(
+    num_rows: int, is_masked: bool, is_ranged: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((num_rows, DIM)).astype(np.float32)
+    queries = rng.standard_normal((3, DIM))
+    mask = (rng.random(num_rows) < 0.3).view(np.uint8) if is_masked else ALL
+    bounds = (5.0, 20.0) if is_ranged else (-np.inf, np.inf)
+    graph = connected(num_rows, rng).graph()
+    counts, distances, ids = walk(graph, values, queries, num_rows, mask, bounds=bounds)
+    start = 0
+    for query, count in zip(queries, counts.tolist(), strict=True):
+        right = ((values - query) ** 2).sum(1)
+        counted = (right >= bounds[0]) & (right < bounds[1])
+        if is_masked:
+            counted &= mask == 1
+        order = np.flatnonzero(counted)[np.argsort(right[counted], kind="stable")][:10]
+        part = slice(start, start + count)
+        assert sorted(ids[part].tolist()) == sorted(order.tolist())
+        np.testing.assert_allclose(distances[part], right[order], rtol=1e-5)
+        start += count
+
+
+@given(st.integers(2, 300), st.integers(1, 30), st.integers(0, 1 << 30))
+def test_a_narrow_walk_gives_rows_at_their_distances(num_rows: int, ef: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((num_rows, DIM)).astype(np.float32)
+    values[rng.integers(num_rows)] = np.nan  # never near, and never in the way
+    query = rng.standard_normal((1, DIM))
+    counts, distances, ids = walk(connected(num_rows, rng).graph(), values, query, ef)
+    assert counts[0] <= min(ef, 10, num_rows - 1)
+    assert len(set(ids.tolist())) == counts[0]
+    np.testing.assert_allclose(distances, ((values[ids] - query) ** 2).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["pq", "pq, by row", "sq", "sq by dot", "pq by dot"])
+def test_codes_are_compared_as_where_all_are(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    num_rows, queries = 500, rng.standard_normal((4, DIM))
+    graph, metric = connected(num_rows, rng).graph(), 2 if "dot" in kind else 0
+    numbers, ids = np.arange(4, dtype=np.int32), np.arange(num_rows, dtype=np.uint64)
+    book = rng.standard_normal(256 * DIM).astype(np.float32)
+    centroid = rng.standard_normal(DIM).astype(np.float32)
+    answers = []
+    for more in ({}, {"graph": graph, "ef": num_rows}):
+        nearest = _kernels.Nearest(queries.reshape(-1), DIM, 20, -np.inf, np.inf)
+        if "sq" in kind:
+            codes = np.random.default_rng(1).integers(0, 256, num_rows * DIM, np.uint8)
+            _kernels.add_sq(nearest, numbers, ids, ALL, codes, -3.0, 3.0, metric, 1.0, **more)
+        else:
+            codes = np.random.default_rng(1).integers(0, 256, num_rows * 4, np.uint8)
+            form = ("row" not in kind, book, 4, centroid, metric, 1.0)
+            _kernels.add_pq(
+                nearest,
+                numbers,
+                ids,
+                ALL,
+                codes,
+                8,
+                by_column,
+                book,
+                4,
+                centroid,
+                metric,
+                1.0,
+                **more,
+            )
+        answers.append([part.tolist() for part in nearest.result()])
+    assert answers[0] == answers[1]
+
+
+def test_rows_that_are_alike_are_ordered_by_id() -> None:
+    graph = connected(100, np.random.default_rng(0)).graph()
+    values = np.zeros((100, DIM), np.float32)
+    _, _, ids = walk(graph, values, np.ones((1, DIM)), 100)
+    assert ids.tolist() == list(range(10))
+
+
+def test_no_row_is_found_on_a_graph_of_none() -> None:
+    nothing = np.empty(0, np.uint32)
+    zeros = np.zeros(1, np.int32)
+    graph = _kernels.Graph(nothing, zeros, nothing, np.zeros(2, np.int64), 0, 0)
+    counts, _, _ = walk(graph, np.empty((0, DIM), np.float32), np.ones((1, DIM)), 5)
+    assert counts.tolist() == [0]
+
+
+SMALL = Links(
+    np.array([0, 1, 2, 3, 1, 3], np.uint32),
+    np.array([0, 2, 4, 5, 6, 7, 8], np.int32),
+    np.array([1, 2, 0, 3, 0, 2, 3, 1], np.uint32),
+    np.array([0, 4, 6], np.int64),
+    3,
+    4,
+)
+
+
+def changed(**changes: Any) -> Links:
+    values = {name: np.array(value, getattr(SMALL, name).dtype) for name, value in changes.items()}
+    return SMALL._replace(**values)
+
+
+def test_the_graph_that_is_then_spoiled_is_right() -> None:
+    assert SMALL.graph().num_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        (changed(links=[1, 2, 0, 4, 0, 2, 3, 1]), "level 0: a link to row 4"),
+        (changed(links=[1, 2, 0, 3, 0, 2, 3, 2]), "level 1: row 2 is not on it"),
+        (changed(links=[1, 2, 0, 3]), "links beyond the last"),
+        (changed(starts=[0, 2, 1, 5, 6, 7, 8]), "end before they begin"),
+        (changed(starts=[-1, 2, 4, 5, 6, 7, 8]), "links beyond"),
+        (changed(starts=[0, 2]), "6 places"),
+        (changed(rows=[0, 1, 3, 2, 1, 3]), "level 0: row 3 out of order"),
+        (changed(rows=[0, 1, 2, 3, 3, 1]), "level 1: row 1 out of order"),
+        (changed(rows=[0, 1, 2, 3, 1, 9]), "level 1: row 9 out of order"),
+        (changed(levels=[0, 3, 6]), "levels for 4 rows"),
+        (changed(levels=[0, 4, 5]), "levels for 4 rows"),
+        (changed(levels=[0, 4, 7, 6]), "ends before it begins"),
+        (changed(levels=[0, 4, 4, 6]), "level 2: those below have no rows"),
+        (changed(levels=[6]), "1 levels"),
+        (SMALL._replace(entry=4), "its entry is row 4"),
+        (SMALL._replace(entry=-1), "its entry is row -1"),
+        (SMALL._replace(entry=2), "level 1: row 2 is not on it"),
+        (SMALL._replace(num_rows=5), "for 5 rows"),
+        (SMALL._replace(num_rows=-1), "-1 rows"),
+    ],
+    ids=str,
+)
+def test_a_graph_that_leads_nowhere_is_refused(links: Links, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        links.graph()
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_spoiled_graph_is_refused_or_walked_to_the_end(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    links = connected(60, rng)
+    for _ in range(3):
+        name = ("rows", "starts", "links", "levels")[rng.integers(4)]
+        values = getattr(links, name).copy()
+        values[rng.integers(len(values))] = rng.integers(0, 90)
+        links = links._replace(**{name: values})
+    try:
+        graph = links.graph()
+    except ValueError:
+        return
+    values = rng.standard_normal((60, DIM)).astype(np.float32)
+    walk(graph, values, rng.standard_normal((2, DIM)), 10)
+
+
+def test_a_graph_of_other_rows_is_refused() -> None:
+    values = np.zeros((5, DIM), np.float32)
+    with pytest.raises(ValueError, match="a graph of 4 rows for 5"):
+        walk(SMALL.graph(), values, np.ones((1, DIM)), 5)
+    with pytest.raises(ValueError, match="ef 0"):
+        walk(SMALL.graph(), values[:4], np.ones((1, DIM)), 0)
