@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from alance.errors import StoreError
 from alance.io.cache import SearchCache
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
 
 
 def size(value: object) -> int:
@@ -107,3 +111,72 @@ def test_a_budget_of_nothing_keeps_nothing() -> None:
     cache = SearchCache(0)
     cache.put("key", "value", 1)
     assert cache.peek("key") is None
+
+
+async def test_many_keys_are_loaded_by_one_call_and_once() -> None:
+    cache, calls, go = SearchCache(1000), [], asyncio.Event()
+
+    async def load(keys: Sequence[Hashable]) -> list[Hashable]:
+        calls.append(list(keys))
+        await go.wait()
+        return [key * 2 for key in keys]
+
+    cache.put(1, 2, 10)
+    first = asyncio.ensure_future(cache.get_many([1, 2, 3], load, size))
+    second = asyncio.ensure_future(cache.get_many([3, 4], load, size))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    go.set()
+    assert await first == [2, 4, 6]
+    assert await second == [6, 8]
+    assert calls == [[2, 3], [4]]
+    assert await cache.get_many([4, 1], load, size) == [8, 2]
+    assert len(calls) == 2
+
+
+async def test_a_failed_load_of_many_is_that_of_who_began_it() -> None:
+    cache = SearchCache(1000)
+
+    async def fail(keys: Sequence[Hashable]) -> list[Hashable]:
+        await asyncio.sleep(0)
+        raise StoreError("gone")
+
+    async def load(keys: Sequence[Hashable]) -> list[Hashable]:
+        return list(keys)
+
+    outcomes = await asyncio.gather(
+        cache.get_many([1, 2], fail, size),
+        cache.get_many([2, 3], load, size),
+        return_exceptions=True,
+    )
+    assert isinstance(outcomes[0], StoreError)
+    assert outcomes[1] == [2, 3]
+
+
+async def test_a_load_of_many_ends_with_the_last_who_asks() -> None:
+    cache, cancelled = SearchCache(1000), []
+
+    async def load(keys: Sequence[Hashable]) -> list[Hashable]:
+        try:
+            await asyncio.sleep(9)
+        except asyncio.CancelledError:
+            cancelled.append(list(keys))
+            raise
+        return list(keys)
+
+    before = asyncio.all_tasks()
+    first = asyncio.ensure_future(cache.get_many([1, 2], load, size))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(cache.get_many([2, 3], load, size))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert cancelled == []
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert sorted(cancelled) == [[1, 2], [3]]
+    assert asyncio.all_tasks() == before
+    third = asyncio.ensure_future(cache.get_many([1], load, size))
+    third.cancel()
+    await asyncio.gather(third, return_exceptions=True)
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,254 @@
+"""Searches at once: they go together, and what befalls one is not the matter of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import alance
+from alance.format.index.ivf import Partition
+from alance.ops.search import joined, nearest
+from alance.ops.search.joined import Joint, Part
+from tests.search.search_cases import ours, queries, written
+from tests.search.test_indexed import index
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = written(tmp_path_factory.mktemp("joined") / "t")
+    index(path, "IVF_PQ", "l2", num_sub_vectors=4)
+    return path
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries went together, of each search."""
+    numbers = []
+    find_hits = nearest.find_hits
+
+    async def counted(snapshot: Any, search: Any, options: Any, columns: Any) -> Any:
+        numbers.append(len(search.queries))
+        return await find_hits(snapshot, search, options, columns)
+
+    monkeypatch.setattr(nearest, "find_hits", counted)
+    return numbers
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"filter": "kind = 3"},
+        {"filter": "kind = 3", "prefilter": False},
+        {"refine_factor": 2, "columns": ["text", "_rowid"]},
+        {"use_index": False, "columns": None},
+        {"distance_range": (0.5, 3.0)},
+        {"columns": []},
+    ],
+    ids=str,
+)
+async def test_searches_at_once_give_what_each_gives(
+    path: Path, searches: list[int], options: dict[str, Any]
+) -> None:
+    dataset = await alance.dataset(path)
+    asked = queries("float32", 40)
+    alone = [await ours(dataset, q, k=7, nprobes=3, **options) for q in asked]
+    searches.clear()
+    together = await asyncio.gather(
+        *(ours(dataset, q, k=7, nprobes=3, **options) for q in asked),
+        ours(dataset, asked[:3], k=7, nprobes=3, **options),
+    )
+    assert together[:-1] == alone
+    assert searches == [43]
+    for number in range(3):
+        rows = np.flatnonzero(together[-1]["query_index"].to_numpy() == number)
+        assert together[-1].take(rows).drop_columns("query_index") == alone[number]
+
+
+async def test_limit_and_order_are_those_of_each_caller(path: Path, searches: list[int]) -> None:
+    dataset = await alance.dataset(path)
+    asked = queries("float32", 6)
+
+    def scan(q: Any, **options: Any) -> Any:
+        wanted = {"column": "vec", "q": q, "k": 9}
+        return dataset.scanner(["id"], nearest=wanted, **options).to_table()
+
+    whole = [await scan(q) for q in asked]
+    cut = await asyncio.gather(*(scan(q, limit=4, offset=2) for q in asked))
+    assert [rows["id"].to_pylist() for rows in cut] == [
+        rows["id"].to_pylist()[2:6] for rows in whole
+    ]
+    searches.clear()
+    turned = await asyncio.gather(
+        scan(asked[0], order_by=["-_distance"]), scan(asked[1]), scan(asked[2], order_by=["id"])
+    )
+    assert turned[0]["id"].to_pylist() == whole[0]["id"].to_pylist()[::-1]
+    assert turned[1] == whole[1]
+    assert turned[2]["id"].to_pylist() == sorted(whole[2]["id"].to_pylist())
+    assert searches == [3]
+
+
+async def test_searches_that_ask_for_something_else_go_alone(
+    path: Path, searches: list[int]
+) -> None:
+    dataset = await alance.dataset(path)
+    q = queries("float32", 1)[0]
+    for options in ({"k": 3}, {"filter": "kind = 1"}, {"nprobes": 2}, {"columns": ["text"]}):
+        searches.clear()
+        first, second = await asyncio.gather(ours(dataset, q), ours(dataset, q, **options))
+        assert searches == [1, 1]
+        assert first == await ours(dataset, q)
+        assert second == await ours(dataset, q, **options)
+
+
+async def test_large_answers_are_not_kept_by_the_rows_of_one(path: Path) -> None:
+    dataset = await alance.dataset(path)
+    tables = await asyncio.gather(
+        *(ours(dataset, q, k=500, columns=None) for q in queries("float32", 20))
+    )
+    whole = sum(table.get_total_buffer_size() for table in tables)
+    assert whole < 3 * sum(table.nbytes for table in tables)
+
+
+async def test_rows_of_all_searches_together_are_bounded(
+    path: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "MAX_ROWS", 100)
+    dataset = await alance.dataset(path)
+    await asyncio.gather(*(ours(dataset, q, k=11) for q in queries("float32", 30)))
+    assert sum(searches) == 30
+    assert max(searches) <= 9
+
+
+async def test_a_damaged_partition_fails_those_alone_that_ask_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = Partition.of
+
+    def damaged(number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
+        if number == 2:
+            raise alance.CorruptFileError("partition 2")
+        return of(number, batch, names)
+
+    monkeypatch.setattr(Partition, "of", damaged)
+    asked = queries("float32", 40)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(path, session=session)
+        alone = []
+        for q in asked:
+            alone += await asyncio.gather(ours(dataset, q, nprobes=1), return_exceptions=True)
+        session.engine.cache.clear()
+        together = await asyncio.gather(
+            *(ours(dataset, q, nprobes=1) for q in asked), return_exceptions=True
+        )
+    wrong = [isinstance(outcome, alance.CorruptFileError) for outcome in alone]
+    assert 0 < sum(wrong) < len(asked)
+    for outcome, right, is_wrong in zip(together, alone, wrong, strict=True):
+        assert isinstance(outcome, alance.CorruptFileError) if is_wrong else outcome == right
+
+
+class Answers:
+    """Answers that wait for a word."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.counts: list[list[int]] = []
+        self.cancelled = 0
+
+    async def __call__(self, queries: npt.NDArray[Any], counts: Sequence[int]) -> list[Part]:
+        self.counts.append(list(counts))
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        batch: pa.RecordBatch = None
+        ends = np.cumsum(counts)
+        return [
+            Part(queries[end - count : end, 0], batch)
+            for count, end in zip(counts, ends, strict=True)
+        ]
+
+
+def vectors(*values: float) -> npt.NDArray[np.float64]:
+    return np.array([[value] for value in values])
+
+
+async def test_those_that_come_meanwhile_go_together_when_a_search_ends() -> None:
+    joint, answers = Joint(8, 1), Answers()
+    first = asyncio.ensure_future(joint.ask(vectors(1), answers))
+    await asyncio.sleep(0.001)
+    others = [asyncio.ensure_future(joint.ask(vectors(n, n), answers)) for n in range(2, 8)]
+    await asyncio.sleep(0.001)
+    assert answers.counts == [[1]]
+    answers.go.set()
+    parts = await asyncio.gather(first, *others)
+    assert answers.counts == [[1], [2] * 4, [2] * 2]
+    assert [part.numbers.tolist() for part in parts] == [[1], *([n, n] for n in range(2, 8))]
+
+
+async def test_a_cancelled_caller_leaves_the_search_to_the_others() -> None:
+    joint, answers = Joint(8, 1), Answers()
+    before = asyncio.all_tasks()
+    callers = [asyncio.ensure_future(joint.ask(vectors(n), answers)) for n in range(3)]
+    await asyncio.sleep(0.001)
+    callers[0].cancel()
+    await asyncio.gather(callers[0], return_exceptions=True)
+    assert answers.cancelled == 0
+    answers.go.set()
+    assert [(await caller).numbers.tolist() for caller in callers[1:]] == [[1], [2]]
+    answers.go.clear()
+    callers = [asyncio.ensure_future(joint.ask(vectors(n), answers)) for n in range(3)]
+    await asyncio.sleep(0.001)
+    waiting = asyncio.ensure_future(joint.ask(vectors(9), answers))
+    await asyncio.sleep(0.001)
+    for caller in (waiting, *callers):
+        caller.cancel()
+    await asyncio.gather(waiting, *callers, return_exceptions=True)
+    assert answers.cancelled == 1
+    assert asyncio.all_tasks() == before
+    answers.go.set()
+    assert (await joint.ask(vectors(5), answers)).numbers.tolist() == [5]
+
+
+async def test_a_search_that_fails_is_repeated_for_each_caller() -> None:
+    joint = Joint(8, 1)
+
+    async def answer(queries: npt.NDArray[Any], counts: Sequence[int]) -> list[Part]:
+        await asyncio.sleep(0)
+        if (queries == 2).any():
+            raise alance.CorruptFileError("two")
+        return [Part(queries[:, 0], None)] * len(counts)
+
+    outcomes = await asyncio.gather(
+        *(joint.ask(vectors(n), answer) for n in range(4)), return_exceptions=True
+    )
+    assert [getattr(outcome, "numbers", outcome) for outcome in outcomes][::3] == [0, 3]
+    assert isinstance(outcomes[2], alance.CorruptFileError)
+
+
+async def test_a_search_cancelled_at_any_turn_leaves_nothing(path: Path) -> None:
+    async with alance.Session() as session:
+        dataset = await alance.dataset(path, session=session)
+        before = asyncio.all_tasks()
+        asked = queries("float32", 4)
+        for turns in range(60):
+            session.engine.cache.clear()
+            callers = [asyncio.ensure_future(ours(dataset, q, refine_factor=2)) for q in asked]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for caller in callers:
+                caller.cancel()
+            await asyncio.gather(*callers, return_exceptions=True)
+            assert asyncio.all_tasks() == before
+        assert len(await ours(dataset, asked[0])) == 10
