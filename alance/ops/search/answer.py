@@ -17,6 +17,7 @@ from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.ops.read.take import take_rows
+from alance.ops.search.cost import pays_taking
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
+    from alance.format.row_set import RowSet
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import Search
@@ -136,32 +138,62 @@ async def _indexed(
     ahead = _open_ahead(snapshot, options, columns)
     opened: list[Ivf]
     rows: list[Eligible]
-    opened, rows, _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
+    kept: RowSet | None
+    opened, (rows, kept), _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
             raise UnsupportedError(f"index {way.segments[0].index.name}: of several metrics")
+    if kept is not None and pays_taking(snapshot, search, opened, len(kept)):
+        exact = kernel_of(search, search.k)
+        taking = _compare(snapshot, search, way.metric, kept, exact)
+        await all_of([taking, *_uncovered(snapshot, search, options, way, exact)])
+        return Hits.of([exact], search.k)
+    return await _probed(snapshot, search, options, way, list(zip(opened, rows, strict=True)))
+
+
+def unit_queries(search: Search, metric: str) -> Float64s:
+    """The queries as an index compares them: by cosine of length one."""
+    if metric != "cosine":
+        return search.queries
+    lengths: Float64s = np.linalg.norm(search.queries, axis=1, keepdims=True)
+    return search.queries / lengths
+
+
+def _uncovered(
+    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way, nearest: _kernels.Nearest
+) -> list[Awaitable[None]]:
+    """What adds the rows of the fragments that no index covers; nothing where there are none."""
+    if not way.uncovered:
+        return []
+    rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
+    return [search_flat(snapshot, search, way.metric, nearest, rest)]
+
+
+async def _probed(
+    snapshot: Snapshot,
+    search: Search,
+    options: ScanOptions,
+    way: Way,
+    segments: Sequence[tuple[Ivf, Eligible]],
+) -> Hits:
+    """The nearest rows in the partitions of an index; and of fragments that it does not cover."""
+    opened = [ivf for ivf, _ in segments]
     refine = search.probing.refine_factor
     is_exact = all(ivf.quantizer.is_exact for ivf in opened)
     is_refined = not is_exact and (refine is not None or bool(way.uncovered))
     k = search.k * (refine or 1) if is_refined else search.k
-    queries = search.queries
-    if way.metric == "cosine":
-        queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    queries = unit_queries(search, way.metric)
     kernels = _kernels_of(search, opened, queries, k)
     exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
 
     async def ask() -> None:
-        segments = list(zip(opened, rows, strict=True))
         await search_segments(snapshot, search, segments, queries, k, kernels)
         if exact is not None and is_refined:
             named = _checked(snapshot, way, Hits.of(kernels.distinct, k))
             await _refine(snapshot, search, way.metric, named, exact)
 
-    works: list[Awaitable[None]] = [ask()]
-    if exact is not None and way.uncovered:
-        rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
-        works.append(search_flat(snapshot, search, way.metric, exact, rest))
-    await all_of(works)
+    rest = [] if exact is None else _uncovered(snapshot, search, options, way, exact)
+    await all_of([ask(), *rest])
     if is_refined:
         assert exact is not None
         return Hits.of([exact], search.k)
@@ -240,6 +272,22 @@ async def _refine(
                 add_vectors(nearest, search, metric, only, ids[own].astype(np.uint64), of_query)
 
     await snapshot.engine.pool.run(add)
+
+
+async def _compare(
+    snapshot: Snapshot, search: Search, metric: str, rows: RowSet, nearest: _kernels.Nearest
+) -> None:
+    """Compare the vectors of some rows with all queries, exactly. Cost: a take of them."""
+    if not len(rows):
+        return
+    ids = rows.to_numpy()
+    batch = await rows_of(snapshot, ids, [search.path])
+    numbers = np.arange(len(search.queries), dtype=np.int32)
+
+    def add() -> None:
+        add_vectors(nearest, search, metric, numbers, ids.view(np.uint64), batch.column(0))
+
+    await snapshot.engine.decode(add, int(batch.nbytes) * len(numbers))
 
 
 async def rows_of(

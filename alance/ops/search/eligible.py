@@ -81,8 +81,8 @@ def _both(left: Bytes, right: Bytes) -> Bytes:
 
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[Segment], filtering: ScanOptions | None
-) -> list[Eligible]:
-    """The rows of each segment of an index that may be given.
+) -> tuple[list[Eligible], RowSet | None]:
+    """The rows of each segment of an index that may be given; and those that a filter keeps.
 
     Cost: a GET for each deletion vector of the fragments that is not known; with stable row ids
     all of the version's, and the ids of its rows, once. With a filter a scan of its columns.
@@ -91,13 +91,13 @@ async def eligible_rows(
         filtering: options of a scan, whose filter counts; None: there is no filter.
     """
     if filtering is None:
-        return [await _live_rows(snapshot, segment) for segment in segments]
+        return [await _live_rows(snapshot, segment) for segment in segments], None
     covered = frozenset[int]().union(*(segment.covered for segment in segments))
     kept = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
     if not snapshot.has_stable_row_ids:
-        return [Eligible(kept)] * len(segments)
+        return [Eligible(kept)] * len(segments), kept
     # The vectors of rows that were updated are those of older rows, which only some segment has.
-    return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments]
+    return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 
 
 async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from alance.errors import UnsupportedError
 from alance.format.index.hnsw import walked_rows
 from alance.format.index.ivf import links_of
-from alance.ops.read.explain import explain_scan
+from alance.io.coalesce import coalesce
+from alance.io.tasks import all_of
+from alance.ops.read.explain import Step, explain_scan
 from alance.ops.read.options import condition_of
-from alance.ops.search.answer import flat_options
+from alance.ops.read.plan import plan_scan
+from alance.ops.search.answer import flat_options, unit_queries
+from alance.ops.search.cost import FEW_ROWS, costs, pays_taking
+from alance.ops.search.indexed import open_segment
 from alance.ops.search.nearest import checked_search
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
+    from alance.ops.search.indexed import Ivf
     from alance.ops.search.options import Search
     from alance.ops.search.segments import Way
     from alance.ops.version.projection import Columns
@@ -27,23 +39,100 @@ if TYPE_CHECKING:
 async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
     """What a search costs before it takes the columns of its rows.
 
-    Cost: as `explain_scan`.
+    Cost: as `explain_scan`; of an index what its files say of themselves, which is kept.
     """
     search = checked_search(snapshot, options)
     await load_readers(snapshot, columns, condition_of(options))
     way = way_of(snapshot, search, options)
     plain = flat_options(options)
+    lines = [*way.lines, *_of_graphs(search, way)]
+    steps: list[Step] = []
     if way.segments:
+        told_of, steps = await _of_index(snapshot, search, options, way)
+        lines += [*told_of, "below: this, and what is read of fragments without an index"]
         plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
     told = await explain_scan(snapshot, [search.path, ROW_ID], plain)
     first = told.what[0].replace("scan of", "search of", 1)
     line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
     if not way.segments:
         line += ", every vector compared"
-    lines = [f"  {text}" for text in (*way.lines, *_of_graphs(search, way))]
-    if way.segments:
-        lines.append("  below: what is read of fragments without an index")
-    return replace(told, what=(first, line, *lines, *told.what[1:]))
+    return replace(
+        told,
+        what=(first, line, *(f"  {text}" for text in lines), *told.what[1:]),
+        steps=(*steps, *told.steps),
+        rounds=max(told.rounds, len(steps)),
+    )
+
+
+async def _of_index(
+    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way
+) -> tuple[list[str], list[Step]]:
+    """What is asked of an index, and why; and what is read of its partitions."""
+    try:
+        opened = await all_of(
+            open_segment(snapshot, segment, search.value_type, search.dim)
+            for segment in way.segments
+        )
+    except UnsupportedError as error:
+        return [f"index {way.segments[0].index.name} not used, every vector compared: {error}"], []
+    lines = []
+    if options.filter is not None and options.prefilter:
+        covered = frozenset[int]().union(*(segment.covered for segment in way.segments))
+        asked = replace(flat_options(options), fragments=covered)
+        plan = await plan_scan(snapshot, [ROW_ID], asked, counts=True)
+        if plan.counted is None or plan.handles:
+            lines.append(
+                f"if the filter keeps at most {FEW_ROWS} rows, and few enough beside the "
+                "partitions, their vectors are taken and compared exactly instead of:"
+            )
+        else:
+            num_rows = len(plan.counted)
+            taken, probed = costs(snapshot, search, opened, num_rows)
+            told = (
+                f"the filter keeps at most {num_rows:,} rows: taking their vectors costs as much "
+                f"as {taken:,} bytes, partitions {probed:,}"
+            )
+            if pays_taking(snapshot, search, opened, num_rows):
+                return [f"{told}; so they are taken, and compared exactly"], []
+            lines.append(f"{told}; so partitions are searched")
+    told_of, step = await _of_partitions(snapshot, search, opened)
+    return [*lines, *told_of], [] if step is None else [step]
+
+
+async def _of_partitions(
+    snapshot: Snapshot, search: Search, opened: Sequence[Ivf]
+) -> tuple[list[str], Step | None]:
+    """The partitions that are searched in any case, and what is read of them."""
+    engine, profile = snapshot.engine, snapshot.table.store.profile
+    ef = search.probing.width(search.k * search.probing.refined)
+    lines: list[str] = []
+    by_path: dict[str, list[tuple[int, int]]] = {}
+    for ivf in opened:
+        least, most = search.probing.partitions(ivf.num_partitions)
+        queries = unit_queries(search, ivf.centroids.metric)
+        orders = await engine.pool.run(partial(ivf.nearest_partitions, queries, least))
+        numbers = np.unique(orders)
+        parts = [part for number in numbers.tolist() for part in ivf.parts(number, ef)]
+        parts = [part for part in parts if part.span[1] > part.span[0]]
+        missing = [part for part in parts if engine.cache.peek(part.key) is None]
+        num_rows = int(np.diff(ivf.storage.offsets)[numbers].sum())
+        more = f", up to {most:,} as long as there are fewer rows than asked for" * (most > least)
+        lines.append(
+            f"{len(numbers):,} of {ivf.num_partitions:,} partitions{more}: {num_rows:,} rows; "
+            f"{len(parts) - len(missing):,} of {len(parts):,} parts of them are in memory"
+        )
+        for part in missing:
+            for extent in next(part.read(engine.cache), ()):
+                by_path.setdefault(extent.path, []).append((int(extent.start), int(extent.stop)))
+    if not by_path:
+        return lines, None
+    merged = [
+        coalesce(spans, profile.take_gap, profile.max_request_bytes) for spans in by_path.values()
+    ]
+    spans = [span for plan in merged for span in plan.spans]
+    num_bytes = sum(stop - start for start, stop in spans)
+    wanted = sum(stop - start for ranges in by_path.values() for start, stop in set(ranges))
+    return lines, Step("partitions", len(spans), num_bytes, max(0, num_bytes - wanted))
 
 
 def _of_graphs(search: Search, way: Way) -> list[str]:
