@@ -198,6 +198,42 @@ def their_searches(opened: Opened, **options: Any) -> None:
         opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
 
 
+async def search_crowd(opened: Opened, callers: int) -> None:
+    """Many callers, each searching again and again."""
+    numbers = iter(range(CALLS))
+
+    async def caller() -> None:
+        for number in numbers:
+            query = QUERIES[number % len(QUERIES)]
+            await opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+
+
+def their_search_crowd(opened: Opened, callers: int) -> None:
+    """As of `search_crowd`, with threads."""
+
+    def ask(number: int) -> None:
+        query = QUERIES[number % len(QUERIES)]
+        nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
+        opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
+
+    with ThreadPoolExecutor(callers) as pool:
+        list(pool.map(ask, range(CALLS)))
+
+
+def search_crowds(callers: int, *, remote: bool) -> Case:
+    """Searches at once by IVF_PQ, 20 of 128 partitions."""
+    return Case(
+        f"{callers} callers of searches",
+        "vectors",
+        lambda opened: search_crowd(opened, callers),
+        lambda opened: their_search_crowd(opened, callers),
+        1 / 3,
+        remote,
+    )
+
+
 def search(name: str, target: float | None, *, remote: bool = False, **options: Any) -> Case:
     """Searches by vector; the queries are the same in every round."""
     return Case(
@@ -404,6 +440,7 @@ CASES: Final = [
         filter=PERCENT,
     ),
     search("IVF_PQ, 20 of 128 partitions", None, remote=True, nprobes=20),
+    *(search_crowds(count, remote=remote) for count in (64, 256) for remote in (False, True)),
     crowds(64, 1 / 3, remote=True),
     crowds(256, 1 / 3, remote=True),
 ]

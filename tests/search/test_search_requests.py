@@ -96,6 +96,22 @@ async def test_queries_at_once_share_rounds(lab: Lab) -> None:
         assert many["id"].to_pylist()[::10] == list(range(100, 116))
 
 
+async def test_64_searches_at_once_ask_for_as_much_as_one_of_64_queries(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
+        lab.config(waits_for=os.getpid())
+        asked = vectors()[100:164]
+        with lab.recording() as seen:
+            answers = await asyncio.gather(
+                *(dataset.nearest("vec", q, 10, columns=["id"], nprobes=20) for q in asked)
+            )
+        assert seen.rounds == 2
+        assert [rows["id"][0].as_py() for rows in answers] == list(range(100, 164))
+        assert len(seen.records) <= 64
+
+
 async def test_a_search_that_compares_every_vector_reads_the_column_alone(lab: Lab) -> None:
     async with alance.Session() as session:
         options = lab.lance_options()

@@ -131,8 +131,8 @@ async def _of_partitions(
     ]
     spans = [span for plan in merged for span in plan.spans]
     num_bytes = sum(stop - start for start, stop in spans)
-    wanted = sum(stop - start for ranges in by_path.values() for start, stop in set(ranges))
-    return lines, Step("partitions", len(spans), num_bytes, max(0, num_bytes - wanted))
+    needed = sum(stop - start for ranges in by_path.values() for start, stop in set(ranges))
+    return lines, Step("partitions", len(spans), num_bytes, max(0, num_bytes - needed))
 
 
 def _of_graphs(search: Search, way: Way) -> list[str]:
