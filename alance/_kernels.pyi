@@ -957,6 +957,36 @@ class Graph:
     @property
     def num_bytes(self) -> int: ...
 
+# --- graph_build.cpp ---
+
+# Links vectors row by row. `m`: links of a row above level 0, of which there are twice as many;
+# `ef`: near rows of which these are chosen; `levels`: at most so many.
+class GraphBuilder:
+    def __init__(
+        self,
+        values: npt.NDArray[np.float32],
+        dim: int,
+        by_product: bool,
+        m: int,
+        ef: int,
+        levels: int,
+        seed: int,
+    ) -> None: ...
+    # Whether all rows are linked, after `count` more of them.
+    def grow(self, count: int) -> bool: ...
+    # The rows on each level, where the links of each begin, the links, how far these rows are,
+    # where the levels begin, and the entry point.
+    def finish(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.float32],
+        npt.NDArray[np.int64],
+        int,
+    ]: ...
+
 # --- vectors.cpp ---
 
 # The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.

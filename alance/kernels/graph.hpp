@@ -5,6 +5,7 @@
 // out on level 0.
 #pragma once
 #include <functional>
+#include <span>
 
 #include "nearest.hpp"
 
@@ -31,6 +32,10 @@ class Graph {
     std::vector<uint32_t> rows;  // empty on level 0, which has them all
     std::vector<uint32_t> starts;
     std::vector<uint32_t> links;  // above level 0: places in `rows`
+
+    std::span<const uint32_t> links_of(uint32_t place) const {
+      return {links.data() + starts[place], links.data() + starts[place + 1]};
+    }
   };
 
   int64_t num_rows() const { return num_rows_; }
@@ -44,75 +49,52 @@ class Graph {
   std::vector<Level> levels_;
 };
 
-// What a search asks of the rows that it finds.
-struct Wanted {
-  const Nearest& nearest;  // tells the range of distances
-  const uint8_t* mask;     // null: all count
-  int64_t ef;              // rows that are looked for
-
-  bool counts(const Place& place) const {
-    return (!mask || mask[place.row]) && nearest.is_in_range(place.distance);
-  }
-};
-
-// Follows graphs; its memory is used again for the next query.
+// Spreads along links; its memory is used again for the next query.
 class Walk {
  public:
-  // The rows near to a query, at most `wanted.ef`, in no order. `distances.at(row)`: how far; a row
-  // at no distance (NaN) is never among them.
-  template <class Distances>
-  const std::vector<Place>& near(const Graph& graph, const Distances& distances,
-                                 const Wanted& wanted) {
+  // The rows near to a query that `counts(place)` is true of, at most `most`, in no order.
+  // `links_of(row)`: a range of rows; `distances.at(row)`: how far it is. A row at no distance (NaN)
+  // is never among them.
+  template <class LinksOf, class Distances, class Counts>
+  std::vector<Place>& spread(uint32_t start, int64_t num_rows, size_t most, const LinksOf& links_of,
+                             const Distances& distances, const Counts& counts) {
     nearest_.clear();
-    if (graph.num_rows() == 0) return nearest_;
-    const uint32_t start = descend(graph, distances);
-    const Graph::Level& level = graph.levels()[0];
-    seen_.assign(static_cast<size_t>((graph.num_rows() + 63) / 64), 0);
     waiting_.clear();
-    const size_t most = static_cast<size_t>(wanted.ef);
+    seen_.assign(static_cast<size_t>((num_rows + 63) / 64), 0);
     see(start);
-    meet({distances.at(start), start}, wanted, most);
+    meet({distances.at(start), start}, most, counts);
     while (!waiting_.empty()) {
       const Place here = waiting_.front();
       if (nearest_.size() == most && here.distance > nearest_.front().distance) break;
       std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
       waiting_.pop_back();
       fresh_.clear();
-      for (uint32_t i = level.starts[here.row]; i < level.starts[here.row + 1]; ++i)
-        if (see(level.links[i])) {
-          distances.prefetch(level.links[i]);
-          fresh_.push_back(level.links[i]);
+      for (const uint32_t row : links_of(here.row))
+        if (see(row)) {
+          distances.prefetch(row);
+          fresh_.push_back(row);
         }
-      for (const uint32_t row : fresh_) meet({distances.at(row), row}, wanted, most);
+      for (const uint32_t row : fresh_) meet({distances.at(row), row}, most, counts);
     }
     return nearest_;
   }
 
- private:
-  // The row of level 0 where the search begins: on each level above none linked to it is nearer.
-  template <class Distances>
-  static uint32_t descend(const Graph& graph, const Distances& distances) {
-    uint32_t row = graph.entry();
-    float best = distances.at(row);
-    for (size_t number = graph.levels().size(); --number > 0;) {
-      const Graph::Level& level = graph.levels()[number];
-      const auto at = std::lower_bound(level.rows.begin(), level.rows.end(), row);
-      uint32_t place = static_cast<uint32_t>(at - level.rows.begin());
-      for (bool is_nearer = true; is_nearer;) {
-        is_nearer = false;
-        for (uint32_t i = level.starts[place], stop = level.starts[place + 1]; i < stop; ++i) {
-          const float distance = distances.at(level.rows[level.links[i]]);
-          if (!(distance < best)) continue;
-          best = distance;
-          place = level.links[i];
-          is_nearer = true;
-        }
+  // Goes to a nearer row as long as the one where it stands is linked to one. As of `spread`.
+  template <class LinksOf, class Distances>
+  static Place approach(Place here, const LinksOf& links_of, const Distances& distances) {
+    for (bool is_nearer = true; is_nearer;) {
+      is_nearer = false;
+      for (const uint32_t row : links_of(here.row)) {
+        const float distance = distances.at(row);
+        if (!(distance < here.distance)) continue;
+        here = {distance, row};
+        is_nearer = true;
       }
-      row = level.rows[place];
     }
-    return row;
+    return here;
   }
 
+ private:
   bool see(uint32_t row) {
     uint64_t& word = seen_[row / 64];
     const uint64_t bit = uint64_t{1} << (row % 64);
@@ -121,14 +103,15 @@ class Walk {
     return true;
   }
 
-  void meet(Place place, const Wanted& wanted, size_t most) {
+  template <class Counts>
+  void meet(Place place, size_t most, const Counts& counts) {
     const bool is_number = place.distance == place.distance;
     if (!is_number) place.distance = std::numeric_limits<float>::infinity();
     const bool is_full = nearest_.size() == most;
     if (is_full && !(place.distance < nearest_.front().distance)) return;
     waiting_.push_back(place);
     std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-    if (!is_number || !wanted.counts(place)) return;
+    if (!is_number || !counts(place)) return;
     if (is_full) {
       std::pop_heap(nearest_.begin(), nearest_.end());
       nearest_.back() = place;
@@ -143,16 +126,42 @@ class Walk {
   std::vector<uint32_t> fresh_;
 };
 
+// The row of level 0 where a search begins: on each level above none linked to it is nearer.
+template <class Distances>
+uint32_t descend(const Graph& graph, const Distances& distances) {
+  uint32_t row = graph.entry();
+  for (size_t number = graph.levels().size(); --number > 0;) {
+    const Graph::Level& level = graph.levels()[number];
+    const auto at = std::lower_bound(level.rows.begin(), level.rows.end(), row);
+    const uint32_t place = static_cast<uint32_t>(at - level.rows.begin());
+    struct {
+      const Graph::Level& level;
+      const Distances& distances;
+      float at(uint32_t place) const { return distances.at(level.rows[place]); }
+    } by_place{level, distances};
+    const auto links_of = [&](uint32_t here) { return level.links_of(here); };
+    row = level.rows[Walk::approach({by_place.at(place), place}, links_of, by_place).row];
+  }
+  return row;
+}
+
 // Adds what a walk finds to the nearest rows of queries. `distances.ask(number)` turns to a query.
 template <class Distances>
 void follow(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph& graph,
             int64_t ef, Distances& distances) {
-  const Wanted wanted{nearest, rows.mask, ef};
+  if (graph.num_rows() == 0) return;
+  const auto links_of = [&](uint32_t row) { return graph.levels()[0].links_of(row); };
+  const auto counts = [&](const Place& place) {
+    return (!rows.mask || rows.mask[place.row]) && nearest.is_in_range(place.distance);
+  };
   Walk walk;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const int64_t number = numbers.data()[i];
     distances.ask(number);
-    for (const Place& place : walk.near(graph, distances, wanted))
+    const uint32_t start = descend(graph, distances);
+    const size_t most = static_cast<size_t>(ef);
+    for (const Place& place :
+         walk.spread(start, graph.num_rows(), most, links_of, distances, counts))
       nearest.offer(number, place.distance, rows.ids[place.row]);
   }
 }

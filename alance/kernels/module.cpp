@@ -57,6 +57,7 @@ void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_graph(nb::module_& m);
+void register_graph_build(nb::module_& m);
 void register_vector_codes(nb::module_& m);
 void register_vector_bits(nb::module_& m);
 void register_points(nb::module_& m);
@@ -110,6 +111,7 @@ NB_MODULE(_alance_kernels, m) {
   register_schema_fields(m);
   register_manifest_fragments(m);
   register_graph(m);
+  register_graph_build(m);
   register_vectors(m);
   register_vector_codes(m);
   register_vector_bits(m);

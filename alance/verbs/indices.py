@@ -94,16 +94,19 @@ class IndexVerbs(Handle):
         The vectors are parted by the nearest of `num_partitions` centroids, which k-means finds
         in a sample; a search looks at the partitions nearest to its query. "IVF_FLAT" has the
         vectors themselves, "IVF_SQ" a byte for each number, "IVF_RQ" `num_bits` for each, "IVF_PQ"
-        `num_sub_vectors` codes. Rows without a vector, or with one that is not finite, are in no
-        index. pylance searches and extends it. Rows appended later are in it after
-        `optimize.optimize_indices()`.
+        `num_sub_vectors` codes; "IVF_HNSW_FLAT", "IVF_HNSW_SQ" and "IVF_HNSW_PQ" have graphs of the
+        rows of a partition besides, of `m` links, so that a search compares some of these rows
+        alone. Rows without a vector, or with one that is not finite, are in no index. pylance
+        searches and extends it. Rows appended later are in it after `optimize.optimize_indices()`.
 
         Cost: a take of the sample, k-means, a scan of the column, PUTs of the index's files, a
-        commit. Memory: `memory_bytes` about twice, the largest partition, what is read ahead.
+        commit. Memory: `memory_bytes` about twice, the largest partition, what is read ahead;
+        with graphs for each thread a partition in float32, and some 24 m bytes a row of it.
 
         Args:
             column: name or dotted path; fixed-size lists of float16, float32 or float64.
-            index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ" or "IVF_PQ".
+            index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ" or
+                "IVF_HNSW_PQ".
             name: default: `{column}_idx`.
             metric: "l2", "cosine", "dot"; or "hamming" of uint8 by "IVF_FLAT".
             replace: an index of that name on that column is replaced; False: an error.

@@ -94,13 +94,3 @@ async def test_pylance_finds_the_same_rows_after_a_compaction(
     lance.dataset(path).optimize.optimize_indices()
     assert unindexed(path) == {"v_idx": 0}
     assert len(nearest(path, 50)) == 40
-
-
-async def test_fragments_of_graphs_stay(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    lance.write_dataset(vectors(), path, max_rows_per_file=400)
-    lance.dataset(path).create_index("v", "IVF_HNSW_SQ", num_partitions=2)
-    made = await (await alance.dataset(path)).optimize.compact_files()
-    (warning,) = made.summary["warnings"]
-    assert "uncover_indices=True" in warning
-    assert len(made.fragments) == 4

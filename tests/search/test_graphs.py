@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import alance
-from alance.format.index.hnsw import Graphs, Shape, walked_rows
+from alance.format.index.hnsw import Graphs, Links, Shape, walked_rows
 from alance.format.proto import vector_index_pb2
 from tests.search.search_cases import METRICS, agree, ids, ours, queries, table, theirs, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LINKS: Final = 6  # of a row on the upper levels: graphs of some hundred rows are followed
+M: Final = 6  # of a row on the upper levels: graphs of some hundred rows are followed
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "IVF_HNSW_FLAT": {},
     "IVF_HNSW_PQ": {"num_sub_vectors": 8},
@@ -27,7 +27,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def index(path: Path, kind: str, metric: str, partitions: int = 2, m: int = LINKS) -> None:
+def index(path: Path, kind: str, metric: str, partitions: int = 2, m: int = M) -> None:
     """Make an index as pylance does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -106,7 +106,7 @@ async def test_what_is_followed_is_told(tmp_path: Path) -> None:
     dataset = await alance.dataset(path)
     nearest = {"column": "vec", "q": queries("float32", 1)[0], "k": 10}
     told = str(await dataset.scanner(nearest=nearest).explain())
-    assert f"(ef 15) in partitions with more than {walked_rows(LINKS, 15)} rows" in told
+    assert f"(ef 15) in partitions with more than {walked_rows(M, 15)} rows" in told
     told = str(await dataset.scanner(nearest={**nearest, "refine_factor": 4}).explain())
     assert "(ef 60)" in told
     told = str(await dataset.scanner(nearest={**nearest, "ef": 7}).explain())
@@ -131,7 +131,7 @@ async def test_partitions_without_rows_have_no_graph(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lance.dataset(path).create_index(
-            "vec", "IVF_HNSW_FLAT", num_partitions=3, ivf_centroids=centroids, m=LINKS
+            "vec", "IVF_HNSW_FLAT", num_partitions=3, ivf_centroids=centroids, m=M
         )
     dataset = await alance.dataset(path)
     for q in queries("float32"):
@@ -168,7 +168,7 @@ def test_graphs_that_are_not_told_of_are_refused(listed: str | None) -> None:
     right = Graphs.parse(
         {"lance:hnsw": json.dumps([SHAPE] * 2)}, memoryview(message), np.array([3, 3]), 6
     )
-    assert right.shapes[1] == Shape(0, (0, 3), 2, 9, 7)
+    assert right.shapes[1] == Shape(0, (0, 3), Links(2, 9, 7))
     assert Shape.parse(right.shapes[1].text()) == right.shapes[1]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.format.index import flat, pq, rabitq, sq
 from alance.format.index.ivf import tensor_of
-from alance.format.index.vector_codes import packed_signs, transposed
+from alance.format.index.vector_codes import packed_signs, transposed, untransposed
 from alance.format.numbers import as_numbers, to_arrow
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ class Encoder(Protocol):
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of a whole partition as they are stored."""
 
+    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+        """What the stored columns of a whole partition stand for, but for a common offset.
+
+        Returns:
+            shape (n, dimension).
+        """
+
     def storage(self) -> Mapping[str, Any]:
         """What readers are told of the codes."""
 
@@ -96,6 +103,10 @@ class FlatEncoder:
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
+
+    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+        dim = self.type.list_size
+        return as_numbers(columns[0].flatten()).reshape(-1, dim).astype(np.float32)
 
     def storage(self) -> Mapping[str, Any]:
         return {"dim": self.type.list_size}
@@ -134,6 +145,11 @@ class ScalarEncoder:
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
 
+    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+        codes = as_numbers(columns[0].flatten()).reshape(-1, self.dim)
+        step = np.float32((self.high - self.low) / 255)
+        return codes.astype(np.float32) * step + np.float32(self.low)
+
     def storage(self) -> Mapping[str, Any]:
         return {
             "dim": self.dim,
@@ -156,6 +172,7 @@ class ProductEncoder:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
         dtype: of the codebook as it is stored: that of the column.
         of_residuals: what is coded is what a vector is beside its centroid (all metrics but dot).
+        is_transposed: of stored codes: column after column; what is written here is.
     """
 
     KIND: ClassVar = "PQ"
@@ -164,6 +181,7 @@ class ProductEncoder:
     codebook: Float32s
     dtype: np.dtype[Any]
     of_residuals: bool
+    is_transposed: bool = True
 
     @property
     def parts(self) -> int:
@@ -196,6 +214,16 @@ class ProductEncoder:
         (column,) = columns
         codes = as_numbers(column.flatten()).reshape(len(column), -1)
         return [list_of_bytes(transposed(codes))]
+
+    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+        (column,) = columns
+        codes = as_numbers(column.flatten()).reshape(len(column), -1)
+        if self.is_transposed:
+            codes = untransposed(codes)
+        if self.bits == 4:
+            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        values: Float32s = self.codebook[np.arange(self.parts), codes]
+        return values.reshape(len(codes), -1)
 
     def storage(self) -> Mapping[str, Any]:
         return {

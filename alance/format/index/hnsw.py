@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.index.ivf import json_of, partition_offsets
 from alance.format.numbers import as_numbers
+from alance.format.proto import vector_index_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,19 +60,34 @@ def walked_rows(m: int, ef: int) -> int:
     return STEPS * m * (ef + SPREAD)
 
 
+class Links(NamedTuple):
+    """What a graph is built by.
+
+    Attributes:
+        m: links of a row above level 0, where there are up to twice as many.
+        ef_construction: near rows of which these are chosen.
+        max_level: levels, at most.
+    """
+
+    m: int
+    ef_construction: int
+    max_level: int
+
+
+DEFAULT: Final = Links(m=20, ef_construction=150, max_level=7)
+MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # the kernel takes no more
+
+
 class Shape(NamedTuple):
     """What is told of a graph.
 
     Attributes:
         levels: where each begins, and the end.
-        m, ef_construction, max_level: what it was built by.
     """
 
     entry: int
     levels: tuple[int, ...]
-    m: int
-    ef_construction: int
-    max_level: int
+    links: Links
 
     @classmethod
     def parse(cls, text: object) -> Shape:
@@ -89,13 +106,11 @@ class Shape(NamedTuple):
             numbers = [-1]
         if any(type(number) is not int or not 0 <= number < 1 << 32 for number in numbers):
             raise CorruptFileError(f"vector index: graph {text!r}")
-        entry, m, ef_construction, max_level = numbers[:4]
-        return cls(entry, tuple(levels), m, ef_construction, max_level)
+        return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
         """The inverse of `parse`."""
-        params = {"max_level": self.max_level, "m": self.m}
-        params["ef_construction"] = self.ef_construction
+        params = {**self.links._asdict(), "prefetch_distance": 2}
         told = {"entry_point": self.entry, "params": params, "level_offsets": self.levels}
         return json.dumps(told, separators=(",", ":"))
 
@@ -146,7 +161,7 @@ class Graphs:
         """Memory of the graph of a partition, about: most rows have twice m links."""
         first, stop = self.span(number)
         shape = self.shapes[number]
-        return (stop - first) * (8 + 8 * shape.m) if shape else 0
+        return (stop - first) * (8 + 8 * shape.links.m) if shape else 0
 
     def pays(self, number: int, num_eligible: int, ef: int) -> bool:
         """Whether a walk takes less time than comparing a partition's rows.
@@ -156,7 +171,7 @@ class Graphs:
             ef: rows that are looked for.
         """
         shape = self.shapes[number]
-        return shape is not None and num_eligible > walked_rows(shape.m, ef)
+        return shape is not None and num_eligible > walked_rows(shape.links.m, ef)
 
     def graph(self, number: int, batch: pa.RecordBatch) -> _kernels.Graph:
         """The graph of a partition, from its rows of `index.idx`; see `SEARCHED`.
@@ -184,3 +199,28 @@ def check(schema: pa.Schema) -> None:
     for field in FIELDS[:2]:
         if schema.get_field_index(field.name) < 0 or schema.field(field.name).type != field.type:
             raise CorruptFileError(f"vector index: columns {schema.names} of graphs")
+
+
+def describe(links: Links, details: vector_index_pb2.VectorIndexDetails) -> None:
+    """Note what graphs are built by in the details of the index's record."""
+    config = details.hnsw_index_config
+    config.max_connections, config.construction_ef, config.max_level = links
+
+
+def described(details: bytes) -> Links | None:
+    """What the details in an index's record tell of graphs; None: there are none.
+
+    Raises:
+        CorruptFileError: no such details.
+    """
+    try:
+        told = vector_index_pb2.VectorIndexDetails.FromString(details)
+    except DecodeError as error:
+        raise CorruptFileError(f"vector index: {error}") from error
+    if not told.HasField("hnsw_index_config"):
+        return None
+    config = told.hnsw_index_config
+    values = (config.max_connections, config.construction_ef, config.max_level)
+    bounds = zip(values, DEFAULT, MOST, strict=True)
+    m, *rest = (min(value or default, most) for value, default, most in bounds)
+    return Links(max(m, 2), *rest)

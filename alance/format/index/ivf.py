@@ -315,39 +315,26 @@ def ivf_of_partitions(lengths: Int64s) -> bytes:
     ).SerializeToString(deterministic=True)
 
 
-def ivf_of_centroids(centroids: npt.NDArray[Any]) -> bytes:
+def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None) -> bytes:
     """The message of `index.idx`.
 
     Args:
         centroids: of the type of the vectors; shape (partitions, dimension).
+        lengths: the file's rows of each partition; None: it has no rows.
     """
-    nothing = [0] * len(centroids)
+    if lengths is None:
+        lengths = np.zeros(len(centroids), np.int64)
+    ends = np.cumsum(lengths)
     return vector_index_pb2.IVF(
-        offsets=nothing, lengths=nothing, centroids_tensor=tensor_of(centroids)
+        offsets=(ends - lengths).tolist(),
+        lengths=lengths.tolist(),
+        centroids_tensor=tensor_of(centroids),
     ).SerializeToString(deterministic=True)
 
 
 def storage_text(told: Mapping[str, Any]) -> str:
     """The value of `STORAGE`: the inverse of `storage_metadata`."""
     return json.dumps([json.dumps(told, separators=(",", ":"))], separators=(",", ":"))
-
-
-def links_of(details: bytes) -> int | None:
-    """How many links the details in an index's record tell of, for a row of a graph (HNSW).
-
-    Returns:
-        None: there are no graphs.
-
-    Raises:
-        CorruptFileError: no such details.
-    """
-    try:
-        told = vector_index_pb2.VectorIndexDetails.FromString(details)
-    except DecodeError as error:
-        raise CorruptFileError(f"vector index: {error}") from error
-    return (
-        int(told.hnsw_index_config.max_connections) if told.HasField("hnsw_index_config") else None
-    )
 
 
 def _ivf(content: memoryview) -> vector_index_pb2.IVF:

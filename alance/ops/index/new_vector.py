@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.encoders import BITS
+from alance.format.index.hnsw import DEFAULT, MOST, Links
 from alance.format.index.values import ALIASES, METRICS
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
+WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
 PARTITION_ROWS: Final = 8192
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 VALUE_TYPES: Final = (*_FLOATS, pa.uint8())
+_LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
 
 class VectorIndexArguments(TypedDict, total=False):
@@ -38,6 +41,9 @@ class VectorIndexArguments(TypedDict, total=False):
     ivf_centroids: object | None
     pq_codebook: object | None
     memory_bytes: int
+    m: int
+    ef_construction: int
+    max_level: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,9 @@ class VectorIndexOptions:
             pylance's (2^num_bits, dimension) of the same values in that order.
         memory_bytes: codes that are sorted in memory at once, more go to the local disk; and the
             sample, about.
+        m: links of a row on a graph (IVF_HNSW_*), twice as many on its lowest level.
+        ef_construction: near rows of which these are chosen.
+        max_level: levels of a graph, at most.
     """
 
     num_partitions: int | None = None
@@ -68,6 +77,9 @@ class VectorIndexOptions:
     ivf_centroids: object | None = None
     pq_codebook: object | None = None
     memory_bytes: int = MEMORY
+    m: int = DEFAULT.m
+    ef_construction: int = DEFAULT.ef_construction
+    max_level: int = DEFAULT.max_level
 
     def __post_init__(self) -> None:
         for name in ("num_partitions", "target_partition_size", "num_sub_vectors", "num_bits"):
@@ -82,6 +94,12 @@ class VectorIndexOptions:
             raise InvalidInputError(
                 "num_partitions and target_partition_size: expected one of both"
             )
+        for name, least, most in zip(Links._fields, _LEAST_LINKS, MOST, strict=True):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise InvalidInputError(
+                    f"{name}={value!r}: expected an integer from {least} to {most}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,7 @@ class CheckedVectors:
 
     Attributes:
         kind: of codes: FLAT, PQ, SQ or RQ.
+        has_graphs: the rows of a partition are linked.
         old: the segments that it replaces.
     """
 
@@ -109,6 +128,7 @@ class CheckedVectors:
     leaf: Field
     name: str
     kind: str
+    has_graphs: bool
     metric: str
     options: VectorIndexOptions
     old: tuple[table_pb2.IndexMetadata, ...] = ()
@@ -130,6 +150,14 @@ class CheckedVectors:
         return number
 
     @property
+    def links(self) -> Links | None:
+        """What graphs are built by."""
+        options = self.options
+        if not self.has_graphs:
+            return None
+        return Links(options.m, options.ef_construction, options.max_level)
+
+    @property
     def num_sub_vectors(self) -> int:
         """Parts of a vector that have a code each."""
         asked = self.options.num_sub_vectors
@@ -149,10 +177,12 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
         InvalidInputError: an unknown column, one without vectors, or options that do not suit it.
         AlreadyExistsError: the name is in use.
     """
-    kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
+    kinds = {**KINDS, **WITH_GRAPHS}
+    asked = new.kind.upper() if isinstance(new.kind, str) else ""
+    kind = kinds.get(asked)
     if kind is None:
         raise UnsupportedError(
-            f"index of type {new.kind!r}: not written by this alance, expected {', '.join(KINDS)}"
+            f"index of type {new.kind!r}: not written by this alance, expected {', '.join(kinds)}"
         )
     metric = str(new.metric).lower()
     metric = ALIASES.get(metric, metric)
@@ -163,11 +193,12 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     leaf = base.schema.field(column)
     if leaf.id not in dict(struct_paths(base.schema.fields)):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
-    _check_type(column, leaf.arrow_type, kind, metric)
+    _check_type(column, leaf.arrow_type, asked, metric)
     name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
     old = tuple(message for message in base.manifest.indices if message.name == name)
     check_name(name, old, leaf, replace=new.replace)
-    checked = CheckedVectors(column, leaf, name, kind, metric, new.options, old)
+    has_graphs = asked in WITH_GRAPHS
+    checked = CheckedVectors(column, leaf, name, kind, has_graphs, metric, new.options, old)
     _check_codes(checked)
     return checked
 
@@ -178,8 +209,8 @@ def _check_type(column: str, type_: pa.DataType, kind: str, metric: str) -> None
             f"column {column!r} of type {type_}: expected vectors, fixed-size lists of numbers"
         )
     is_bits = metric == "hamming"
-    if is_bits and kind != "FLAT":
-        raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not IVF_{kind}")
+    if is_bits and kind != "IVF_FLAT":
+        raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not {kind}")
     expected = (pa.uint8(),) if is_bits else _FLOATS
     if type_.value_type not in expected:
         raise InvalidInputError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index import bitmap, btree
-from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE, links_of
+from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.remap import AddressMap
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
@@ -125,8 +125,6 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
 
 def _is_translated(index: Index) -> bool:
     if index.kind not in _KINDS or index.message.covering_fields:
-        return False
-    if index.kind == VECTORS and links_of(index.message.index_details.value) is not None:
         return False
     versions, _, names = _KINDS[index.kind]
     told = {file.path for file in index.message.files}

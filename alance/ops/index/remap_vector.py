@@ -1,15 +1,18 @@
-"""Vector indices without graphs, with the addresses that rows have after a compaction."""
+"""Vector indices with the addresses that rows have after a compaction."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index import ivf, pq, rabitq
+from alance.format.index import flat, hnsw, ivf, pq, rabitq
+from alance.format.index.encoders import ProductEncoder, encoder_like
+from alance.format.index.quantizers import quantizer_of
 from alance.format.index.vector_codes import (
     packed_signs,
     transposed,
@@ -17,6 +20,8 @@ from alance.format.index.vector_codes import (
     untransposed,
 )
 from alance.format.numbers import as_numbers, to_arrow
+from alance.ops.index.graphs import NewGraphs
+from alance.ops.index.new_vector import VALUE_TYPES
 from alance.ops.index.segment_files import FileEnd, StoredFile, partition_spans
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, Mask
     from alance.format.index.remap import AddressMap
     from alance.format.table.indices import Index
+    from alance.ops.index.graphs import Graph
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
@@ -38,28 +44,28 @@ async def moved_vectors(
 ) -> None:
     """Write a vector index again: without the codes of rows that are gone.
 
-    Memory: some partitions.
+    Graphs of partitions of which no row is gone stay, the others are linked anew.
+
+    Memory: some partitions; see `NewGraphs.passed`.
 
     Raises:
         CorruptFileError: files that contradict themselves.
-        UnsupportedError: vectors linked to graphs.
+        UnsupportedError: graphs over codes that are not written here.
     """
     head = await StoredFile.open(snapshot, index, ivf.INDEX_FILE)
     content = await head.buffer(ivf.buffer_number(head.metadata))
     centroids = ivf.Centroids.parse(head.metadata, memoryview(content))
-    if centroids.has_graphs or head.num_rows:
-        raise UnsupportedError(f"vector index {index.name!r} has graphs")
     stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
-    content = await stored.buffer(ivf.buffer_number(stored.metadata))
+    rows = await stored.buffer(ivf.buffer_number(stored.metadata))
     num_partitions, num_rows = len(centroids.values), stored.num_rows
-    storage = ivf.Storage.parse(stored.metadata, memoryview(content), num_partitions, num_rows)
+    storage = ivf.Storage.parse(stored.metadata, memoryview(rows), num_partitions, num_rows)
     told = dict(storage.told)
     partitions = _Partitions(moves, storage.offsets[1:], reordered_columns(stored.schema, told))
     buffers = []
     for key in _BUFFERS:
         if told.get(key) is not None:
-            content = await stored.buffer(ivf.integer(told, key))
-            buffers.append(np.frombuffer(content, np.uint8))
+            buffer = await stored.buffer(ivf.integer(told, key))
+            buffers.append(np.frombuffer(buffer, np.uint8))
             told[key] = 1 + len(buffers)
 
     def end() -> FileEnd:
@@ -70,9 +76,67 @@ async def moved_vectors(
         }
         return FileEnd(metadata, [first, *buffers])
 
-    async with aclosing(_moved(stored, partitions)) as batches:
-        await new.write(ivf.STORAGE_FILE, stored.schema, batches, end)
-    await new.copy(ivf.INDEX_FILE, head)
+    moved = _moved(stored, partitions)
+    if not centroids.has_graphs:
+        await new.write(ivf.STORAGE_FILE, stored.schema, moved, end)
+        await new.copy(ivf.INDEX_FILE, head)
+        return
+    old = _OldGraphs(head, centroids, memoryview(content), storage)
+    book = memoryview(buffers[0].tobytes()) if buffers else None
+    graphs = old.anew(index, stored.schema, new, book)
+    passed = graphs.passed(moved, partitions.lengths)
+    await graphs.write(new.write(ivf.STORAGE_FILE, stored.schema, passed, end))
+
+
+class _OldGraphs:
+    """The graphs of a segment, which partitions of which no row is gone keep."""
+
+    def __init__(
+        self, head: StoredFile, centroids: ivf.Centroids, content: memoryview, storage: ivf.Storage
+    ) -> None:
+        self._head = head
+        self._centroids = centroids
+        self._content = content
+        self._storage = storage
+        sizes = np.diff(storage.offsets)
+        self._graphs = hnsw.Graphs.parse(head.metadata, content, sizes, head.num_rows)
+
+    def anew(
+        self, index: Index, schema: pa.Schema, new: SegmentFiles, book: memoryview | None
+    ) -> NewGraphs:
+        """The graphs of the segment that takes its place.
+
+        Args:
+            schema: of the rows.
+            book: the buffer that the quantiser needs.
+        """
+        told, centroids = self._storage.told, self._centroids
+        type_ = schema.types[-1]
+        if not pa.types.is_fixed_size_list(type_) or type_.value_type not in VALUE_TYPES:
+            raise UnsupportedError(f"vector index {index.name!r}: graphs over {type_}")
+        quantizer = quantizer_of(centroids, told, book, str(type_.value_type))
+        if isinstance(quantizer, flat.Flat):
+            if type_.list_size != centroids.dim:
+                raise CorruptFileError(f"vector index {index.name!r}: vectors of type {type_}")
+        else:
+            quantizer.check(schema)
+        encoder = encoder_like(quantizer, type_)
+        links = hnsw.described(index.message.index_details.value)
+        if encoder is None or links is None or centroids.metric == "hamming":
+            raise UnsupportedError(f"vector index {index.name!r}: graphs of another kind")
+        if isinstance(quantizer, pq.ProductQuantizer) and isinstance(encoder, ProductEncoder):
+            encoder = replace(encoder, is_transposed=quantizer.is_transposed)
+        values = ivf.parse_centroids(self._content)
+        return NewGraphs(new, encoder, centroids.metric, values, links, self._kept)
+
+    async def _kept(self, number: int, num_rows: int) -> Graph | None:
+        shape = self._graphs.shapes[number]
+        if shape is None or num_rows != int(self._graphs.sizes[number]):
+            return None
+        async with aclosing(self._head.batches([self._graphs.span(number)])) as batches:
+            (batch,) = [batch async for batch in batches]
+        await self._head.snapshot.engine.pool.run(lambda: self._graphs.graph(number, batch))
+        return number, shape, batch
 
 
 async def _moved(

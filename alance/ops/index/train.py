@@ -20,6 +20,7 @@ from alance.format.index.encoders import (
     ScalarEncoder,
     encoder_like,
 )
+from alance.format.index.hnsw import described
 from alance.format.index.quantizers import buffer_of, quantizer_of
 from alance.format.index.values import Vectors, whole_vectors
 from alance.io.tasks import all_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.arrays import Float32s
+    from alance.format.index.hnsw import Links
     from alance.format.table.indices import Index
     from alance.io.pool import DecodePool
     from alance.ops.index.new_vector import CheckedVectors
@@ -47,11 +49,13 @@ class Training:
 
     Attributes:
         centroids: as they are stored, in the column's type; shape (partitions, dimension).
+        links: what graphs are built by; None: there are none.
     """
 
     metric: str
     centroids: npt.NDArray[Any]
     encoder: Encoder
+    links: Links | None = None
 
     @property
     def points(self) -> Float32s:
@@ -98,7 +102,7 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     points = await pool.run(sampled.points)
     centroids = await _centroids(pool, checked, points, count)
     encoder = await _encoder(pool, checked, sampled, points, centroids)
-    return Training(checked.metric, centroids, encoder)
+    return Training(checked.metric, centroids, encoder, checked.links)
 
 
 def _num_values(checked: CheckedVectors) -> int:
@@ -210,6 +214,7 @@ async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> T
     extra = None if number is None else memoryview(await rows.buffer(number))
     quantizer = quantizer_of(centroids, told, extra, str(type_.value_type))
     encoder = encoder_like(quantizer, type_)
-    if encoder is None or centroids.has_graphs:
+    links = described(index.message.index_details.value)
+    if encoder is None or (centroids.has_graphs and links is None):
         return None
-    return Training(centroids.metric, ivf.parse_centroids(content), encoder)
+    return Training(centroids.metric, ivf.parse_centroids(content), encoder, links)

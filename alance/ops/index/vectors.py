@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.format.index import ivf
+from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
 from alance.format.index.values import METRICS, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
@@ -28,6 +28,7 @@ from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.carried import CarriedSegment, joined
+from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
@@ -134,7 +135,10 @@ def _as_before(column: str, leaf: Field, name: str, training: Training) -> Check
         options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
     elif isinstance(encoder, RabitqEncoder):
         options = replace(options, num_bits=encoder.bits)
-    return CheckedVectors(column, leaf, name, encoder.KIND, training.metric, options)
+    if training.links is not None:
+        options = replace(options, **training.links._asdict())
+    has_graphs = training.links is not None
+    return CheckedVectors(column, leaf, name, encoder.KIND, has_graphs, training.metric, options)
 
 
 @dataclass(slots=True, eq=False)
@@ -178,8 +182,15 @@ class VectorSegmentBuilder:
         sources = [segment.rows(rows.coded_schema) for segment in self.carried]
         sources.append(rows.sorted(set(fragment_ids) - carried))
         batches = rows.by_partition(sources)
-        await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
-        await self._write_centroids(training)
+        if training.links is None:
+            await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
+            await self._write_centroids(training)
+        else:
+            graphs = NewGraphs(
+                self.files, training.encoder, training.metric, training.centroids, training.links
+            )
+            passed = graphs.passed(batches, rows.lengths)
+            await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
         return self._record(training, fragment_ids)
 
     async def discard(self) -> None:
@@ -220,13 +231,19 @@ class VectorSegmentBuilder:
         metric = METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
         training.encoder.describe(details)
+        if training.links is not None:
+            hnsw.describe(training.links, details)
         record.index_details.type_url = DETAILS
         record.index_details.value = details.SerializeToString(deterministic=True)
         return record
 
 
 class _Rows:
-    """The rows of `auxiliary.idx`, partition after partition."""
+    """The rows of `auxiliary.idx`, partition after partition.
+
+    Attributes:
+        lengths: the rows of each partition, of those that were laid out so far.
+    """
 
     def __init__(
         self, snapshot: Snapshot, column: str, training: Training, memory_bytes: int
@@ -236,7 +253,7 @@ class _Rows:
         self._training = training
         self._points = training.points
         self._memory_bytes = memory_bytes
-        self._lengths = np.zeros(len(training.centroids), np.int64)
+        self.lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
         self.coded_schema = self.schema.insert(0, pa.field(PARTITION, pa.int64()))
@@ -275,7 +292,7 @@ class _Rows:
             ivf.BUFFER: "1",
             ivf.STORAGE: ivf.storage_text(encoder.storage()),
         }
-        contents = [ivf.ivf_of_partitions(self._lengths), *encoder.buffers()]
+        contents = [ivf.ivf_of_partitions(self.lengths), *encoder.buffers()]
         return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def _coded(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -312,8 +329,8 @@ class _Rows:
     def _laid_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Whole partitions, as they are stored."""
         labels = as_numbers(batch.column(0))
-        counts = np.bincount(labels, minlength=len(self._lengths))
-        self._lengths += counts
+        counts = np.bincount(labels, minlength=len(self.lengths))
+        self.lengths += counts
         stops = np.cumsum(counts[counts > 0])
         parts = []
         start = 0

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import UnsupportedError
-from alance.format.index.hnsw import walked_rows
-from alance.format.index.ivf import links_of
+from alance.format.index.hnsw import described, walked_rows
 from alance.io.coalesce import coalesce
 from alance.io.tasks import all_of
 from alance.ops.read.explain import Step, explain_scan
@@ -139,9 +138,9 @@ def _of_graphs(search: Search, way: Way) -> list[str]:
     """Which partitions of indices with graphs are walked through, for each number of links."""
     ef = search.probing.width(search.k * search.probing.refined)
     details = (segment.index.message.index_details.value for segment in way.segments)
-    links = {m for m in map(links_of, details) if m is not None}
+    numbers = {links.m for links in map(described, details) if links is not None}
     return [
         f"graphs are followed (ef {ef}) in partitions with more than {walked_rows(m, ef)} rows "
         "that may be given; all rows of others are compared"
-        for m in sorted(links)
+        for m in sorted(numbers)
     ]

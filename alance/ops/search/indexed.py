@@ -17,13 +17,13 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
+from alance.format.index.hnsw import described
 from alance.format.index.ivf import (
     INDEX_FILE,
     ROW_IDS,
     STORAGE_FILE,
     Partition,
     Storage,
-    links_of,
 )
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
@@ -164,7 +164,7 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     async def load() -> Ivf:
         try:
             first, second = await located_files(snapshot, index, (INDEX_FILE, STORAGE_FILE))
-            graphs = links_of(index.message.index_details.value) is not None
+            graphs = described(index.message.index_details.value) is not None
             opening: list[Plan[Any]] = [
                 read_head(*first, engine.cache, has_graphs=graphs),
                 read_storage_head(*second, engine.cache),

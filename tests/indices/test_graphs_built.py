@@ -1,0 +1,360 @@
+"""Indices with graphs that alance builds: pylance lists, searches and extends them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.format.index.encoders import ProductEncoder, ScalarEncoder
+from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
+from alance.format.proto import vector_index_pb2
+from alance.ops.index.graphs import NewGraphs
+from tests.indices.test_indices_moved import index_files, unindexed
+from tests.indices.test_vectors_built import clustered, recall, search, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+KINDS: dict[str, dict[str, Any]] = {
+    "IVF_HNSW_FLAT": {},
+    "IVF_HNSW_SQ": {},
+    "IVF_HNSW_PQ": {"num_sub_vectors": 8},
+}
+# Links, so that partitions of some hundred rows are walked through.
+FEW: dict[str, Any] = {"m": 6, "ef_construction": 40}
+
+
+async def index_file(path: Path, name: str = "index.idx") -> tuple[pa.Table, dict[str, str]]:
+    """The rows of a file of the index, and the metadata."""
+    (file,) = (path / "_indices").glob(f"*/{name}")
+    reader = await alance.FileReader.open(file)
+    metadata = reader.schema.metadata or {}
+    return await reader.to_table(), {key.decode(): text.decode() for key, text in metadata.items()}
+
+
+async def built(path: Path, rows: pa.Table, kind: str, **options: Any) -> alance.Dataset:
+    lance.write_dataset(rows, path, max_rows_per_file=1500)
+    dataset = await alance.dataset(path)
+    return await dataset.create_index("v", kind, **{**KINDS[kind], **options})
+
+
+CASES = [(kind, metric, "float32") for kind in KINDS for metric in ("l2", "cosine", "dot")]
+CASES += [("IVF_HNSW_FLAT", "l2", "float16"), ("IVF_HNSW_PQ", "cosine", "float64")]
+
+
+@pytest.mark.parametrize(("kind", "metric", "dtype"), CASES)
+async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
+    tmp_path: Path, kind: str, metric: str, dtype: str
+) -> None:
+    values = clustered(4000, 1, dtype)
+    centroids = values[:2]
+    if metric == "cosine":
+        centroids = centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
+    options = {"metric": metric, "ivf_centroids": centroids.astype(dtype), "num_partitions": 2}
+    if kind == "IVF_HNSW_PQ":
+        book = np.random.default_rng(3).standard_normal((8, 256, 2))
+        options["pq_codebook"] = (book * (0.3 if metric == "cosine" else 4)).astype(dtype)
+    dataset = await built(tmp_path / "ours", table(values), kind, **options, **FEW)
+    await dataset.validate()
+    theirs = tmp_path / "theirs"
+    other = lance.write_dataset(table(values), theirs, max_rows_per_file=1500)
+    other.create_index("v", kind, **KINDS[kind], **options, **FEW)  # type: ignore[arg-type]
+    for place in (tmp_path / "ours", theirs):
+        assert unindexed(place) == {"v_idx": 0}
+        assert lance.dataset(place).stats.index_stats("v_idx")["index_type"] == kind
+    for ef in (10, 40):
+        own, right = (
+            recall(place, metric, dtype, nprobes=2, ef=ef) for place in (tmp_path / "ours", theirs)
+        )
+        # 600 answers of few links: two standard deviations of chance.
+        assert own >= right - (0.01 if right > 0.97 else 0.04)
+    for query in clustered(20, 98, dtype):
+        ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)
+        found = search(tmp_path / "ours", query, nprobes=2, ef=40)
+        assert len(set(ours["id"].to_pylist()) & set(found)) >= 9
+
+
+async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
+    options = {"m": 4, "ef_construction": 30, "max_level": 3, "num_partitions": 2}
+    dataset = await built(tmp_path / "t", table(clustered(2000, 1)), "IVF_HNSW_SQ", **options)
+    rows, metadata = await index_file(tmp_path / "t")
+    told = [json.loads(text) for text in json.loads(metadata[GRAPHS])]
+    assert len(told) == 2
+    first = 0
+    for graph in told:
+        assert graph["params"]["m"] == 4
+        assert graph["params"]["ef_construction"] == 30
+        assert graph["params"]["max_level"] == 3
+        levels = graph["level_offsets"]
+        assert len(levels) == 4
+        for number in range(3):
+            level = rows.slice(first + levels[number], levels[number + 1] - levels[number])
+            most = 12 if number == 0 else 4  # 8, and some to rows that none lead to
+            assert max(map(len, level[LINKS].to_pylist()), default=0) <= most
+            if number == 0:
+                assert level[VECTORS].to_pylist() == list(range(len(level)))
+        first += levels[-1]
+    assert first == rows.num_rows
+    message = dataset._snapshot.manifest.indices[0]
+    details = vector_index_pb2.VectorIndexDetails.FromString(message.index_details.value)
+    assert details.hnsw_index_config.max_connections == 4
+    assert details.hnsw_index_config.construction_ef == 30
+    assert details.hnsw_index_config.max_level == 3
+
+
+async def test_distances_of_links_are_those_of_the_rows(tmp_path: Path) -> None:
+    values = clustered(600, 1)
+    for metric in ("l2", "cosine", "dot"):
+        path = tmp_path / metric
+        await built(path, table(values), "IVF_HNSW_FLAT", metric=metric, num_partitions=1)
+        rows, _ = await index_file(path)
+        stored, _ = await index_file(path, "auxiliary.idx")
+        vectors = np.array(stored["flat"].to_pylist())
+        lengths = np.linalg.norm(vectors, axis=1)
+        for row, links, distances in zip(
+            *(rows[name].to_pylist()[:50] for name in (VECTORS, LINKS, "_distance")), strict=True
+        ):
+            products = vectors[links] @ vectors[row]
+            right = {
+                "l2": ((vectors[links] - vectors[row]) ** 2).sum(1),
+                "cosine": 1 - products / lengths[links] / lengths[row],
+                "dot": 1 - products,
+            }[metric]
+            np.testing.assert_allclose(distances, right, rtol=1e-4, atol=1e-4)
+
+
+async def test_the_same_rows_give_the_same_graph_whatever_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(clustered(20_000, 1))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    contents = []
+    for memory in (1 << 20, 1 << 30):
+        path = tmp_path / str(memory)
+        more = {"ivf_centroids": clustered(8, 2), "memory_bytes": memory, **FEW}
+        await built(path, rows, "IVF_HNSW_FLAT", **more)
+        contents.append(await index_file(path))
+    assert contents[0] == contents[1]
+
+
+async def test_partitions_may_have_no_rows_or_few(tmp_path: Path) -> None:
+    values = clustered(300, 1)
+    values[7] += 1000
+    centroids = np.concatenate([values[7:8], values[:1] - 5000, values[:1]])
+    dataset = await built(tmp_path / "t", table(values), "IVF_HNSW_FLAT", ivf_centroids=centroids)
+    assert search(tmp_path / "t", values[7], nprobes=1)[0] == 7
+    assert search(tmp_path / "t", values[0], nprobes=3)[0] == 0
+    ours = await dataset.nearest("v", values[0], 300, columns=["id"], nprobes=3)
+    assert sorted(ours["id"].to_pylist()) == list(range(300))
+
+
+def reached(links: npt.NDArray[np.uint32], starts: npt.NDArray[np.int32], first: int) -> int:
+    """How many rows of level 0 links lead to."""
+    seen, waiting = {first}, [first]
+    while waiting:
+        row = waiting.pop()
+        for link in links[starts[row] : starts[row + 1]].tolist():
+            if link not in seen:
+                seen.add(link)
+                waiting.append(link)
+    return len(seen)
+
+
+@pytest.mark.parametrize("by_product", [False, True])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
+def test_links_lead_to_all_rows_even_where_these_are_alike(spread: float, by_product: bool) -> None:
+    rng = np.random.default_rng(1)
+    centres = rng.standard_normal((5, 8))[rng.integers(0, 5, 1500)]
+    values = (centres + spread * rng.standard_normal((1500, 8))).astype(np.float32)
+    builder = _kernels.GraphBuilder(values.reshape(-1), 8, by_product, 8, 60, 7, 1)
+    while not builder.grow(100):
+        pass
+    rows, starts, links, distances, levels, entry = builder.finish()
+    assert len(starts) == len(rows) + 1
+    assert len(distances) == len(links) == starts[-1]
+    _kernels.Graph(rows, starts, links, levels, entry, 1500)
+    assert reached(links, starts, entry) == 1500
+    assert np.diff(starts).max() <= 48
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (np.zeros(10, np.float32), 3, False, 4, 10, 7, 0),
+        (np.zeros(10, np.float32), 0, False, 4, 10, 7, 0),
+        (np.zeros(10, np.float32), 2, False, 1, 10, 7, 0),
+        (np.zeros(10, np.float32), 2, False, 4, 0, 7, 0),
+        (np.zeros(10, np.float32), 2, False, 4, 10, 0, 0),
+    ],
+)
+def test_a_graph_of_no_such_form_is_refused(bad: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="graph: 10 values"):
+        _kernels.GraphBuilder(*bad)
+    builder = _kernels.GraphBuilder(np.zeros(8, np.float32), 2, False, 4, 10, 7, 0)
+    with pytest.raises(ValueError, match="0 rows are linked"):
+        builder.finish()
+
+
+def test_codes_stand_for_what_they_were_made_of() -> None:
+    points = clustered(500, 1)
+    scalar = ScalarEncoder.trained(points)
+    (codes,) = scalar.encode(pa.array([]), points, points)
+    assert np.abs(scalar.decoded([codes]) - points).max() < (scalar.high - scalar.low) / 254
+    for bits in (8, 4):
+        book = np.random.default_rng(bits).standard_normal((8, 1 << bits, 2)).astype(np.float32)
+        product = ProductEncoder(book, np.dtype(np.float32), of_residuals=False)
+        picked = np.random.default_rng(0).integers(0, 1 << bits, (100, 8))
+        values = np.concatenate([book[part][picked[:, part]] for part in range(8)], axis=1)
+        stored = product.laid_out(product.encode(pa.array([]), values, values))
+        np.testing.assert_array_equal(product.decoded(stored), values)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_both_libraries_extend_it(tmp_path: Path, kind: str, stable: bool) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", kind, num_partitions=2, **KINDS[kind], **FEW)
+    dataset = await dataset.insert(table(clustered(500, 2), 2000))
+    dataset = await dataset.optimize.optimize_indices()
+    assert dataset.summary == {"indices": 1, "warnings": []}
+    assert unindexed(path) == {"v_idx": 0}
+    assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 2
+    new = clustered(500, 2)
+    found = [search(path, query, nprobes=2, refine_factor=5)[0] for query in new[:20]]
+    assert found == list(range(2000, 2020))
+    lance.write_dataset(table(clustered(500, 3), 2500), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+    new = clustered(500, 3)
+    found = [search(path, query, nprobes=4, refine_factor=5)[0] for query in new[:20]]
+    assert found == list(range(2500, 2520))
+    dataset = await dataset.checkout_latest()
+    dataset = await dataset.optimize.optimize_indices(retrain=True)
+    assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 1
+    assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == kind
+    for number, query in enumerate(new[:20]):
+        ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=4, refine_factor=5)
+        assert ours["id"][0].as_py() == 2500 + number
+        assert search(path, query, nprobes=4, refine_factor=5)[0] == 2500 + number
+
+
+@pytest.mark.parametrize("writer", ["alance", "pylance"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_compaction_brings_graphs_along(tmp_path: Path, kind: str, writer: str) -> None:
+    """Those of partitions that lose no row stay as they are."""
+    path, values = tmp_path / "t", clustered(3000, 1)
+    options = {"ivf_centroids": values[:3], "num_partitions": 3, **KINDS[kind], **FEW}
+    lance.write_dataset(table(values), path, max_rows_per_file=700)
+    if writer == "alance":
+        await (await alance.dataset(path)).create_index("v", kind, **options)
+    else:
+        lance.dataset(path).create_index("v", kind, **options)  # type: ignore[arg-type]
+    before, told = await index_file(path)
+    exact = {"column": "v", "q": values[0], "k": 3000, "use_index": False}
+    far = lance.dataset(path).to_table(["id", "_distance"], nearest=exact)["id"].to_pylist()
+    near_first = ((values[:, None] - values[None, :3]) ** 2).sum(2).argmin(1) == 0
+    gone = [row for row in far if near_first[row]][::7]
+    lance.dataset(path).delete(f"id in ({','.join(map(str, gone))})")
+    shutil.copytree(path, tmp_path / "before")
+    dataset = await (await alance.dataset(path)).optimize.compact_files()
+    assert dataset.summary["warnings"] == []
+    await dataset.validate()
+    assert unindexed(path) == {"v_idx": 0}
+    old = {file.parent.name for file in (tmp_path / "before" / "_indices").glob("*/*")}
+    (new,) = {file.parent.name for file in (path / "_indices").glob("*/*")} - old
+    reader = await alance.FileReader.open(path / "_indices" / new / "index.idx")
+    after = await reader.to_table()
+    shapes = [json.loads(text) for text in json.loads(told[GRAPHS])]
+    kept = sum(shape["level_offsets"][-1] for shape in shapes[1:])
+    assert after.slice(after.num_rows - kept) == before.slice(before.num_rows - kept)
+    assert after.num_rows < before.num_rows
+    for query in clustered(20, 99):
+        exact_ids = search(path, query, use_index=False)
+        found = search(path, query, nprobes=3, ef=60, refine_factor=5)
+        assert len(set(found) & set(exact_ids)) >= 8
+        ours = await dataset.nearest(
+            "v", query, 10, columns=["id"], nprobes=3, ef=60, refine_factor=5
+        )
+        assert len(set(ours["id"].to_pylist()) & set(found)) >= 9
+        assert not set(gone) & set(found)
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.2"])
+async def test_index_files_have_the_version_of_the_table(tmp_path: Path, version: str) -> None:
+    path, values = tmp_path / "t", clustered(3000, 1)
+    lance.write_dataset(table(values), path, data_storage_version=version)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", "IVF_HNSW_SQ", num_partitions=1)
+    for row in (0, 1500, 2999):
+        assert search(path, values[row], nprobes=1)[0] == row
+        ours = await dataset.nearest("v", values[row], 1, columns=["id"])
+        assert ours["id"].to_pylist() == [row]
+
+
+@pytest.mark.parametrize("name", ["m", "ef_construction", "max_level"])
+async def test_graphs_of_no_such_size_are_refused(tmp_path: Path, name: str) -> None:
+    lance.write_dataset(table(clustered(300, 1)), tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    for value in (0, 1 << 30, 2.5, True):
+        with pytest.raises(InvalidInputError, match=f"{name}={value!r}: expected an integer from"):
+            await dataset.create_index("v", "IVF_HNSW_SQ", num_partitions=1, **{name: value})
+    with pytest.raises(InvalidInputError, match="expected IVF_FLAT, not IVF_HNSW_FLAT"):
+        await dataset.create_index("v", "IVF_HNSW_FLAT", metric="hamming")
+
+
+@pytest.mark.parametrize("step", ["_builder", "_finished"])
+async def test_a_build_that_is_cancelled_leaves_nothing(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(3000, 1)), path)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", "IVF_FLAT", num_partitions=3)
+    files, tasks = index_files(path), len(asyncio.all_tasks())
+    work = asyncio.ensure_future(asyncio.sleep(0))
+    loop, original = asyncio.get_running_loop(), getattr(NewGraphs, step)
+
+    def cancelled(self: NewGraphs, argument: Any) -> Any:
+        loop.call_soon_threadsafe(work.cancel)
+        return original(self, argument)
+
+    await work
+    monkeypatch.setattr(NewGraphs, step, cancelled)
+    work = asyncio.ensure_future(
+        dataset.create_index("v", "IVF_HNSW_SQ", num_partitions=3, replace=True)  # type: ignore[arg-type]
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert index_files(path) == files
+    assert len(asyncio.all_tasks()) == tasks
+    assert (await dataset.latest_version()) == dataset.version
+
+
+async def test_a_graph_that_cannot_be_made_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(3000, 1)), path)
+    dataset = await alance.dataset(path)
+
+    def broken(self: NewGraphs, builder: Any) -> Any:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(NewGraphs, "_finished", broken)
+    with pytest.raises(MemoryError, match="no more"):
+        await dataset.create_index("v", "IVF_HNSW_SQ", num_partitions=3)
+    assert not list(path.glob("_indices/*/*"))
