@@ -22,6 +22,7 @@ from alance.errors import (
     InvalidInputError,
     NotFoundError,
     RetryableConflictError,
+    RowNotFoundError,
     StoreError,
     UnsupportedError,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "Progress",
     "Recorder",
     "RetryableConflictError",
+    "RowNotFoundError",
     "ScanOptions",
     "Scanner",
     "Session",

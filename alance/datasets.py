@@ -13,6 +13,7 @@ from alance.ops.version import opening
 from alance.ops.version.defaults import BLOB_BYTES
 from alance.scanner import Scanner
 from alance.verbs import Verbs
+from alance.verbs.keys import KeyVerbs
 from alance.verbs.searching import SearchVerbs
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ async def dataset(
     )
 
 
-class Dataset(Verbs, SearchVerbs):
+class Dataset(Verbs, SearchVerbs, KeyVerbs):
     """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
 
     __slots__ = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 
@@ -14,6 +15,18 @@ class AlanceError(Exception):
 
 class NotFoundError(AlanceError, FileNotFoundError):
     """No such dataset, version, tag, branch, fragment or object."""
+
+
+class RowNotFoundError(NotFoundError):
+    """No such row.
+
+    Attributes:
+        keys: of the rows that are not there: keys, row ids or addresses.
+    """
+
+    def __init__(self, message: str = "", keys: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 class InvalidInputError(AlanceError, ValueError):

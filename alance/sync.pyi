@@ -37,6 +37,8 @@ from alance.types import (
     FileDescription,
     Fragment,
     FragmentScanArguments,
+    KeyColumn,
+    Missing,
     Mode,
     NewIndex,
     Params,
@@ -53,6 +55,26 @@ from alance.types import (
 )
 
 class Dataset:
+    def get(
+        self,
+        key: object,
+        column: KeyColumn = ...,
+        columns: Columns = ...,
+    ) -> dict[str, Any] | None: ...
+    def get_many(
+        self,
+        keys: Iterable[object],
+        column: KeyColumn = ...,
+        columns: Columns = ...,
+        *,
+        missing: Missing = ...,
+    ) -> pa.Table: ...
+    def explain_get(
+        self,
+        key: object,
+        column: KeyColumn = ...,
+        columns: Columns = ...,
+    ) -> Explanation: ...
     def nearest(
         self,
         column: str,

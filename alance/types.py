@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new import NewIndex
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.read.explain import Explanation
+    from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
@@ -79,6 +80,8 @@ _PLACES: Final = {
     "Fragment": "alance.format.table.fragment",
     "FragmentScanArguments": "alance.ops.read.options",
     "IndexMetadata": "alance.format.proto.table_pb2",
+    "KeyColumn": "alance.ops.read.keys",
+    "Missing": "alance.ops.read.keys",
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
     "PageDescription": "alance.file.describe",
@@ -128,6 +131,8 @@ __all__ = [
     "Fragment",
     "FragmentScanArguments",
     "IndexMetadata",
+    "KeyColumn",
+    "Missing",
     "Mode",
     "NewIndex",
     "PageDescription",

@@ -84,7 +84,7 @@ class Parameters:
         value = self._value(tree)
         if _is_list(value):
             raise Problem(f"{_name(tree)}: a list of values; only IN takes some")
-        return _literal(value, _name(tree))
+        return literal_of(value, _name(tree))
 
     def is_list(self, tree: Tree) -> bool:
         """Whether a parameter is a list."""
@@ -120,7 +120,7 @@ def _items(value: object, name: str) -> tuple[Items, bool]:
     Many texts, bytes or whole numbers come as an array: one of them costs a tenth of a literal.
     """
     try:
-        array = _array_of(value)
+        array = array_of(value)
         valid = array if isinstance(array, list) else pc.drop_null(array)
         if isinstance(valid, pa.Array) and pa.types.is_integer(valid.type):
             valid = pc.cast(valid, pa.int64()) if _is_signed(valid) else valid.to_pylist()
@@ -130,7 +130,7 @@ def _items(value: object, name: str) -> tuple[Items, bool]:
         is_text(valid.type) or is_bytes(valid.type) or pa.types.is_int64(valid.type)
     ):
         return valid, len(valid) < len(array)
-    literals = [_literal(item, name) for item in valid]
+    literals = [literal_of(item, name) for item in valid]
     literals = [literal for literal in literals if literal.value.is_valid]
     return literals, len(literals) < len(array)
 
@@ -141,8 +141,12 @@ def _is_signed(values: pa.Array) -> bool:
     return most is None or most <= INT64_MAX
 
 
-def _array_of(values: object) -> pa.Array | list[object]:
-    """Many texts, bytes or whole numbers as an array; what else there is as a list."""
+def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[object]:
+    """Texts, bytes or whole numbers as an array; what else there is, or too few, as a list.
+
+    Args:
+        least: how many of them make an array.
+    """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array):
@@ -150,18 +154,21 @@ def _array_of(values: object) -> pa.Array | list[object]:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
         return to_arrow(values)
     items = list(cast("Iterable[object]", values))
-    kinds = {type(item) for item in items} if len(items) > LONG_LIST else set()
+    kinds = {type(item) for item in items} if len(items) >= least else set()
     if kinds == {str}:
         return text_array([str(item).encode() for item in items], pa.large_string())
     if kinds == {bytes}:
         return text_array(cast("list[bytes]", items), pa.large_binary())
+    if kinds == {UUID}:
+        contents = [item.bytes for item in cast("list[UUID]", items)]
+        return text_array(contents, pa.large_binary())
     if kinds == {int}:
         with suppress(OverflowError):
             return to_arrow(np.array(items, np.int64))
     return items
 
 
-def _literal(value: object, name: str) -> Literal:
+def literal_of(value: object, name: str) -> Literal:
     """A value as a literal of the text would be; a scalar of Arrow has its own type.
 
     Raises:

@@ -269,6 +269,16 @@ class Schema:
             return (path,)
         return split_path(path)
 
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The paths of the table's primary key, in its order; empty: it has none."""
+        keys = sorted(
+            (field.message.unenforced_primary_key_position, field.id, path)
+            for path, field in _paths(self.fields, ())
+            if field.message.unenforced_primary_key
+        )
+        return tuple(join_path(path) for _, _, path in keys)
+
     def in_this_case(self, path: str) -> str:
         """The path with the case of letters that the fields' names have.
 
@@ -304,6 +314,15 @@ class Schema:
         tops = [(self.top(name), tails) for name, tails in tails_of.items()]
         fields = tuple([_prune(top, tails) for top, tails in tops if top is not None])  # all are
         return Schema(fields, self.metadata)
+
+
+def _paths(
+    fields: Iterable[Field], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Field]]:
+    for field in fields:
+        path = (*above, field.name)
+        yield path, field
+        yield from _paths(field.children, path)
 
 
 def _prune(field: Field, tails: list[list[str]]) -> Field:

@@ -20,7 +20,7 @@ from alance.format.numbers import as_mask, as_numbers
 from alance.format.proto import transaction_pb2
 from alance.format.table.operations import Update
 from alance.ops.merge.match import match
-from alance.ops.merge.plan import Merge, primary_key
+from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
 from alance.ops.rows.moved import commit_rows
@@ -181,7 +181,7 @@ async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> F
     Filters of other makers have other parameters and are not compared: then the second one is run
     again in any case.
     """
-    key = primary_key(merge.schema)
+    key = merge.schema.primary_key
     if not key or set(merge.on) != set(key) or merge.deletes_matches_alone:
         return None
     filter_ = transaction_pb2.Transaction.KeyExistenceFilter()

@@ -15,10 +15,9 @@ from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from alance.expr import Predicate
-    from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.ops.merge.options import MergePlan
 
@@ -170,7 +169,7 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
     """
     names = [root.name for root in schema.fields]
     if plan.on is None:
-        keys = primary_key(schema)
+        keys = schema.primary_key
         if not keys:
             raise InvalidInputError(
                 "merge_insert: no key columns; name them by `on`, the table has no primary key"
@@ -192,22 +191,6 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
     if not on:
         raise InvalidInputError("merge_insert: no key columns; name them by `on`")
     return tuple(dict.fromkeys(on))
-
-
-def primary_key(schema: Schema) -> tuple[str, ...]:
-    """The paths of the table's primary key, in its order; empty: it has none."""
-    keys = sorted(
-        (field.message.unenforced_primary_key_position, field.id, path)
-        for path, field in _paths(schema.fields, "")
-        if field.message.unenforced_primary_key
-    )
-    return tuple(path for _, _, path in keys)
-
-
-def _paths(fields: Iterable[Field], where: str) -> Iterator[tuple[str, Field]]:
-    for field in fields:
-        yield where + field.name, field
-        yield from _paths(field.children, f"{where}{field.name}.")
 
 
 def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:

@@ -1,0 +1,125 @@
+"""Keys of rows as arrays in the types of their columns, and which rows have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.expr.casts import is_bytes, is_text
+from alance.expr.exact import exact_value, scalar_of, scale_of
+from alance.expr.parameters import array_of, literal_of
+from alance.expr.tree import Literal, Problem
+from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from alance.arrays import Int64s, Mask
+
+    Number: TypeAlias = Fraction | float
+
+
+def is_key_type(type_: pa.DataType) -> bool:
+    """Whether values of a type may be keys: those of which equal ones have the same bits."""
+    return is_text(type_) or is_bytes(type_) or scale_of(type_) is not None
+
+
+def key_array(keys: object, type_: pa.DataType, name: str) -> pa.Array:
+    """Keys in the type of their column; null for those that it cannot hold, which no row has.
+
+    Args:
+        name: of the column.
+
+    Raises:
+        InvalidInputError: keys that are not of the column's kind.
+    """
+    try:
+        values = array_of(keys, least=0)
+        if isinstance(values, pa.Array):
+            if values.type.equals(type_):
+                return values
+            if is_text(type_) and is_text(values.type):
+                return pc.cast(values, type_)
+            if is_bytes(type_) and is_bytes(values.type):
+                return _bytes(values, type_)
+            if pa.types.is_integer(type_) and pa.types.is_int64(values.type):
+                return _whole(values, type_)
+        return _each([literal_of(value, "key") for value in values], type_)
+    except (Problem, UnicodeError) as problem:
+        raise InvalidInputError(f"key of column {name!r} ({type_}): {problem}") from None
+
+
+def _bytes(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_binary(type_):
+        lengths = pc.cast(pc.binary_length(values), pa.int64())
+        is_whole = pc.equal(lengths, as_scalar(type_.byte_width))
+        values = pc.if_else(is_whole, values, pa.nulls(1, values.type)[0])
+    return pc.cast(values, type_)
+
+
+def _whole(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    scale = scale_of(type_)
+    assert scale is not None
+    numbers = as_numbers(values.fill_null(0))
+    fits = (numbers >= max(scale.low, -(1 << 63))) & (numbers <= min(scale.high, (1 << 63) - 1))
+    valid = as_mask(values.is_valid()) & fits
+    return to_arrow(np.where(valid, numbers, 0).astype(type_.to_pandas_dtype()), valid)
+
+
+def _each(literals: Sequence[Literal], type_: pa.DataType) -> pa.Array:
+    nothing = pa.nulls(1, type_)
+    parts = [nothing[:0]]
+    for literal in literals:
+        whole = None if not literal.value.is_valid else _stored(literal, type_)
+        parts.append(nothing if whole is None else pa.repeat(scalar_of(type_, whole), 1))
+    return pa.concat_arrays(parts)
+
+
+def _stored(literal: Literal, type_: pa.DataType) -> int | None:
+    """The whole number that a column stores for a value; None: it cannot."""
+    scale = scale_of(type_)
+    number: Number | None = exact_value(literal, type_) if scale is not None else None
+    if scale is None or number is None or is_text(literal.type):
+        raise Problem(f"found {literal.type}")
+    if isinstance(number, float):
+        return None
+    whole = number / scale.unit
+    if whole.denominator != 1 or not scale.low <= whole <= scale.high:
+        return None
+    return int(whole)
+
+
+def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
+    """Where among some rows each key is, -1: nowhere; and whether it is there more than once.
+
+    Args:
+        keys: of each key column, in the types of the rows; a null is nowhere.
+        rows: the same columns of the rows, without nulls.
+    """
+    of_keys, of_rows = (keys[0], rows[0]) if len(keys) == 1 else _codes(keys, rows)
+    hits = pc.index_in(of_keys, value_set=of_rows)
+    is_there = as_mask(hits.is_valid()) & as_mask(of_keys.is_valid())
+    places = np.where(is_there, as_numbers(hits.fill_null(0)), -1).astype(np.int64)
+    if len(of_rows) < 2:
+        return places, np.zeros(len(places), np.bool_)
+    firsts = as_numbers(pc.index_in(of_rows, value_set=of_rows))
+    again = firsts[firsts != np.arange(len(firsts))]
+    return places, np.isin(places, again) if len(again) else np.zeros(len(places), np.bool_)
+
+
+def _codes(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
+    """Keys of several columns, and rows, as numbers that are equal where all columns are."""
+    of_keys, of_rows = np.zeros(len(keys[0]), np.int64), np.zeros(len(rows[0]), np.int64)
+    valid = np.ones(len(of_keys), np.bool_)
+    for sought, values in zip(keys, rows, strict=True):
+        kinds = pc.unique(values)
+        places = pc.index_in(sought, value_set=kinds)
+        valid &= as_mask(places.is_valid()) & as_mask(sought.is_valid())
+        of_keys = of_keys * len(kinds) + as_numbers(places.fill_null(0))
+        of_rows = of_rows * len(kinds) + as_numbers(pc.index_in(values, value_set=kinds))
+    return to_arrow(of_keys, valid), to_arrow(of_rows)

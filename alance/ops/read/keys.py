@@ -1,0 +1,292 @@
+"""Rows by their keys: a filter `key IN ?`, so that indices are asked where there are some.
+
+What callers ask for in one turn of the loop, of the same columns, is one lookup; at most a few are
+under way at once, and what comes meanwhile waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, RowNotFoundError
+from alance.format.numbers import to_arrow
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.ordering import output_schema
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.first_use import SQL
+from alance.ops.version.projection import plain_names
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from alance.arrays import Int64s, Mask
+    from alance.format.schema import Schema
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+Missing: TypeAlias = Literal["error", "skip", "null"]
+# The column of a key, or those of one that is a tuple; None: the table's primary key.
+KeyColumn: TypeAlias = "str | Sequence[str] | None"
+
+AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
+KEY_BYTES: Final = 64  # the work of a key, as bytes to decode: 2 us
+NAMED: Final = 3  # missing keys that an error names
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The columns of a key.
+
+    Attributes:
+        paths: as `columns=` names them.
+        is_single: keys are values of one column, not tuples.
+        filter: is true of the rows with some keys, and of others where keys are tuples.
+    """
+
+    paths: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    is_single: bool
+    filter: str
+
+    @classmethod
+    def of(cls, schema: Schema, column: KeyColumn) -> KeyColumns:
+        """
+        Raises:
+            InvalidInputError: an unknown column, one whose values are no keys, or none named
+                where the table has no primary key.
+        """
+        from alance.expr.keys import is_key_type
+        from alance.expr.tree import plain_type
+
+        paths = schema.primary_key if column is None else column
+        if not paths:
+            raise InvalidInputError("no key column: name it by `column`; there is no primary key")
+        paths = (paths,) if isinstance(paths, str) else tuple(paths)
+        types = tuple(plain_type(schema.field(path).logical_arrow().type) for path in paths)
+        for path, type_ in zip(paths, types, strict=True):
+            if not is_key_type(type_):
+                raise InvalidInputError(f"column {path!r}: values of {type_} are no keys")
+        parts = [f"{_quoted(schema.names_of(path))} IN ?" for path in paths]
+        is_single = isinstance(column, str) or (column is None and len(paths) == 1)
+        return cls(paths, types, is_single, " AND ".join(parts))
+
+    def arrays(self, keys: Iterable[object]) -> list[pa.Array]:
+        """Keys as one array a column, in its type.
+
+        Raises:
+            InvalidInputError: keys that are not of the columns' kinds.
+        """
+        from alance.expr.keys import key_array
+
+        if self.is_single:
+            return [key_array(keys, self.types[0], self.paths[0])]
+        tuples = [key if isinstance(key, tuple | list) else (key,) for key in keys]
+        for key in tuples:
+            if len(key) != len(self.paths):
+                raise InvalidInputError(f"key {key!r}: expected a tuple of {len(self.paths)}")
+        columns = [[key[number] for key in tuples] for number in range(len(self.paths))]
+        return [key_array(*given) for given in zip(columns, self.types, self.paths, strict=True)]
+
+    def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
+        """A scan of the rows with some keys."""
+        return ScanOptions(filter=self.filter, params=list(arrays))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReads:
+    """Rows of a version by keys of some columns; made once, and remembered with the version.
+
+    Attributes:
+        names: the output columns.
+        read: these, and those of the keys.
+        key_names: what those are called there.
+    """
+
+    snapshot: Snapshot
+    keys: KeyColumns
+    names: tuple[str, ...]
+    read: Columns
+    key_names: tuple[str, ...]
+    slots: asyncio.Semaphore
+    gathering: list[_Batch]  # the batch that callers may still join, if there is one
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
+        """
+        Raises:
+            InvalidInputError: as of `KeyColumns.of`, or unknown output columns.
+        """
+        keys = KeyColumns.of(snapshot.schema, column)
+        names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
+        if isinstance(columns, Mapping):
+            of_keys = tuple(f"key {number} of {len(names)}" for number in range(len(keys.paths)))
+            quoted = [_quoted(snapshot.schema.names_of(path)) for path in keys.paths]
+            read: Columns = {**columns, **dict(zip(of_keys, quoted, strict=True))}
+        else:
+            of_keys = keys.paths
+            read = [*names, *(path for path in keys.paths if path not in names)]
+        return cls(snapshot, keys, names, read, of_keys, asyncio.Semaphore(AT_ONCE), [])
+
+    async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
+        """The rows with some keys, where among them that of each key is (-1: nowhere), and which
+        keys several rows have.
+        """
+        from alance.expr.keys import places_of
+
+        snapshot = self.snapshot
+        options = self.keys.options([array.drop_null() for array in arrays])
+        plan = await plan_scan(snapshot, self.read, options)
+        async with aclosing(scan(snapshot, plan)) as batches:
+            parts = [batch async for batch in batches]
+        schema = output_schema(snapshot, self.read, options)
+        table = pa.Table.from_batches(parts, schema=schema).combine_chunks()
+
+        def place() -> tuple[pa.Table, Int64s, Mask]:
+            from alance.expr.tree import plain
+
+            columns = [_flat(table[name]) for name in self.key_names]
+            return table.select(self.names), *places_of(arrays, [plain(c) for c in columns])
+
+        work = KEY_BYTES * (len(arrays[0]) + len(table))
+        return await snapshot.engine.decode(place, work)
+
+
+class _Batch:
+    """Keys of several callers, whose rows are read as one."""
+
+    def __init__(self, reads: KeyReads) -> None:
+        self._reads = reads
+        self._keys: list[list[pa.Array]] = []
+
+    def add(self, arrays: list[pa.Array]) -> int:
+        """Add a caller's key; gives its place."""
+        self._keys.append(arrays)
+        return len(self._keys) - 1
+
+    async def rows(self) -> tuple[list[dict[str, Any]], Int64s, Mask]:
+        """A dict for each key (of nulls where there is no row), and as of `KeyReads.rows`."""
+        reads = self._reads
+        async with reads.slots:
+            reads.gathering.remove(self)
+            columns = zip(*self._keys, strict=True)
+            arrays = [pa.concat_arrays(parts) for parts in columns]
+            table, places, are_several = await reads.rows(arrays)
+
+            def rows() -> list[dict[str, Any]]:
+                listed: list[dict[str, Any]] = _in_order(table, places).to_pylist()
+                return listed
+
+            work = KEY_BYTES * len(places) * max(1, table.num_columns)
+            return await reads.snapshot.engine.decode(rows, work), places, are_several
+
+
+async def get(
+    snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns
+) -> dict[str, Any] | None:
+    """The row with a key, as a dict; None: there is none. See `Dataset.get`."""
+    reads = await _reads(snapshot, column, columns)
+    arrays = reads.keys.arrays([key])
+    if not reads.gathering:
+        reads.gathering.append(_Batch(reads))
+    (batch,) = reads.gathering
+    number = batch.add(arrays)
+    # Not kept: an entry so large is not. Who is cancelled leaves the others to it.
+    rows, places, are_several = await snapshot.engine.cache.get(
+        batch, batch.rows, lambda _: sys.maxsize
+    )
+    if are_several[number]:
+        raise _several(reads, key)
+    return rows[number] if places[number] >= 0 else None
+
+
+async def get_many(
+    snapshot: Snapshot,
+    keys: Iterable[object],
+    column: KeyColumn,
+    columns: Columns,
+    missing: Missing,
+) -> pa.Table:
+    """The rows with some keys, in their order. See `Dataset.get_many`."""
+    if missing not in ("error", "skip", "null"):
+        raise InvalidInputError(f"missing={missing!r}: expected 'error', 'skip' or 'null'")
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}")
+    if not isinstance(keys, Sized):
+        keys = list(keys)
+    reads = await _reads(snapshot, column, columns)
+    work = KEY_BYTES * len(keys)
+    arrays = await snapshot.engine.decode(lambda: reads.keys.arrays(keys), work)
+    table, places, are_several = await reads.rows(arrays)
+    if are_several.any():
+        raise _several(reads, _key(arrays, int(np.flatnonzero(are_several)[0])))
+    absent = np.flatnonzero(places < 0)
+    if missing == "error" and len(absent):
+        raise _missing(reads, [_key(arrays, number) for number in absent.tolist()])
+    if missing == "skip":
+        places = places[places >= 0]
+    return await snapshot.engine.decode(lambda: _in_order(table, places), table.nbytes)
+
+
+async def options_of(
+    snapshot: Snapshot, keys: Iterable[object], column: KeyColumn, columns: Columns
+) -> tuple[Columns, ScanOptions]:
+    """The scan that looks up some keys, for `explain`."""
+    reads = await _reads(snapshot, column, columns)
+    return reads.read, reads.keys.options(reads.keys.arrays(keys))
+
+
+async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
+    await snapshot.engine.pool.load(*SQL, "alance.expr.keys")
+    key: Hashable = column if column is None or isinstance(column, str) else tuple(column)
+    names = plain_names(columns)
+    if columns is not None and names is None:
+        return KeyReads.of(snapshot, column, columns)
+    return snapshot.remember((KeyReads, key, names), lambda: KeyReads.of(snapshot, column, columns))
+
+
+def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
+    """The rows at some places; -1 is a row of nulls."""
+    if not (places < 0).any():
+        return table.take(to_arrow(places))
+    fields = [field.with_nullable(True) for field in table.schema]
+    taken = table.take(to_arrow(places, places >= 0))
+    return pa.Table.from_arrays(taken.columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """A path of SQL text."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
+
+
+def _key(arrays: Sequence[pa.Array], number: int) -> Any:
+    values = [array[number].as_py() for array in arrays]
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _several(reads: KeyReads, key: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"{_where(reads)} = {key!r}: several rows have this key; a scan with a filter gives all"
+    )
+
+
+def _missing(reads: KeyReads, keys: list[Any]) -> RowNotFoundError:
+    named = ", ".join(repr(key) for key in keys[:NAMED])
+    others = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return RowNotFoundError(f"no row with {_where(reads)} = {named}{others}", keys)
+
+
+def _where(reads: KeyReads) -> str:
+    return ", ".join(reads.keys.paths)
