@@ -15,6 +15,8 @@ from alance.errors import (
     AccessError,
     AlanceError,
     AlreadyExistsError,
+    BucketNotFoundError,
+    ColumnNotFoundError,
     CommitConflictError,
     CommitStateUnknownError,
     CorruptFileError,
@@ -24,7 +26,9 @@ from alance.errors import (
     RetryableConflictError,
     RowNotFoundError,
     StoreError,
+    TableNotFoundError,
     UnsupportedError,
+    VersionNotFoundError,
 )
 from alance.file_version import FileVersion
 from alance.fragment import DatasetFragment
@@ -101,6 +105,8 @@ __all__ = [
     "BlobFile",
     "BlobOptions",
     "Branches",
+    "BucketNotFoundError",
+    "ColumnNotFoundError",
     "CommitConflictError",
     "CommitStateUnknownError",
     "Compaction",
@@ -129,8 +135,10 @@ __all__ = [
     "SqliteStore",
     "StoreError",
     "StoreReport",
+    "TableNotFoundError",
     "Tags",
     "UnsupportedError",
+    "VersionNotFoundError",
     "__version__",
     "batch_udf",
     "blob_field",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from types import TracebackType
 
 
@@ -14,11 +15,47 @@ class AlanceError(Exception):
 
 
 class NotFoundError(AlanceError, FileNotFoundError):
-    """No such dataset, version, tag, branch, fragment or object."""
+    """No such table, version, row, bucket, index, fragment or object."""
+
+
+class TableNotFoundError(NotFoundError):
+    """No table is there.
+
+    Attributes:
+        uri: where it was sought, without credentials.
+    """
+
+    def __init__(self, message: str = "", uri: str = "") -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
+class VersionNotFoundError(NotFoundError):
+    """The table is there, and has no such version, tag or branch.
+
+    Attributes:
+        version: what was asked for: a number, the name of a tag or branch, or a time.
+    """
+
+    def __init__(self, message: str = "", version: int | str | datetime = "") -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class BucketNotFoundError(NotFoundError):
+    """The store has no such bucket or container.
+
+    Attributes:
+        bucket: where it was sought, as a URI without credentials.
+    """
+
+    def __init__(self, message: str = "", bucket: str = "") -> None:
+        super().__init__(message)
+        self.bucket = bucket
 
 
 class RowNotFoundError(NotFoundError):
-    """No such row.
+    """No such row in this version.
 
     Attributes:
         keys: of the rows that are not there: keys, row ids or addresses.
@@ -31,6 +68,18 @@ class RowNotFoundError(NotFoundError):
 
 class InvalidInputError(AlanceError, ValueError):
     """The caller's argument is wrong."""
+
+
+class ColumnNotFoundError(InvalidInputError):
+    """The table has no such column, or a column no such field.
+
+    Attributes:
+        column: name or path, as it was asked for.
+    """
+
+    def __init__(self, message: str = "", column: str = "") -> None:
+        super().__init__(message)
+        self.column = column
 
 
 class CorruptFileError(AlanceError):

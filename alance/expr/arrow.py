@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _NESTED: Final = re.compile(r"FieldRef\.Nested\(((?:FieldRef\.Name\([^()]*\) ?)+)\)")
 _NAME: Final = re.compile(r"FieldRef\.Name\(([^()]*)\)")
+_ABSENT: Final = re.compile(r"^No match for (FieldRef\..*?\)+) in ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ class ArrowCondition:
         try:
             values = self.evaluate(_empty(schema))
         except FAILURES as error:
-            raise Problem(one_line(error)) from error
+            absent = _ABSENT.match(str(error))
+            column = None if absent is None else join_path(_NAME.findall(absent[1]))
+            raise Problem(one_line(error), column=column) from error
         if not is_value and not pa.types.is_boolean(values.type):
             raise Problem(f"expected a condition, found {values.type}")
         needed = [schema.field(name) for name in schema.names if name in text]

@@ -20,7 +20,7 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.format.numbers import text_array, to_arrow
 
 if TYPE_CHECKING:
@@ -208,9 +208,8 @@ class Source:
         start = first_offset(tree)
         if start is None and around is not None:
             start = first_offset(around)
-        kind = UnsupportedError if problem.unsupported else InvalidInputError
         place = "" if start is None else f" at {self.place(start)}"
-        return kind(f"{self.what}: {problem}{place}")
+        return problem.public(f"{self.what}: {problem}{place}")
 
     def place(self, offset: int) -> str:
         """`line 1, column 5`; both count from one."""

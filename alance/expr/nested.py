@@ -198,7 +198,7 @@ def member(node: Node, name: str) -> Node:
     """
     what = ".".join(node.path) if isinstance(node, Column) else "the value"
     if not pa.types.is_struct(node.type):
-        raise Problem(f"{what!r} is {node.type}, it has no field {name!r}")
+        raise Problem(f"{what!r} is {node.type}, it has no field {name!r}", column=f"{what}.{name}")
     index = node.type.get_field_index(name)
     if index < 0:
         names = [node.type.field(number).name for number in range(node.type.num_fields)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic
 from alance.expr.arrow import ArrowCondition
 from alance.expr.logic import Case, Junction
@@ -172,7 +172,7 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
     try:
         columns = condition.columns(schema)
     except Problem as problem:
-        raise InvalidInputError(f"filter {text}: {problem}") from problem.__cause__
+        raise problem.public(f"filter {text}: {problem}") from problem.__cause__
     return Predicate(text, columns, condition)
 
 
@@ -190,7 +190,7 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     try:
         columns = value.columns(schema, is_value=True)
     except Problem as problem:
-        raise InvalidInputError(f"expression {expression}: {problem}") from problem.__cause__
+        raise problem.public(f"expression {expression}: {problem}") from problem.__cause__
     return Computed(str(expression), columns, value)
 
 
@@ -222,8 +222,7 @@ def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     except AlanceError:
         raise
     except Problem as problem:
-        kind = UnsupportedError if problem.unsupported else InvalidInputError
-        raise kind(f"{where}: {problem}") from None
+        raise problem.public(f"{where}: {problem}") from None
     except FAILURES as error:
         raise InvalidInputError(f"{where}: {one_line(error)}") from error
     if isinstance(value, pa.ChunkedArray):

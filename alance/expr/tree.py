@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
@@ -33,11 +34,21 @@ class Problem(Exception):
 
     Attributes:
         unsupported: valid SQL that alance does not evaluate, rather than a mistake.
+        column: one that is not there; None: it is another problem.
     """
 
-    def __init__(self, message: str, *, unsupported: bool = False) -> None:
+    def __init__(
+        self, message: str, *, unsupported: bool = False, column: str | None = None
+    ) -> None:
         super().__init__(message)
         self.unsupported = unsupported
+        self.column = column
+
+    def public(self, message: str) -> Exception:
+        """The error that users see."""
+        if self.column is not None:
+            return ColumnNotFoundError(message, self.column)
+        return (UnsupportedError if self.unsupported else InvalidInputError)(message)
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
@@ -47,7 +58,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     hint = ""
     if close:
         hint = "; did you mean " + " or ".join(repr(by_lower[match]) for match in close) + "?"
-    return Problem(f"unknown {kind} {name!r}{hint}")
+    column = name if kind in ("column", "field") else None
+    return Problem(f"unknown {kind} {name!r}{hint}", column=column)
 
 
 class Node(Protocol):

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    InvalidInputError,
+    UnsupportedError,
+)
 from alance.format.field import JSON, Field, set_keys
 from alance.format.paths import join_path, split_path
 from alance.format.proto import file_pb2
@@ -241,7 +246,7 @@ class Schema:
         """A field by its name or its path (`alance.format.paths`).
 
         Raises:
-            InvalidInputError: no such field; names close ones.
+            ColumnNotFoundError: no such field; names close ones.
         """
         names = self.names_of(path)
         field: Field | None = None
@@ -258,7 +263,8 @@ class Schema:
                 close = get_close_matches(name, [candidate.name for candidate in others], n=3)
                 hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
                 below = f" in {join_path(names[:depth])!r}" if depth else ""
-                raise InvalidInputError(f"column {path!r}: no field {name!r}{below}{hint}")
+                message = f"column {path!r}: no field {name!r}{below}{hint}"
+                raise ColumnNotFoundError(message, path)
             candidates = field.children
         assert field is not None  # a path has one name at least
         return field

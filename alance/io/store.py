@@ -17,6 +17,7 @@ from alance.errors import (
     AccessError,
     AlanceError,
     AlreadyExistsError,
+    BucketNotFoundError,
     CorruptFileError,
     InvalidInputError,
     NotFoundError,
@@ -268,6 +269,7 @@ _QUERY: Final = re.compile(r"(\w+://[^\s?\"'<>]*)\?[^\s\"'<>,)]*")
 _USER: Final = re.compile(r"(\w+://)[^\s/@\"'<>]+@")
 
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_BUCKET: Final = re.compile(r"\w+://[^/#]*")
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
 
@@ -295,12 +297,12 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
     status_match = _STATUS.search(text)
     status = int(status_match[1]) if status_match else None
     code = _CODE.search(text)
-    has_bucket = code is None or code[1] not in _NO_BUCKET
+    if code is not None and code[1] in _NO_BUCKET:
+        bucket = _BUCKET.match(where)
+        return BucketNotFoundError(f"{where}: no such bucket", bucket[0] if bucket else where)
     match error:
         case FileNotFoundError() | NotADirectoryError():
-            return NotFoundError(f"{where}: no such {'object' if has_bucket else 'bucket'}")
-        case _ if status == 404 and not has_bucket:  # listings, to which obstore has no such error
-            return NotFoundError(f"{where}: no such bucket")
+            return NotFoundError(f"{where}: no such object")
         case IsADirectoryError():
             return NotFoundError(f"{where}: is a folder, not an object")
         case obstore_errors.PermissionDeniedError() | obstore_errors.UnauthenticatedError():

@@ -58,5 +58,5 @@ async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
 
     await all_of(compare(where) for where in await list_manifests(engine, table))
     if best is None:
-        raise table.not_found(f"no version from before {time.isoformat()}")
+        raise table.lacks(time, f"no version from before {time.isoformat()}")
     return best

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
@@ -117,7 +117,7 @@ async def latest(engine: Engine, table: Table) -> ManifestLocation:
         return await latest_listed(engine, table)
     location = await table.keeper.manifests(engine, table).latest()
     if location is None:
-        raise table.not_found("there are no versions")
+        raise table.not_there("there are no versions")
     return location
 
 
@@ -160,10 +160,12 @@ async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[Ma
                 # The second tells of a rename to these names that has ended halfway.
                 if stop_at_first and location.scheme is NamingScheme.V2 and len(locations) > 1:
                     break
+    except BucketNotFoundError:
+        raise
     except NotFoundError as error:
-        raise table.not_found(str(error)) from error
+        raise table.not_there(str(error)) from error
     if not locations:
-        raise table.not_found("there are no versions")
+        raise table.not_there("there are no versions")
     if len({place.scheme for place in locations}) > 1:
         raise CorruptFileError(f"dataset {table.uri!r}: manifests of both naming schemes")
     return locations
@@ -259,9 +261,11 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
     for where in places:
         try:
             return await load_manifest(engine, where)
+        except BucketNotFoundError:
+            raise
         except NotFoundError:
             continue
-    raise table.not_found(f"no version {version}")
+    raise table.lacks(version, f"no version {version}")
 
 
 _SCHEMES = (NamingScheme.V2, NamingScheme.V1)

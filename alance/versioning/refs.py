@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import BucketNotFoundError, InvalidInputError, NotFoundError
 from alance.format.table.refs import (
     MAIN,
     BranchContents,
@@ -48,8 +48,10 @@ async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
     location = table.tag(_checked(table, name, check_tag_name, "tag"))
     try:
         content = await read_object(engine, location, None, "tag")
+    except BucketNotFoundError:
+        raise
     except NotFoundError as error:
-        raise table.not_found(f"no tag {name!r}") from error
+        raise table.lacks(name, f"no tag {name!r}") from error
     return parse_tag(content, location)
 
 
@@ -66,7 +68,7 @@ async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents
     try:
         content = await read_object(engine, location, None, "branch")
     except NotFoundError as error:
-        raise table.not_found(f"no branch {name!r}") from error
+        raise table.lacks(name, f"no branch {name!r}") from error
     return parse_branch(content, location)
 
 
@@ -76,7 +78,7 @@ def _checked(table: Table, name: str, check: Callable[[str], str], what: str) ->
     try:
         return check(name)
     except InvalidInputError as error:
-        raise table.not_found(f"no {what} {name!r}, and there can be none: {error}") from error
+        raise table.lacks(name, f"no {what} {name!r}, and there can be none: {error}") from error
 
 
 async def _read_all(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError, NotFoundError
+from alance.errors import CorruptFileError, RowNotFoundError
 from alance.format.numbers import places_in
 from alance.format.row_set import RowSet
 
@@ -180,11 +180,12 @@ class RowIdIndex:
         """The address of each row id; shape (n,).
 
         Raises:
-            NotFoundError: a row id that no live row has.
+            RowNotFoundError: a row id that no live row has.
         """
         addresses, missing = self.find(row_ids)
         if missing.any():
-            raise NotFoundError(f"row id {row_ids[missing][0]}: no row has it")
+            ids = row_ids[missing].tolist()
+            raise RowNotFoundError(f"row id {ids[0]}: no row has it", ids)
         return addresses
 
     def find(self, row_ids: Int64s) -> tuple[Int64s, Mask]:

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.errors import (
+    CorruptFileError,
+    InvalidInputError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
@@ -20,6 +25,7 @@ from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, wit
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from datetime import datetime
 
     from alance.format.table.fragment import BasePath, DataFile, Fragment
     from alance.format.table.indices import Index
@@ -241,10 +247,18 @@ class Table:
         self._others[store.root] = store
         return store
 
-    def not_found(self, what: str) -> NotFoundError:
-        """The error of something that this table has not."""
+    def not_there(self, why: str) -> TableNotFoundError:
+        """The error of a table of which there is nothing."""
+        return TableNotFoundError(f"{self._name}: {why}", self.uri)
+
+    def lacks(self, version: int | str | datetime, what: str) -> VersionNotFoundError:
+        """The error of a version, tag or branch that this table has not."""
+        return VersionNotFoundError(f"{self._name}: {what}", version)
+
+    @property
+    def _name(self) -> str:
         on = "" if self.branch is None else f", branch {self.branch!r}"
-        return NotFoundError(f"dataset {self.uri!r}{on}: {what}")
+        return f"dataset {self.uri!r}{on}"
 
     def _in_main(self, path: str) -> str:
         return self.store.root + join(self.path, path)

@@ -212,7 +212,7 @@ async def _look(engine: Engine, table: Table) -> _Contents:
     own = [file for file in contents.listed if file.path.startswith(f"{VERSIONS}/")]
     contents.manifests = _manifests(table, own)
     if not any(version >> 63 == 0 for version in contents.manifests):
-        raise table.not_found("no version")
+        raise table.not_there("no version")
     limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
 
     async def read(version: int, where: ManifestLocation) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, empty_columns, one_batch, side_by_side
 from alance.file.fragment import open_fragment
 from alance.file.fragment import take_rows as take_fragments
@@ -71,7 +71,7 @@ async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None
     """Rows by row id, in the order asked for: stable ids where the dataset has them.
 
     Raises:
-        NotFoundError: a row id that no live row has.
+        RowNotFoundError: a row id that no live row has.
     """
     ids = as_positions(row_ids, "row_ids")
     addresses = await snapshot.addresses_of(ids)
@@ -234,13 +234,17 @@ def _open(handle: FragmentHandle, choice: TakenColumns, cache: SearchCache) -> P
 def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
     beyond = rows[rows >= handle.num_physical_rows]
     if len(beyond):
-        raise NotFoundError(
+        raise RowNotFoundError(
             f"row offset {beyond[0]} in fragment {handle.id}: "
-            f"it has {handle.num_physical_rows} rows"
+            f"it has {handle.num_physical_rows} rows",
+            (beyond | handle.id << 32).tolist(),
         )
     gone = rows[~handle.is_live(rows)]
     if len(gone):
-        raise NotFoundError(f"row offset {gone[0]} in fragment {handle.id}: the row is deleted")
+        raise RowNotFoundError(
+            f"row offset {gone[0]} in fragment {handle.id}: the row is deleted",
+            (gone | handle.id << 32).tolist(),
+        )
 
 
 def _with_meta(

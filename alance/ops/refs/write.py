@@ -82,7 +82,7 @@ async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
             where = table.manifest(manifest_name(version, scheme))
             size = await engine.scheduler.size(where, reason="version")
             return Target(table.branch, version, size)
-    raise table.not_found(f"no version {version}")
+    raise table.lacks(version, f"no version {version}")
 
 
 async def create_tag(
@@ -223,7 +223,7 @@ async def delete_branch(snapshot: Snapshot, name: str, *, force: bool) -> None:
     record = table.branch_record(name)
     branches, tags = await refs.list_branches(engine, table), await refs.list_tags(engine, table)
     if name not in branches and not force:
-        raise table.not_found(f"no branch {name!r}")
+        raise table.lacks(name, f"no branch {name!r}")
     deleted = branches.pop(name, None)
     for other, branch in branches.items():
         descends = (
@@ -284,7 +284,7 @@ async def content_of(snapshot: Snapshot, location: str, what: str) -> memoryview
     try:
         return await read_object(snapshot.engine, location, None, what.partition(" ")[0])
     except NotFoundError as error:
-        raise snapshot.table.not_found(f"no {what}") from error
+        raise snapshot.table.lacks(what.partition(" ")[2], f"no {what}") from error
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:

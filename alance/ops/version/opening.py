@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.errors import (
+    AlanceError,
     CorruptFileError,
     InvalidInputError,
     NotFoundError,
+    TableNotFoundError,
     UnsupportedError,
+    VersionNotFoundError,
 )
 from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
@@ -59,7 +62,7 @@ async def open_snapshot(
         manifest_store, commit_lock: what keeps the versions; see `open_table`.
 
     Raises:
-        NotFoundError: no dataset there, or no such version or tag.
+        TableNotFoundError, VersionNotFoundError: no dataset there; no such version or tag.
         InvalidInputError: a bad URI, option or time, or both `version` and `asof`.
         UnsupportedError: the table needs what this alance does not know.
     """
@@ -81,16 +84,34 @@ async def open_snapshot(
     elif version is None:
         manifest = await load.load_latest(engine, table)
     else:
-        table, manifest = await _named(session, table, version)
+        try:
+            table, manifest = await _named(session, table, version)
+        except VersionNotFoundError:
+            await _check_there(engine, table)
+            raise
     await _check(engine, table, manifest)
     return Snapshot(session, table, manifest)
+
+
+async def _check_there(engine: Engine, table: Table) -> None:
+    """Make sure that there is a table, as far as the store can tell. Cost: one LIST.
+
+    Raises:
+        TableNotFoundError: there is none.
+    """
+    try:
+        await load.latest(engine, table)
+    except TableNotFoundError:
+        raise
+    except AlanceError:
+        return
 
 
 async def versions(snapshot: Snapshot) -> list[VersionInfo]:
     """All versions of the snapshot's branch, oldest first. Cost: one LIST, all manifests at once.
 
     Raises:
-        NotFoundError: the dataset is gone.
+        TableNotFoundError: the dataset is gone.
     """
     return await history.versions(snapshot.engine, snapshot.table)
 
@@ -99,7 +120,7 @@ async def latest_version(snapshot: Snapshot) -> int:
     """The number of the branch's latest version. Cost: one LIST.
 
     Raises:
-        NotFoundError: the dataset is gone.
+        TableNotFoundError: the dataset is gone.
     """
     return (await load.latest(snapshot.engine, snapshot.table)).version
 
@@ -115,7 +136,7 @@ async def checkout(snapshot: Snapshot, version: Reference | None) -> Snapshot:
             None for the latest of the snapshot's branch.
 
     Raises:
-        NotFoundError: no such version, tag or branch.
+        VersionNotFoundError: no such version, tag or branch.
         InvalidInputError: nothing of these kinds.
     """
     if isinstance(version, tuple):
@@ -149,7 +170,7 @@ async def checkout_branch(
         branch: None or `main` for the main branch.
 
     Raises:
-        NotFoundError: no such branch, or no such version on it.
+        VersionNotFoundError: no such branch, or no such version on it.
     """
     engine = snapshot.engine
     if branch is not None and await refs.load_branch(engine, snapshot.table, branch) is None:
@@ -169,7 +190,7 @@ async def read_transaction(snapshot: Snapshot, version: int | None = None) -> Tr
     version one GET more.
 
     Raises:
-        NotFoundError: no such version.
+        VersionNotFoundError: no such version.
     """
     manifest = snapshot.manifest
     if version is not None and version != snapshot.version:

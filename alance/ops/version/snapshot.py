@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 
-from alance.errors import CorruptFileError, NotFoundError
+from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.handles import Handles
@@ -298,7 +298,7 @@ class Snapshot:
         rows; else nothing.
 
         Raises:
-            NotFoundError: a stable row id that no live row has.
+            RowNotFoundError: a stable row id that no live row has.
         """
         if not self.has_stable_row_ids:
             return row_ids
@@ -329,12 +329,16 @@ class Snapshot:
         """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
 
         Raises:
-            NotFoundError: a fragment that this version has not.
+            RowNotFoundError: of a fragment that this version has not.
         """
         fragment_ids, back = np.unique(addresses >> 32, return_inverse=True)
-        positions = np.array(
-            [self.position_of(fragment_id) for fragment_id in fragment_ids.tolist()], np.int64
-        )
+        try:
+            places = [self.position_of(fragment_id) for fragment_id in fragment_ids.tolist()]
+        except NotFoundError as error:
+            ids = self.manifest.fragments.ids
+            absent = addresses[~np.isin(addresses >> 32, ids)].tolist()
+            raise RowNotFoundError(f"row address {absent[0]}: {error}", absent) from None
+        positions = np.array(places, np.int64)
         return positions[back.reshape(-1)], addresses & 0xFFFF_FFFF
 
     def external_location(self, uri: str, base_id: int) -> str:
