@@ -35,7 +35,8 @@ class Session:
     """What the reads of one event loop share. Datasets opened without one use the loop's own.
 
     A session belongs to the loop that first uses it. Closing it cancels what is under way and
-    leaves nothing pending; `async with Session() as session:` does so at the end.
+    leaves nothing pending; `async with Session() as session:` does so at the end. Each loop has one
+    of its own besides, for datasets that are opened without one: these can be used in any loop.
 
     Args:
         cache_bytes: budget of the search cache (manifests, footers, page tables, deletions).
@@ -106,7 +107,8 @@ class Session:
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self.commit_queues: dict[str, CommitQueue] = {}  # by a table's location
+        self._is_own = False  # of a loop, or of whatever loop it is used in
+        self._commit_queues: dict[str, CommitQueue] = {}
 
     @property
     def decode_threads(self) -> int:
@@ -117,6 +119,11 @@ class Session:
     def engine(self) -> Engine:
         """The moving parts, made at the first use inside a running loop."""
         loop = asyncio.get_running_loop()
+        if self._is_own and self._loop is not loop:
+            return Session.of_loop()._engine_of(loop)
+        return self._engine_of(loop)
+
+    def _engine_of(self, loop: asyncio.AbstractEventLoop) -> Engine:
         if self._closed:
             raise InvalidInputError("the session is closed")
         if self._engine is None:
@@ -140,6 +147,12 @@ class Session:
                 "the session belongs to another event loop; open the dataset in this one"
             )
         return self._engine
+
+    @property
+    def commit_queues(self) -> dict[str, CommitQueue]:
+        """The appends that wait, by a table's location, in the running loop."""
+        is_elsewhere = self._is_own and self._loop is not asyncio.get_running_loop()
+        return (Session.of_loop() if is_elsewhere else self)._commit_queues
 
     @property
     def cache_stats(self) -> CacheStats:
@@ -175,7 +188,13 @@ class Session:
             for ended in [other for other in _of_loop if other.is_closed()]:
                 del _of_loop[ended]  # its session knows the loop, which so would stay for ever
             session = _of_loop[loop] = cls()
+            session._is_own, session._loop = True, loop
         return session
+
+    @classmethod
+    def of_any_loop(cls) -> Session:
+        """What stands for the own session of each loop that it is used in."""
+        return _of_any_loop
 
     async def aclose(self) -> None:
         """Cancel what is under way, wait for it, write out the disk cache, and stop the threads.
@@ -183,10 +202,13 @@ class Session:
         What cancelled calls have left to be done has two seconds to end; then it is dropped. May
         be called twice.
         """
+        if self is _of_any_loop:
+            await Session.of_loop().aclose()
+            return
         self._closed = True
         engine, self._engine = self._engine, None
         if engine is not None:
-            for queue in self.commit_queues.values():
+            for queue in self._commit_queues.values():
                 await queue.drop()
             await engine.background.aclose()
             await engine.scheduler.aclose()
@@ -194,7 +216,7 @@ class Session:
                 await engine.cache.kept.flush()
             await engine.pool.aclose()
             engine.registry.close()
-            self.commit_queues.clear()
+            self._commit_queues.clear()
 
     async def __aenter__(self) -> Session:
         return self
@@ -206,3 +228,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+_of_any_loop: Final = Session()
+_of_any_loop._is_own = True

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from alance.datasets import Dataset
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
-from alance.format.table.fragments import Fragments, Records
-from alance.format.table.manifest import Manifest, base_paths
+from alance.format.table.fragments import Records
+from alance.format.table.manifest import Manifest
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -66,15 +66,9 @@ def open_record(
         storage_options: of the store. session: None: that of the loop.
     """
     message = table_pb2.Manifest.FromString(record)
-    manifest = Manifest(
-        message.version,
-        Schema.from_protobuf(message.fields, message.schema_metadata),
-        Fragments(Records.of(map(table_pb2.DataFragment.FromString, fragments))),
-        base_paths(message),
-        message,
-        None,
-        (),
-    )
+    schema = Schema.from_protobuf(message.fields, message.schema_metadata)
+    records = Records.of(map(table_pb2.DataFragment.FromString, fragments))
+    manifest = Manifest.of(message, schema, records)
     session = session or Session.of_loop()
     table = open_table(session.engine.registry, uri, storage_options=storage_options)
     if manifest.branch is not None:

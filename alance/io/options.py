@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from alance.io.profile import Kind
 
 BASE_PREFIX: Final = "base:"
+WITH_SECRETS: Final = "pickle_secrets"  # an option: pickles of datasets have them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
     for key, value in (options or {}).items():
         if not isinstance(key, str):
             raise InvalidInputError(f"storage option {key!r}: expected a text as key")
-        if key.startswith(BASE_PREFIX):
+        if key.startswith(BASE_PREFIX) or key == WITH_SECRETS:
             continue
         name = _canonical(kind, key.lower())
         if name == "default_headers":
@@ -79,6 +80,11 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         retry_timeout_s=retries.get("client_retry_timeout"),
         outer_retries=None if outer is None else int(outer),
     )
+
+
+def canonical_names(key: str) -> set[str]:
+    """The names that a key may stand for, whatever the kind of store."""
+    return {_canonical(kind, key.lower()) for kind in _CONFIG}
 
 
 def _canonical(kind: Kind, key: str) -> str:

@@ -14,7 +14,7 @@ import contextlib
 import struct
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from google.protobuf.message import DecodeError, Message
@@ -73,6 +73,38 @@ class Manifest:
     repaired: tuple[int, ...] = ()
     stored_bytes: int = field(default=0, compare=False)
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        head: table_pb2.Manifest,
+        schema: Schema,
+        records: Records,
+        transaction: transaction_pb2.Transaction | None = None,
+        indices: tuple[table_pb2.IndexMetadata, ...] = (),
+        doubted: Mapping[int, int] | None = None,
+        repaired: tuple[int, ...] = (),
+        stored_bytes: int = 0,
+    ) -> Manifest:
+        """A version by its messages; `schema` is that of the first."""
+        bases = {
+            base.id: BasePath(
+                base.id,
+                base.name if base.HasField("name") else None,
+                base.is_dataset_root,
+                base.path,
+            )
+            for base in head.base_paths
+        }
+        fragments = Fragments(records)
+        told = transaction, indices, doubted or {}, repaired, stored_bytes
+        return cls(head.version, schema, fragments, bases, head, *told)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        transaction = None if self.transaction is None else self.transaction.SerializeToString()
+        indices = tuple(index.SerializeToString() for index in self.indices)
+        left = self.fragments.records, transaction, indices, dict(self.doubted), self.repaired
+        return _unpickled, (self.head.SerializeToString(), *left)
 
     @property
     def message(self) -> table_pb2.Manifest:
@@ -182,31 +214,25 @@ def _parse(content: memoryview) -> Manifest:
         attach_values(message.fields, content)
     else:
         schema = _shared_schema(message, fields)
-    return Manifest(
-        message.version,
-        schema,
-        Fragments(records),
-        base_paths(message),
-        message,
-        _transaction(content, message),
-        _indices(content, message),
-        doubted,
-        repaired,
-        len(content),
-    )
+    transaction, indices = _transaction(content, message), _indices(content, message)
+    told = transaction, indices, doubted, repaired, len(content)
+    return Manifest.of(message, schema, records, *told)
 
 
-def base_paths(message: table_pb2.Manifest) -> dict[int, BasePath]:
-    """Where files of a version lie beside the table's own folder, by their numbers."""
-    return {
-        base.id: BasePath(
-            base.id,
-            base.name if base.HasField("name") else None,
-            base.is_dataset_root,
-            base.path,
-        )
-        for base in message.base_paths
-    }
+def _unpickled(
+    head: bytes,
+    records: Records,
+    transaction: bytes | None,
+    indices: tuple[bytes, ...],
+    doubted: Mapping[int, int],
+    repaired: tuple[int, ...],
+) -> Manifest:
+    """What `Manifest.__reduce__` took apart."""
+    message = table_pb2.Manifest.FromString(head)
+    change = None if transaction is None else transaction_pb2.Transaction.FromString(transaction)
+    metadata = tuple(map(table_pb2.IndexMetadata.FromString, indices))
+    schema = _shared_schema(message, None)
+    return Manifest.of(message, schema, records, change, metadata, doubted, repaired)
 
 
 def _apart(

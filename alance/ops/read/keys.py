@@ -250,7 +250,9 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     names = plain_names(columns)
     if columns is not None and names is None:
         return KeyReads.of(snapshot, column, columns)
-    return snapshot.remember((KeyReads, key, names), lambda: KeyReads.of(snapshot, column, columns))
+    # Of this loop: callers of another one wait there.
+    place = KeyReads, asyncio.get_running_loop(), key, names
+    return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))
 
 
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:

@@ -97,6 +97,17 @@ class Snapshot:
         self._row_index: RowIdIndex | None = None
         self._remembered: dict[Hashable, object] = {}
 
+    def __copy__(self) -> Snapshot:
+        copied = object.__new__(Snapshot)
+        for name in self.__slots__:
+            setattr(copied, name, getattr(self, name))
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from alance.ops.version.pickled import put_together, taken_apart
+
+        return put_together, taken_apart(self)
+
     @property
     def uri(self) -> str:
         """Where the dataset is, without credentials."""

@@ -1,0 +1,59 @@
+"""Versions that go to another process: where the table is, its options, and the manifest.
+
+The other process asks the store for nothing that this one knows. Reads go through the own session
+of the loop that they run in, with the credentials that this process has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alance.io.registry import StoreRegistry
+from alance.io.secrets import portable, portable_store
+from alance.ops.version.snapshot import Snapshot
+from alance.session import Session
+from alance.versioning.keepers import is_dynamodb
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from alance.format.table.manifest import Manifest
+    from alance.versioning.keepers import Keeper
+
+
+def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
+    """What `put_together` takes; all of it can be pickled.
+
+    Raises:
+        InvalidInputError: a table in a store object that cannot be made again.
+    """
+    table = snapshot.table
+    store = None if table.access.home is not None else portable_store(table.store) or table.store
+    keeper = None if is_dynamodb(table.main_uri) else table.keeper
+    place = table.main_uri, table.branch, store, portable(table.access.given), keeper
+    return *place, snapshot.manifest, dict(snapshot.summary)
+
+
+def put_together(
+    uri: str,
+    branch: str | None,
+    store: tuple[Callable[..., object], tuple[Any, ...]] | object | None,
+    options: Mapping[str, object] | None,
+    keeper: Keeper | None,
+    manifest: Manifest,
+    summary: Mapping[str, Any],
+) -> Snapshot:
+    """The version again. No request.
+
+    Raises:
+        InvalidInputError: an option that is not known here.
+    """
+    if isinstance(store, tuple):
+        make, arguments = store
+        store = make(*arguments)
+    table = open_table(StoreRegistry.shared(), uri, store=store, storage_options=options)
+    if keeper is not None:
+        table = replace(table, keeper=keeper)
+    return Snapshot(Session.of_any_loop(), table.on_branch(branch), manifest, summary)
