@@ -149,12 +149,6 @@ class Session:
         return self._engine
 
     @property
-    def commit_queues(self) -> dict[str, CommitQueue]:
-        """The appends that wait, by a table's location, in the running loop."""
-        is_elsewhere = self._is_own and self._loop is not asyncio.get_running_loop()
-        return (Session.of_loop() if is_elsewhere else self)._commit_queues
-
-    @property
     def cache_stats(self) -> CacheStats:
         """Hits, misses and bytes of the search cache."""
         return self.engine.cache.stats
@@ -232,3 +226,9 @@ class Session:
 
 _of_any_loop: Final = Session()
 _of_any_loop._is_own = True
+
+
+def queues_of(session: Session) -> dict[str, CommitQueue]:
+    """The appends that wait in a session, by a table's location; of an own one those here."""
+    is_elsewhere = session._is_own and session._loop is not asyncio.get_running_loop()
+    return (Session.of_loop() if is_elsewhere else session)._commit_queues

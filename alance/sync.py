@@ -58,7 +58,10 @@ _FUNCTIONS: Final = (
     "write_dataset",
     "write_fragments",
 )
-_SAME: Final = ("ScanOptions", "batch_udf", "operations", "trace")
+# What does not wait is the same as in `alance`: errors, options, sessions.
+_SAME: Final = tuple(
+    name for name in alance.__all__ if name not in _CLASSES and name not in _FUNCTIONS
+)
 
 _faces: Final[dict[type, type]] = {}  # of the classes that were asked for, or came as results
 
@@ -76,7 +79,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 def _face_of(kind: type) -> type | None:
@@ -165,6 +168,7 @@ def _face(async_class: type) -> type:
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
+        members["__len__"] = _len
     # Of threads that ask for it at once the first one gives it.
     return _faces.setdefault(async_class, type(async_class.__name__, (), members))
 
@@ -183,6 +187,11 @@ def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatch
     scanner = self if hasattr(self, "projected_schema") else self.scanner(columns, **options)
     _background.run(scanner._inner._load())
     return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())
+
+
+def _len(self: Any) -> int:
+    """The number of rows."""
+    return int(self.count_rows())
 
 
 def _arrow_c_stream(self: Any, requested_schema: object | None = None) -> object:

@@ -11,10 +11,41 @@ from typing import Any, Literal, Self, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance import BlobOptions, FileVersion, IngestMetrics, Progress, Session, StoreReport
+from alance import AccessError as AccessError
+from alance import AlanceError as AlanceError
+from alance import AlreadyExistsError as AlreadyExistsError
+from alance import BatchUdf as BatchUdf
+from alance import BlobOptions as BlobOptions
+from alance import BucketNotFoundError as BucketNotFoundError
+from alance import ColumnNotFoundError as ColumnNotFoundError
+from alance import CommitConflictError as CommitConflictError
+from alance import CommitStateUnknownError as CommitStateUnknownError
+from alance import CorruptFileError as CorruptFileError
+from alance import DynamoDbStore as DynamoDbStore
+from alance import FileVersion as FileVersion
+from alance import ForkedError as ForkedError
+from alance import IngestMetrics as IngestMetrics
+from alance import InvalidInputError as InvalidInputError
+from alance import NotFoundError as NotFoundError
+from alance import Progress as Progress
+from alance import Recorder as Recorder
+from alance import RetryableConflictError as RetryableConflictError
+from alance import RowNotFoundError as RowNotFoundError
 from alance import ScanOptions as ScanOptions
+from alance import Session as Session
+from alance import SqliteStore as SqliteStore
+from alance import StoreError as StoreError
+from alance import StoreReport as StoreReport
+from alance import TableNotFoundError as TableNotFoundError
+from alance import UnsupportedError as UnsupportedError
+from alance import VersionNotFoundError as VersionNotFoundError
+from alance import __version__ as __version__
 from alance import batch_udf as batch_udf
+from alance import blob_field as blob_field
+from alance import distributed as distributed
+from alance import indexing as indexing
 from alance import operations as operations
+from alance import optimize as optimize
 from alance import trace as trace
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
@@ -351,6 +382,7 @@ class Dataset:
         self, columns: Columns = ..., **options: Unpack[ScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+    def __len__(self) -> int: ...
 
 class DatasetDelta:
     @property
@@ -445,6 +477,7 @@ class DatasetFragment:
         self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+    def __len__(self) -> int: ...
 
 class Scanner:
     @property
@@ -455,6 +488,7 @@ class Scanner:
     def explain(self) -> Explanation: ...
     def to_reader(self) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+    def __len__(self) -> int: ...
 
 class FileReader:
     @classmethod

@@ -131,3 +131,23 @@ def test_the_stub_is_up_to_date(tmp_path: Path) -> None:
             check=True,
         )
     assert target.read_text() == stubs.TARGET.read_text(), "run python -m tools.stubs"
+
+
+def test_all_names_are_there_and_no_others() -> None:
+    faces = {*alance.sync._CLASSES, *alance.sync._FUNCTIONS}
+    assert set(alance.__all__) <= set(alance.sync.__all__)
+    assert set(alance.sync.__all__) == set(alance.__all__) | set(alance.sync._CLASSES)
+    assert dir(alance.sync) == sorted(alance.sync.__all__)
+    for name in set(alance.__all__) - faces:
+        assert getattr(alance.sync, name) is getattr(alance, name), name
+    stubbed = stubs.TARGET.read_text()
+    for name in alance.sync.__all__:
+        assert f" as {name}\n" in stubbed or f" {name}:" in stubbed or f"def {name}(" in stubbed
+
+
+def test_the_length_is_the_number_of_rows(uri: str) -> None:
+    dataset = alance.sync.dataset(uri)
+    assert len(dataset) == dataset.count_rows()
+    assert len(dataset.fragments[1]) == 4980
+    scanner = dataset.scanner(filter="l_quantity > ?", params=[49])
+    assert len(scanner) == scanner.to_table().num_rows

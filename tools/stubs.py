@@ -41,7 +41,7 @@ STANDARD: Final[dict[str, str]] = {
 # The public modules, in the order in which a name is looked for.
 OURS: Final = (alance, alance.types, alance.operations, alance.optimize, alance.indexing)
 MODULES: Final = {"os", "pa", "pc", "types"}
-SHOWN_AGAIN: Final = ("ScanOptions", "batch_udf", "operations", "trace")
+SHOWN_AGAIN: Final = sync._SAME
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
 FUNCTIONS: Final = (
     "check_store",
@@ -113,6 +113,7 @@ def _imports(text: str) -> list[str]:
     """The imports of the names in annotations; a stub without one of them would not check."""
     tree = ast.parse(text)
     known = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | set(dir(builtins))
+    known |= set(SHOWN_AGAIN)
     places: dict[str, list[str]] = {}
     for name in sorted(_names(tree) - known - MODULES):
         place = STANDARD.get(name) or next(
@@ -159,6 +160,7 @@ def _class(async_class: type) -> str:
     if (asked := SCANS.get(async_class.__name__)) is not None:
         given = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
         lines += [f"    def to_reader(self{given}) -> pa.RecordBatchReader: ...", CAPSULE]
+        lines.append("    def __len__(self) -> int: ...")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.conformance import examine
 from alance.io.tasks import all_of
-from alance.session import Session
+from alance.session import Session, queues_of
 from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
@@ -92,9 +92,10 @@ async def drop(
 
 def forget_commits(session: Session, table: Table) -> None:
     """Forget what this session's committers know of a table or branch that is deleted."""
-    for key in list(session.commit_queues):
+    queues = queues_of(session)
+    for key in list(queues):
         if key.partition("\n")[0] == table.root:
-            del session.commit_queues[key]
+            del queues[key]
 
 
 async def _refuse_what_is_no_table(engine: Engine, table: Table) -> None:

@@ -19,6 +19,7 @@ from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.files import DataFiles, rows_of
 from alance.ops.write.sources import open_source
+from alance.session import queues_of
 from alance.versioning.commit import commit
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import may_be_visible
@@ -82,12 +83,13 @@ class TableQueue(CommitQueue):
 
 def queue_of(session: Session, table: Table) -> TableQueue:
     """The queue of a table in a session."""
-    queue = session.commit_queues.get(table.queue_key)
+    queues = queues_of(session)
+    queue = queues.get(table.queue_key)
     if queue is None:
-        if len(session.commit_queues) >= MAX_QUEUES:
-            for root in [key for key, queued in session.commit_queues.items() if queued.is_idle]:
-                del session.commit_queues[root]
-        queue = session.commit_queues[table.queue_key] = TableQueue(session, table)
+        if len(queues) >= MAX_QUEUES:
+            for root in [key for key, queued in queues.items() if queued.is_idle]:
+                del queues[root]
+        queue = queues[table.queue_key] = TableQueue(session, table)
     assert isinstance(queue, TableQueue)
     return queue
 
