@@ -234,11 +234,18 @@ def search_crowds(callers: int, *, remote: bool) -> Case:
     )
 
 
-def search(name: str, target: float | None, *, remote: bool = False, **options: Any) -> Case:
+def search(
+    name: str,
+    target: float | None,
+    *,
+    table: str = "vectors",
+    remote: bool = False,
+    **options: Any,
+) -> Case:
     """Searches by vector; the queries are the same in every round."""
     return Case(
         f"20 searches, {name}",
-        "vectors",
+        table,
         lambda opened: searches(opened, **options),
         lambda opened: their_searches(opened, **options),
         target,
@@ -424,6 +431,8 @@ CASES: Final = [
     search("every vector", None, use_index=False),
     search("IVF_PQ, 10 of 128 partitions", None, nprobes=10),
     search("IVF_PQ, 10 of 128 partitions, refined 10 times", None, nprobes=10, refine_factor=10),
+    search("IVF_HNSW_SQ, 2 of 4 partitions, ef 15", None, table="linked", nprobes=2),
+    search("IVF_HNSW_SQ, 2 of 4 partitions, ef 100", None, table="linked", nprobes=2, ef=100),
     cold("cold take 1, all columns", "lineitem", 1, 0.85, remote=True),
     cold("cold take 100, all columns", "lineitem", 100, 0.6, remote=True),
     takes("warm take 100, all columns", "lineitem", 100, 0.75, remote=True),

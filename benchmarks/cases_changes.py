@@ -149,6 +149,18 @@ CHANGES: Final = [
         data=percent_of_rows,
     ),
     Change(
+        "index 100 000 vectors, IVF_HNSW_SQ of 4 partitions",
+        lambda scale: table("vectors", scale),
+        lambda uri, _, options: _with_alance(
+            uri,
+            options,
+            lambda one: one.create_index("vec", "IVF_HNSW_SQ", "linked", num_partitions=4),
+        ),
+        lambda uri, _, options: _opened(uri, options).create_index(
+            "vec", "IVF_HNSW_SQ", name="linked", num_partitions=4
+        ),
+    ),
+    Change(
         "compact 1 000 fragments",
         small_fragments,
         lambda uri, _, options: _with_alance(

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import numpy as np
@@ -42,8 +42,9 @@ def table(name: str, scale: float) -> Path:
             mode="overwrite",
             **options,  # type: ignore[arg-type]
         )
-        if name == "vectors":
-            indexed(partial)
+        if name in VECTOR_INDICES:
+            kind, parts = VECTOR_INDICES[name]
+            lance.dataset(str(partial)).create_index("vec", kind, **parts)
         for column, kind in INDICES.get(name, {}).items():
             lance.dataset(str(partial)).create_scalar_index(column, kind)  # type: ignore[arg-type]
         partial.rename(path)
@@ -207,16 +208,14 @@ def near_directions(count: int, seed: int) -> npt.NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def indexed(path: Path) -> None:
-    """An index of pylance for the vectors."""
-    dataset = lance.dataset(str(path))
-    dataset.create_index("vec", "IVF_PQ", num_partitions=128, num_sub_vectors=16)
-
-
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
 INDICES: Final = {
     "indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"},
     "stable": {"l_shipmode": "BITMAP"},  # with stable row ids, which the index holds
+}
+VECTOR_INDICES: Final[dict[str, tuple[Any, dict[str, int]]]] = {
+    "vectors": ("IVF_PQ", {"num_partitions": 128, "num_sub_vectors": 16}),
+    "linked": ("IVF_HNSW_SQ", {"num_partitions": 4}),
 }
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "lineitem": lineitem,
@@ -231,4 +230,5 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "integers": integers,
     "narrow": narrow,
     "vectors": vectors,
+    "linked": vectors,
 }

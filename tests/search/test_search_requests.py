@@ -42,6 +42,9 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
         warnings.simplefilter("ignore")
         dataset.create_index("vec", "IVF_PQ", num_partitions=PARTITIONS, num_sub_vectors=16)
     shutil.copytree(path, Path(lab_server.root) / "lab" / "searched")
+    dataset = lance.write_dataset(pa.table(columns).slice(0, 6000), path.with_name("linked"))
+    dataset.create_index("vec", "IVF_HNSW_SQ", num_partitions=2, m=6)
+    shutil.copytree(path.with_name("linked"), Path(lab_server.root) / "lab" / "linked")
     lab_server.rescan()
 
 
@@ -79,6 +82,21 @@ async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
         assert seen.rounds == 1  # the rows: partitions are in memory
         with lab.recording() as seen:
             await dataset.nearest("vec", vectors()[500], 10, columns=["_rowid"], nprobes=20)
+        assert seen.records == []
+
+
+async def test_graphs_come_with_their_partitions(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        uri = "s3://lab/linked"
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=2)
+        assert seen.rounds == 4  # as without graphs
+        assert found["id"][0].as_py() == 7
+        with lab.recording() as seen:
+            await dataset.nearest("vec", vectors()[500], 10, columns=["_rowid"], nprobes=2)
         assert seen.records == []
 
 
