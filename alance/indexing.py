@@ -1,4 +1,4 @@
-"""A scalar index in parts, which several processes or machines share."""
+"""An index in parts, which several processes or machines share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.ops.index import new as index_new
+    from alance.ops.index import new_vector as index_new_vector
     from alance.ops.index import parts as index_parts
+    from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.commit_options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
+    index_new_vector = Deferred("alance.ops.index.new_vector")
     index_parts = Deferred("alance.ops.index.parts")
 
 __all__ = ["IndexBuild", "IndexPart", "IndexPlan", "IndexSegment", "IndexTask"]
@@ -39,8 +42,8 @@ if not TYPE_CHECKING:  # else any name would check
 
 
 class IndexBuild:
-    """A B-tree or bitmap index in parts: one process plans, any number execute tasks, one merges
-    and commits.
+    """An index in parts, of ordered values or of vectors: one process plans, any number execute
+    tasks, one merges and commits.
 
         plan = await IndexBuild.plan(dataset, "user", "BTREE")
         parts = [await task.execute(dataset) for task in plan.tasks]
@@ -66,14 +69,17 @@ class IndexBuild:
         max_tasks: int = MAX_TASKS,
         memory_bytes: int = MEMORY_BYTES,
         done: Sequence[IndexPart] = (),
+        metric: str = "l2",
+        vectors: VectorIndexArguments | None = None,
     ) -> IndexPlan:
         """Tasks over all fragments of a version, of about equal bytes of values and row numbers.
 
-        Cost: nothing; some 10 us a fragment.
+        Cost: nothing; some 10 us a fragment. Of vectors the training: a take of the sample,
+        k-means, two PUTs.
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE" or "BITMAP".
+            index_type: "BTREE" or "BITMAP"; of vectors as of `Dataset.create_index`.
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             task_bytes: of a task, about; a fragment is never cut.
@@ -81,16 +87,26 @@ class IndexBuild:
             memory_bytes: that a task sorts at once; more go to its local disk.
             done: parts of an earlier plan. Those that still hold are in this plan, and its tasks
                 are of the other fragments: what to do where others rewrote fragments meanwhile.
+                Of vectors their training holds, too, and options do not count.
+            metric: of vectors, as of `Dataset.create_index`.
+            vectors: options of a vector index; see `VectorIndexOptions`.
 
         Raises:
-            InvalidInputError: an unknown column, or one whose values have no order.
+            InvalidInputError: an unknown column, or one whose values have no order; of vectors
+                what does not suit them.
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
         """
         await dataset._load(index_parts)
+        new: index_new.NewIndex | index_new_vector.NewVectorIndex
+        if str(index_type).upper() in index_new_vector.KINDS:
+            chosen = index_new_vector.VectorIndexOptions(**vectors or {})
+            new = index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen)
+        else:
+            new = index_new.NewIndex(column, index_type, name, replace)
         return await index_parts.plan(
             dataset._snapshot,
-            index_new.NewIndex(column, index_type, name, replace),
+            new,
             task_bytes=task_bytes,
             max_tasks=max_tasks,
             memory_bytes=memory_bytes,
@@ -111,7 +127,8 @@ class IndexBuild:
 
         Cost: the parts' bytes once, in GETs of `memory_bytes / 4 / parts`, at least 256 KiB; the
         files' PUTs. Memory: about `memory_bytes`, or 512 KiB a part where that is more, and the
-        pages being written; of a bitmap index the rows of one value.
+        pages being written; of a bitmap index the rows of one value, of vectors those of one
+        partition.
 
         Args:
             parts: one of each task of the plan, in any order.

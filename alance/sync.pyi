@@ -72,6 +72,7 @@ from alance.types import (
     Missing,
     Mode,
     NewIndex,
+    NewVectorIndex,
     Params,
     Reference,
     ResolvedCompactionOptions,
@@ -716,6 +717,8 @@ class IndexBuild:
         max_tasks: int = ...,
         memory_bytes: int = ...,
         done: Sequence[IndexPart] = ...,
+        metric: str = ...,
+        vectors: VectorIndexArguments | None = ...,
     ) -> IndexPlan: ...
     @classmethod
     def merge(
@@ -741,7 +744,9 @@ class IndexBuild:
 class IndexPlan:
     def num_tasks(self) -> int: ...
     @property
-    def new(self) -> NewIndex: ...
+    def build(self) -> str: ...
+    @property
+    def new(self) -> NewIndex | NewVectorIndex: ...
     @property
     def parts(self) -> tuple[IndexPart, ...]: ...
     @property

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
     from alance.ops.index.new import NewIndex
-    from alance.ops.index.new_vector import VectorIndexArguments
+    from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
@@ -98,6 +98,7 @@ _PLACES: Final = {
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",
+    "NewVectorIndex": "alance.ops.index.new_vector",
     "VectorIndexArguments": "alance.ops.index.new_vector",
     "VersionInfo": "alance.versioning.load",
 }
@@ -135,6 +136,7 @@ __all__ = [
     "Missing",
     "Mode",
     "NewIndex",
+    "NewVectorIndex",
     "PageDescription",
     "Params",
     "Purpose",

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -154,3 +155,17 @@ def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
     agree(uri)
     (index,) = sync.dataset(uri).list_indices()
     assert index["fragment_ids"] == {one.fragment_id for one in lance.dataset(uri).get_fragments()}
+
+
+def test_an_index_of_vectors(spark, tmp_path):
+    values = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 16)
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"id": range(3000), "v": vectors}), uri, max_rows_per_file=1000)
+    options = {"num_partitions": 4, "num_sub_vectors": 8}
+    done = jobs.build_index(spark, uri, "v", "IVF_PQ", task_bytes=1, vectors=options)
+    assert (done.counts["tasks"], done.counts["rows"]) == (3, 3000)
+    assert lance.dataset(uri).stats.index_stats("v_idx")["num_unindexed_rows"] == 0
+    asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 4, "refine_factor": 20}
+    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
+    assert runs_of(tmp_path) == []

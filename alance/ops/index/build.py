@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from alance.expr.tree import plain
 from alance.format.index import bitmap, btree
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
-from alance.format.proto import table_pb2
 from alance.format.table.indices import ADDRESSES_FROM
-from alance.format.table.roaring import roaring_bytes
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd, SegmentFiles
 from alance.ops.index.sort import MEMORY, RowSorter
@@ -35,6 +31,7 @@ if TYPE_CHECKING:
     )
 
     from alance.format.field import Field
+    from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
 
 DETAILS: Final = "/lance.table.{}IndexDetails"
@@ -90,19 +87,14 @@ class SegmentBuilder:
             await write_row_sets(self.files, type_, rows, of_sets=of_sets)
 
     def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        is_tree = self.kind == BTREE
-        record = table_pb2.IndexMetadata(
-            fields=[self.leaf.id],
-            name=self.name,
-            dataset_version=self.snapshot.version,
-            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
-            index_version=ADDRESSES_FROM if self.snapshot.has_stable_row_ids and is_tree else 0,
-            created_at=int(time.time() * 1000),
-            files=self.files.files,
+        has_addresses = self.snapshot.has_stable_row_ids and self.kind == BTREE
+        return self.files.record(
+            self.leaf,
+            self.name,
+            fragment_ids,
+            version=ADDRESSES_FROM if has_addresses else 0,
+            details=(DETAILS.format(self.kind), b""),
         )
-        record.uuid.uuid = self.files.id.bytes
-        record.index_details.type_url = DETAILS.format(self.kind)
-        return record
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""

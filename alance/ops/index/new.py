@@ -50,6 +50,11 @@ class Checked:
     leaf: Field
     old: tuple[table_pb2.IndexMetadata, ...]
 
+    @property
+    def index_type(self) -> str:
+        """As parts of an index are told of it."""
+        return self.kind
+
 
 def check_new(base: Snapshot, new: NewIndex) -> Checked:
     """The index as it would be made of a version.

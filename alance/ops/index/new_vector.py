@@ -134,6 +134,11 @@ class CheckedVectors:
     old: tuple[table_pb2.IndexMetadata, ...] = ()
 
     @property
+    def index_type(self) -> str:
+        """As parts of an index are told of it: one of `KINDS`."""
+        return f"IVF_{self.kind}"
+
+    @property
     def type(self) -> pa.DataType:
         """Fixed-size lists of numbers."""
         return self.leaf.arrow_type

@@ -16,10 +16,18 @@ from alance.format.index.build import RowSetBuilder
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder, sorted_rows
 from alance.ops.index.merge import RunMerger
-from alance.ops.index.new import check_new
+from alance.ops.index.new import NewIndex, check_new
+from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import discard_files
 from alance.ops.index.sort import MEMORY
+from alance.ops.index.vector_parts import (
+    coded_rows,
+    discard_training,
+    has_training,
+    merge_coded,
+    write_training,
+)
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.commits import commit_change
@@ -35,7 +43,8 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
-    from alance.ops.index.new import NewIndex
+    from alance.ops.index.new import Checked
+    from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -50,7 +59,7 @@ class IndexTask:
     """Fragments whose rows are to be sorted together. Can be pickled.
 
     Attributes:
-        build: names the folder of the parts.
+        build: names the folder of the parts; of vectors their training is there, too.
         read_version: the version that they are in.
         fragments: as the manifest has them, in order.
         memory_bytes: that are sorted at once; more go to the local disk.
@@ -86,11 +95,13 @@ class IndexPlan:
 
     Attributes:
         new: the index: column, kind, name.
+        build: names the folder of the parts.
         parts: of an earlier plan, which hold for this version, too.
     """
 
     read_version: int
-    new: NewIndex
+    new: NewIndex | NewVectorIndex
+    build: str
     tasks: tuple[IndexTask, ...]
     parts: tuple[IndexPart, ...] = ()
 
@@ -114,7 +125,7 @@ class IndexSegment:
 
 async def plan(
     snapshot: Snapshot,
-    new: NewIndex,
+    new: NewIndex | NewVectorIndex,
     *,
     task_bytes: int = TASK_BYTES,
     max_tasks: int = MAX_TASKS,
@@ -125,20 +136,27 @@ async def plan(
     for name, value in (("task_bytes", task_bytes), ("max_tasks", max_tasks)):
         if type(value) is not int or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
-    checked = check_new(snapshot, new)
+    checked = _checked(snapshot, new)
     new = replace(new, column=checked.column)
+    kind = checked.index_type
+    kept = [part for part in done if _holds(snapshot, part, new.column, kind)]
+    place = str(uuid.uuid4())
+    if kind in KINDS:
+        # The codes of a segment are of one training: that of the first part, while it is there.
+        if kept and await has_training(snapshot, kept[0].build, checked.leaf):
+            place = kept[0].build
+        kept = [part for part in kept if part.build == place]
 
-    def build() -> IndexPlan:
-        kept = tuple(part for part in done if _holds(snapshot, part, new.column, checked.kind))
+    def split() -> IndexPlan:
         had = {fragment.id for part in kept for fragment in part.fragments}
         left = [fragment for fragment in snapshot.manifest.fragments if fragment.id not in had]
         sizes = [_work_bytes(fragment, checked.leaf) for fragment in left]
         target = max(task_bytes, -(-sum(sizes) // max(1, max_tasks - len(kept))))
-        place, version = str(uuid.uuid4()), snapshot.version
+        version = snapshot.version
         tasks = [
             IndexTask(
                 new.column,
-                checked.kind,
+                kind,
                 place,
                 version,
                 tuple(fragment.message for fragment in group),
@@ -146,9 +164,18 @@ async def plan(
             )
             for group in _groups(left, sizes, target)
         ]
-        return IndexPlan(version, new, tuple(tasks), kept)
+        return IndexPlan(version, new, place, tuple(tasks), tuple(kept))
 
-    return await snapshot.engine.pool.run(build)
+    plan = await snapshot.engine.pool.run(split)
+    if isinstance(checked, CheckedVectors) and not kept:
+        await write_training(snapshot, checked, place)
+    return plan
+
+
+def _checked(snapshot: Snapshot, new: NewIndex | NewVectorIndex) -> Checked | CheckedVectors:
+    if isinstance(new, NewIndex):
+        return check_new(snapshot, new)
+    return check_new_vectors(snapshot, new)
 
 
 async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
@@ -162,12 +189,16 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
             )
     ids = [message.id for message in task.fragments]
     leaf = snapshot.schema.field(task.column)
-    rows = sorted_rows(snapshot, task.column, leaf, task.kind, ids, task.memory_bytes)
+    if task.kind in KINDS:
+        memory = task.memory_bytes
+        rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, memory)
+    else:
+        rows = sorted_rows(snapshot, task.column, leaf, task.kind, ids, task.memory_bytes)
     pool, num_rows = snapshot.engine.pool, 0
 
     async def counted() -> AsyncGenerator[pa.RecordBatch, None]:
         nonlocal num_rows
-        sets = None if task.kind == BTREE else RowSetBuilder(leaf.arrow_type, sort_key)
+        sets = RowSetBuilder(leaf.arrow_type, sort_key) if task.kind == BITMAP else None
         async with aclosing(rows):
             async for batch in rows:
                 num_rows += batch.num_rows
@@ -195,7 +226,7 @@ async def merge(
 ) -> IndexSegment:
     """Merge the parts of all tasks to the files of an index; see `IndexBuild.merge`."""
     base = await at_version(snapshot, plan.read_version)
-    new = check_new(base, plan.new)
+    new = _checked(base, plan.new)
     all_parts = [*plan.parts, *parts]
     ids = [fragment.id for part in all_parts for fragment in part.fragments]
     expected = [handle.id for handle in base.handles]
@@ -204,14 +235,25 @@ async def merge(
             f"index parts: of {len(set(ids))} fragments, {len(ids)} counted twice where they are; "
             f"expected each of the {len(expected)} fragments of version {base.version} once"
         )
-    if any(part.kind != new.kind or part.column != plan.new.column for part in all_parts):
-        raise InvalidInputError(f"index parts: not all are of {new.kind} on {plan.new.column!r}")
+    if any(part.kind != new.index_type or part.column != plan.new.column for part in all_parts):
+        raise InvalidInputError(
+            f"index parts: not all are of {new.index_type} on {plan.new.column!r}"
+        )
+    if new.index_type in KINDS and any(part.build != plan.build for part in all_parts):
+        raise InvalidInputError("index parts: not all are coded as those of the plan")
     position = {number: place for place, number in enumerate(expected)}
     all_parts.sort(key=lambda part: min(position[fragment.id] for fragment in part.fragments))
-    merger = RunMerger(base, run_schema(new.kind, new.leaf.arrow_type), memory_bytes, on_rows)
+
+    def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+        return RunMerger(base, schema, memory_bytes, on_rows).merged(all_parts)
+
+    if isinstance(new, CheckedVectors):
+        record = await merge_coded(base, new, plan.build, merged, ids)
+        return IndexSegment(record, tuple(all_parts))
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.kind, new.name)
     try:
-        record = await builder.build_from(merger.merged(all_parts), ids)
+        schema = run_schema(new.kind, new.leaf.arrow_type)
+        record = await builder.build_from(merged(schema), ids)
     except BaseException:
         await builder.discard()
         raise
@@ -232,6 +274,8 @@ async def commit(
     change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
     committed = await commit_change(base, change, options, discard=forget)
     await discard(committed, segment.parts)
+    if not isinstance(plan.new, NewIndex):
+        await discard_training(committed, plan.build)
     return committed
 
 
@@ -247,7 +291,7 @@ def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
         return False
     fragments = snapshot.manifest.fragments
     # A moved row keeps its id: of row ids none may be of a row that went.
-    same = _equal if kind == BITMAP and snapshot.has_stable_row_ids else _same_files
+    same = _equal if kind != BTREE and snapshot.has_stable_row_ids else _same_files
     for message in part.fragments:
         place = fragments.position_of(message.id)
         if place is None or not same(fragments[place].message, message):

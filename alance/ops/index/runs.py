@@ -52,13 +52,21 @@ class IndexPart:
     blocks: tuple[Block, ...]
 
     @property
+    def build(self) -> str:
+        """The folder that it is in."""
+        return self.path.split("/")[-2]
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of its file."""
         return sum(num_bytes for _, num_bytes, _ in self.blocks)
 
 
 def run_schema(kind: str, type_: pa.DataType) -> pa.Schema:
-    """The columns of a run: values with row numbers, or keys with their row sets."""
+    """The columns of a run: values with row numbers, or keys with their row sets.
+
+    Those of vectors are the codes of the index: `CodedRows.coded_schema`.
+    """
     if kind == BTREE:
         ids = pa.field(btree.IDS, pa.uint64(), nullable=False)
         return pa.schema([pa.field(btree.VALUES, type_), ids])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from alance.format.plans import ByteRange
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
+from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
 from alance.ops.version.discards import discard_objects
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         AsyncGenerator,
         Awaitable,
         Callable,
+        Collection,
         Iterable,
         Iterator,
         Mapping,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
     from alance.file.plain import PlainFile
+    from alance.format.field import Field
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
@@ -139,6 +143,36 @@ class SegmentFiles:
                 await upload.write(piece)
             await upload.finish()
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
+
+    def record(
+        self,
+        leaf: Field,
+        name: str,
+        fragment_ids: Collection[int],
+        *,
+        version: int,
+        details: tuple[str, bytes],
+    ) -> table_pb2.IndexMetadata:
+        """The segment's record in the manifest, of the files that are there.
+
+        Args:
+            leaf: the field that it is on.
+            fragment_ids: the fragments that it covers.
+            version: of the kind of index.
+            details: the type of the details' message, and its bytes.
+        """
+        record = table_pb2.IndexMetadata(
+            fields=[leaf.id],
+            name=name,
+            dataset_version=self.snapshot.version,
+            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
+            index_version=version,
+            created_at=int(time.time() * 1000),
+            files=self.files,
+        )
+        record.uuid.uuid = self.id.bytes
+        record.index_details.type_url, record.index_details.value = details
+        return record
 
     async def discard(self) -> None:
         """Remove the files, as far as the store can be reached."""

@@ -8,7 +8,6 @@ the local disk; then each partition is laid out as a whole.
 from __future__ import annotations
 
 import json
-import time
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,10 +21,9 @@ from alance.format.index.encoders import ProductEncoder, RabitqEncoder
 from alance.format.index.values import METRICS, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.paths import join_path
-from alance.format.proto import table_pb2, vector_index_pb2
+from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
-from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.format.field import Field
+    from alance.format.proto import table_pb2
     from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.index.train import Training
     from alance.ops.version.commit_options import CommitOptions
@@ -177,11 +176,33 @@ class VectorSegmentBuilder:
             OSError: the local disk is full.
         """
         training = await self.training()
-        rows = _Rows(self.snapshot, self.column, training, self.memory_bytes)
+        rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes)
         carried = frozenset[int]().union(*(segment.covered for segment in self.carried))
         sources = [segment.rows(rows.coded_schema) for segment in self.carried]
         sources.append(rows.sorted(set(fragment_ids) - carried))
+        return await self._write(rows, sources, fragment_ids)
+
+    async def build_from(
+        self,
+        merge: Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]],
+        fragment_ids: Collection[int],
+    ) -> table_pb2.IndexMetadata:
+        """The same from the coded rows of all these fragments: nothing is scanned.
+
+        Args:
+            merge: gives the rows of a schema, by partition.
+        """
+        rows = CodedRows(self.snapshot, self.column, await self.training(), self.memory_bytes)
+        return await self._write(rows, [merge(rows.coded_schema)], fragment_ids)
+
+    async def _write(
+        self,
+        rows: CodedRows,
+        sources: Sequence[AsyncGenerator[pa.RecordBatch, None]],
+        fragment_ids: Collection[int],
+    ) -> table_pb2.IndexMetadata:
         batches = rows.by_partition(sources)
+        training = rows.training
         if training.links is None:
             await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
             await self._write_centroids(training)
@@ -218,30 +239,26 @@ class VectorSegmentBuilder:
         await self.files.write(name, pa.schema([marker]), nothing(), end)
 
     def _record(self, training: Training, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        record = table_pb2.IndexMetadata(
-            fields=[self.leaf.id],
-            name=self.name,
-            dataset_version=self.snapshot.version,
-            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
-            index_version=training.encoder.VERSION,
-            created_at=int(time.time() * 1000),
-            files=self.files.files,
-        )
-        record.uuid.uuid = self.files.id.bytes
         metric = METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
         training.encoder.describe(details)
         if training.links is not None:
             hnsw.describe(training.links, details)
-        record.index_details.type_url = DETAILS
-        record.index_details.value = details.SerializeToString(deterministic=True)
-        return record
+        return self.files.record(
+            self.leaf,
+            self.name,
+            fragment_ids,
+            version=training.encoder.VERSION,
+            details=(DETAILS, details.SerializeToString(deterministic=True)),
+        )
 
 
-class _Rows:
+class CodedRows:
     """The rows of `auxiliary.idx`, partition after partition.
 
     Attributes:
+        schema: as they are stored.
+        coded_schema: the number of the partition, row ids, and codes row by row.
         lengths: the rows of each partition, of those that were laid out so far.
     """
 
@@ -250,7 +267,7 @@ class _Rows:
     ) -> None:
         self._snapshot = snapshot
         self._column = column
-        self._training = training
+        self.training = training
         self._points = training.points
         self._memory_bytes = memory_bytes
         self.lengths = np.zeros(len(training.centroids), np.int64)
@@ -286,9 +303,9 @@ class _Rows:
 
     def end(self) -> FileEnd:
         """The end of the file, after all rows."""
-        encoder = self._training.encoder
+        encoder = self.training.encoder
         metadata = {
-            ivf.METRIC: self._training.metric,
+            ivf.METRIC: self.training.metric,
             ivf.BUFFER: "1",
             ivf.STORAGE: ivf.storage_text(encoder.storage()),
         }
@@ -315,7 +332,7 @@ class _Rows:
                     yield batch
 
     def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        training = self._training
+        training = self.training
         type_ = training.centroids.dtype.name
         vectors, is_whole = whole_vectors(batch.column(0), type_, training.metric)
         ids = batch.column(1)
@@ -336,7 +353,7 @@ class _Rows:
         start = 0
         for stop in stops.tolist():
             part = batch.slice(start, stop - start)
-            columns = self._training.encoder.laid_out(part.columns[2:])
+            columns = self.training.encoder.laid_out(part.columns[2:])
             parts.append(pa.RecordBatch.from_arrays([part.column(1), *columns], schema=self.schema))
             start = stop
         return pa.concat_batches(parts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.indexing import IndexPart, IndexPlan, IndexSegment, IndexTask
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.types import VectorIndexArguments
 
 SORT_BYTES: Final = 128 << 20
 MERGE_BYTES: Final = 256 << 20
@@ -39,17 +40,19 @@ def build_index(
     sort_bytes: int = SORT_BYTES,
     merge_bytes: int = MERGE_BYTES,
     max_rounds: int = 5,
+    metric: str = "l2",
+    vectors: VectorIndexArguments | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Make a B-tree or bitmap index of a column, over all rows of the latest version.
+    """Make an index of a column, over all rows of the latest version.
 
     Each task leaves a sorted file in a folder that no version names; the driver merges them as
-    streams, and makes one commit. Where others rewrite fragments meanwhile, these are read again,
-    and the rest is merged anew.
+    streams, and makes one commit. Of vectors it trains centroids first, by a sample of the rows.
+    Where others rewrite fragments meanwhile, these are read again, and the rest is merged anew.
 
     Args:
-        index_type: "BTREE" or "BITMAP".
+        index_type: "BTREE" or "BITMAP"; of vectors as of `Dataset.create_index`.
         name: default: `{column}_idx`.
         replace: an index of that name on that column is replaced; False: an error.
         task_bytes: values and row numbers of a task, about.
@@ -57,9 +60,11 @@ def build_index(
         sort_bytes: that a task sorts in memory; more go to the executor's local disk.
         merge_bytes: of the driver's memory, about; 512 KiB a task where that is more.
         max_rounds: rounds at most, each because others were first.
+        metric, vectors: of a vector index, as of `IndexBuild.plan`.
 
     Raises:
-        InvalidInputError: an unknown column, or one whose values have no order.
+        InvalidInputError: an unknown column, or one whose values have no order; of vectors what
+            does not suit them.
         AlreadyExistsError: the name is in use.
         RetryableConflictError: others were first in every round.
         PythonException: (of Spark) around an error of a task.
@@ -80,6 +85,8 @@ def build_index(
                 max_tasks=max_tasks,
                 memory_bytes=sort_bytes,
                 done=parts,
+                metric=metric,
+                vectors=vectors,
             )
             plan = run(planning)
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()

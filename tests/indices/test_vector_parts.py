@@ -1,0 +1,103 @@
+"""Vector indices made in parts: what is trained once, and coded by many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pytest
+
+import alance
+from alance.errors import InvalidInputError, NotFoundError
+from alance.indexing import IndexBuild
+from tests.indices.test_indices_moved import unindexed
+from tests.indices.test_indices_parts import again
+from tests.indices.test_vectors_built import KINDS, clustered, table
+from tests.indices.test_vectors_merged import row_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def written(path: Path, *, stable: bool = False) -> alance.Dataset:
+    rows = table(clustered(3000, 1))
+    lance.write_dataset(rows, path, max_rows_per_file=500, enable_stable_row_ids=stable)
+    lance.dataset(path).delete("id % 11 = 4")
+    return await alance.dataset(path)
+
+
+def folders(path: Path) -> set[str]:
+    return {folder.name for folder in (path / "_indices").iterdir() if any(folder.iterdir())}
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_they_are_those_made_at_once(
+    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+) -> None:
+    more = {"num_partitions": 4, **options}
+    once = await written(tmp_path / "once", stable=stable)
+    once = await once.create_index("v", kind, **more)
+    dataset = await written(tmp_path / "parts", stable=stable)
+    plan = again(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
+    assert plan.num_tasks() == 6
+    parts = [again(await again(task).execute(dataset)) for task in reversed(plan.tasks)]
+    assert sum(part.num_rows for part in parts) == await dataset.count_rows()
+    segment = again(await IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16))
+    dataset = await IndexBuild.commit(dataset, plan, segment)
+    assert unindexed(tmp_path / "parts") == {"v_idx": 0}
+    queries = clustered(10, 5)
+    answers = [
+        await each.nearest_many("v", queries, 10, columns=["id"], nprobes=2)
+        for each in (once, dataset)
+    ]
+    assert answers[0] == answers[1]
+    # What the build left beside the index is gone.
+    assert folders(tmp_path / "parts") == {segment["uuid"] for segment in dataset.list_indices()}
+    found = lance.dataset(tmp_path / "parts").to_table(
+        ["id", "_distance"], nearest={"column": "v", "q": queries[0], "k": 10, "nprobes": 4}
+    )
+    assert found.num_rows == 10
+
+
+async def test_parts_of_an_earlier_plan_are_used_with_their_training(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await written(path)
+    more: Any = {"num_partitions": 4}
+    plan = await IndexBuild.plan(dataset, "v", "IVF_SQ", task_bytes=20_000, vectors=more)
+    parts = [await task.execute(dataset) for task in plan.tasks[:4]]
+    dataset = await dataset.insert(table(clustered(100, 2), 3000))
+    later = await IndexBuild.plan(
+        dataset, "v", "IVF_SQ", task_bytes=20_000, vectors=more, done=parts
+    )
+    assert (later.build, later.num_tasks()) == (plan.build, 3)
+    rest = [await task.execute(dataset) for task in later.tasks]
+    segment = await IndexBuild.merge(dataset, later, rest)
+    dataset = await IndexBuild.commit(dataset, later, segment)
+    live = (await dataset.to_table(["_rowid"]))["_rowid"].to_pylist()
+    assert await row_ids(path) == sorted(live)
+
+
+async def test_parts_of_another_training_are_refused(tmp_path: Path) -> None:
+    dataset = await written(tmp_path / "t")
+    more: Any = {"num_partitions": 2}
+    plans = [await IndexBuild.plan(dataset, "v", "IVF_FLAT", vectors=more) for _ in range(2)]
+    parts = [await task.execute(dataset) for task in plans[0].tasks]
+    with pytest.raises(InvalidInputError, match="not all are coded"):
+        await IndexBuild.merge(dataset, plans[1], parts)
+
+
+async def test_without_its_training_a_task_cannot_be_done(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await written(path)
+    more: Any = {"num_partitions": 2}
+    plan = await IndexBuild.plan(dataset, "v", "IVF_FLAT", vectors=more)
+    for file in (path / "_indices" / plan.build).iterdir():
+        file.unlink()
+    with pytest.raises(NotFoundError):
+        await plan.tasks[0].execute(await alance.dataset(path, session=alance.Session()))
+    bad: Any = {"num_partitions": 0}
+    with pytest.raises(InvalidInputError, match="num_partitions"):
+        await IndexBuild.plan(dataset, "v", "IVF_FLAT", vectors=bad)
+    assert np.array_equal(list(dataset.list_indices()), [])
