@@ -1145,4 +1145,157 @@ def encode_rabitq(
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
+# --- text_split.cpp ---
+
+# Texts split into tokens; each distinct one has a number, from 0 on. `kind`: 0 at what is neither
+# letter nor digit, 1 at white space, 2 nowhere, 3 all sequences of `shortest` to `longest`
+# characters. Tokens of `max_bytes` and more are left out, but count as places; 0: none are.
+class TextSplitter:
+    def __init__(
+        self, kind: int, max_bytes: int, shortest: int, longest: int, prefix_only: bool
+    ) -> None: ...
+    # Of each document the number of its tokens; of all of these their numbers and places. Document
+    # i has the texts from `rows[i]` to `rows[i + 1]`.
+    def split(
+        self,
+        rows: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        data: npt.NDArray[np.uint8],
+        valid: npt.NDArray[np.uint8],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
+    # The distinct tokens that were not given yet, by number.
+    def fresh(self) -> list[str]: ...
+    def num_bytes(self) -> int: ...
+
+# --- text_tokens.cpp ---
+
+# The keys of a transducer in order: offsets, bytes, and the numbers that they stand for.
+def transducer_tokens(
+    content: npt.NDArray[np.uint8], num_tokens: int, num_bytes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
+
+# The place of the first token that is not behind the one before it, by bytes; -1: all are.
+def first_unordered(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> int: ...
+
+# The places of tokens among others that are in order; -1 where there is none.
+def find_tokens(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    asked_offsets: npt.NDArray[np.int64],
+    asked: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.int64]: ...
+
+# The places of the first `limit` tokens that begin as `token` does for `prefix` bytes, and differ
+# from it by `distance` characters at most (Levenshtein).
+def near_tokens(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    token: npt.NDArray[np.uint8],
+    distance: int,
+    prefix: int,
+    limit: int,
+) -> npt.NDArray[np.int64]: ...
+
+# --- text_postings.cpp ---
+
+# Posting lists, one after the other: documents, and how often each has the token. `tail`: 1 where
+# the last block of a list is of varints.
+def decode_postings(
+    list_offsets: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    lengths: npt.NDArray[np.uint32],
+    num_docs: int,
+    block: int,
+    tail: int,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
+
+# The positions of the tokens in all these documents, one after the other.
+def decode_positions(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    list_offsets: npt.NDArray[np.int64],
+    block_offsets: npt.NDArray[np.uint32],
+    lengths: npt.NDArray[np.uint32],
+    frequencies: npt.NDArray[np.uint32],
+    block: int,
+) -> npt.NDArray[np.uint32]: ...
+
+# As of format 1: binary values in a list for each document.
+def decode_positions_v1(
+    list_offsets: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    frequencies: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.uint32]: ...
+
+# --- text_scores.cpp ---
+
+# The documents of any list, or of all, ascending, and their scores. List i is from `starts[i]` to
+# `starts[i + 1]`.
+def score_postings(
+    starts: npt.NDArray[np.int64],
+    docs: npt.NDArray[np.uint32],
+    frequencies: npt.NDArray[np.uint32],
+    weights: npt.NDArray[np.float32],
+    doc_lengths: npt.NDArray[np.uint32],
+    mean_length: float,
+    needs_all: bool,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
+
+# For each candidate whether its tokens stand as in a phrase: `tokens` are numbers of lists.
+# `of_index`: as pylance sees it in an index, which with a slop passes some arrangements by.
+def phrase_mask(
+    starts: npt.NDArray[np.int64],
+    docs: npt.NDArray[np.uint32],
+    frequencies: npt.NDArray[np.uint32],
+    positions: npt.NDArray[np.uint32],
+    candidates: npt.NDArray[np.uint32],
+    tokens: npt.NDArray[np.int32],
+    places: npt.NDArray[np.int32],
+    slop: int,
+    of_index: bool,
+) -> npt.NDArray[np.uint8]: ...
+
+# --- text_index.cpp ---
+
+# Posting lists of documents that come one after the other, numbered from 0 on.
+class TextPostings:
+    def __init__(self, with_positions: bool) -> None: ...
+    def add(
+        self,
+        counts: npt.NDArray[np.int64],
+        tokens: npt.NDArray[np.uint32],
+        places: npt.NDArray[np.uint32],
+    ) -> None: ...
+    # Of some tokens: where each list begins, documents, frequencies, positions.
+    def lists(
+        self, first: int, stop: int
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.uint32],
+        npt.NDArray[np.uint32],
+    ]: ...
+    def num_bytes(self) -> int: ...
+    def num_tokens(self) -> int: ...
+
+# Posting lists as they are stored: lists of binary values (list offsets, offsets, bytes), greatest
+# scores, lengths, bounds (as the first), positions (offsets, bytes), and where those of each block
+# begin (list offsets, values).
+def encode_postings(
+    starts: npt.NDArray[np.int64],
+    docs: npt.NDArray[np.uint32],
+    frequencies: npt.NDArray[np.uint32],
+    positions: npt.NDArray[np.uint32],
+    with_positions: bool,
+    doc_lengths: npt.NDArray[np.uint32],
+    mean_length: float,
+) -> tuple[
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.uint32],
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]],
 ]: ...

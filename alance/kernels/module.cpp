@@ -64,6 +64,11 @@ void register_points(nb::module_& m);
 void register_clusters(nb::module_& m);
 void register_vector_encode(nb::module_& m);
 void register_vector_encode_bits(nb::module_& m);
+void register_text_split(nb::module_& m);
+void register_text_tokens(nb::module_& m);
+void register_text_postings(nb::module_& m);
+void register_text_scores(nb::module_& m);
+void register_text_index(nb::module_& m);
 
 NB_MODULE(_alance_kernels, m) {
 #ifdef NDEBUG
@@ -119,4 +124,9 @@ NB_MODULE(_alance_kernels, m) {
   register_clusters(m);
   register_vector_encode(m);
   register_vector_encode_bits(m);
+  register_text_split(m);
+  register_text_tokens(m);
+  register_text_postings(m);
+  register_text_scores(m);
+  register_text_index(m);
 }

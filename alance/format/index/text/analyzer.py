@@ -1,0 +1,135 @@
+"""Texts as tokens: split by a kernel, and what becomes of each distinct token decided once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import Stemmer
+
+from alance import _kernels
+from alance.format.index.text.folding import folded
+from alance.format.index.text.params import TOKENIZERS
+from alance.format.index.text.stop_words import STOP_WORDS
+from alance.format.index.values import NO_MASK
+from alance.format.numbers import as_mask, as_numbers, offsets_of
+
+if TYPE_CHECKING:
+    from alance.arrays import Bytes, Int32s, Int64s, UInt32s
+    from alance.format.index.text.params import TextParams
+
+_EMPTY: Final = np.empty(0, np.int32)
+
+
+class Tokens(NamedTuple):
+    """The tokens of texts, one text after the other, as they are indexed.
+
+    Attributes:
+        counts: of each text; shape (texts,).
+        numbers: of the tokens, by the analyzer; uint32, shape (n,).
+        places: of the tokens in their texts, those that were left out counted; uint32.
+    """
+
+    counts: Int64s
+    numbers: UInt32s
+    places: UInt32s
+
+
+class Analyzer:
+    """Makes tokens of texts. Not for several threads at once.
+
+    Attributes:
+        words: the distinct tokens so far, by number.
+    """
+
+    def __init__(self, params: TextParams) -> None:
+        self.params = params
+        self.words: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._becomes: Int32s = _EMPTY  # of each distinct token as it stands: its number, or -1
+        self._splitter = _kernels.TextSplitter(
+            TOKENIZERS.index(params.base_tokenizer),
+            params.max_token_length or 0,
+            params.min_ngram_length,
+            params.max_ngram_length,
+            params.prefix_only,
+        )
+        self._stemmer = Stemmer.Stemmer(params.language.lower(), 0) if params.stem else None
+        stop = params.custom_stop_words
+        if stop is None:
+            stop = tuple(STOP_WORDS[params.language].split())
+        self._stop = frozenset(stop) if params.remove_stop_words else frozenset[str]()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, about."""
+        return self._splitter.num_bytes() + 200 * len(self.words) + int(self._becomes.nbytes)
+
+    def number(self, word: str) -> int:
+        """The number of a token that is made already; a new one where it is not yet known."""
+        number = self._numbers.setdefault(word, len(self.words))
+        if number == len(self.words):
+            self.words.append(word)
+        return number
+
+    def tokens(self, texts: pa.Array) -> Tokens:
+        """The tokens of texts; none of nulls.
+
+        Args:
+            texts: string or large_string; or lists of these, whose texts are one document. Places
+                go on from text to text.
+        """
+        rows = np.arange(len(texts) + 1)
+        if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
+            sizes = as_numbers(texts.value_lengths().fill_null(0))
+            rows, texts = offsets_of(sizes), texts.flatten()
+        counts, numbers, places = self._splitter.split(rows, *contents_of(texts))
+        self._decide()
+        final = self._becomes[numbers]
+        if final.size and final.min() < 0:
+            kept = final >= 0
+            before = offsets_of(counts)
+            sums = offsets_of(kept)
+            counts = np.diff(sums[before])
+            final, places = final[kept], places[kept]
+        return Tokens(counts, final.astype(np.uint32), places)
+
+    def words_of(self, text: str) -> list[tuple[str, int]]:
+        """The tokens of one text, and their places."""
+        _, numbers, places = self.tokens(pa.array([text], pa.large_string()))
+        words = [self.words[number] for number in numbers.tolist()]
+        return list(zip(words, places.tolist(), strict=True))
+
+    def _decide(self) -> None:
+        """What becomes of the tokens that are new: a number, or nothing."""
+        words = self._splitter.fresh()
+        if not words:
+            return
+        if self.params.lower_case:
+            # A character at a time: that at the end of a word is no other one.
+            words = [word.lower() if word.isascii() else _lower(word) for word in words]
+        if self._stemmer is not None:
+            words = self._stemmer.stemWords(words)
+        is_folded, stop = self.params.ascii_folding, self._stop
+        becomes = [
+            -1 if word in stop else self.number(folded(word) if is_folded else word)
+            for word in words
+        ]
+        self._becomes = np.concatenate((self._becomes, np.array(becomes, np.int32)))
+
+
+def _lower(word: str) -> str:
+    return "".join(character.lower() for character in word)
+
+
+def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
+    """Offsets, bytes, and which are not null (empty: all), as the kernel wants them."""
+    texts = texts.cast(pa.large_string())
+    valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else NO_MASK
+    _, offsets, data = texts.buffers()
+    if offsets is None or not len(texts):
+        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8), valid
+    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return starts, content, valid

@@ -1,0 +1,132 @@
+"""The tokens of a partition, in the order of their bytes, and their numbers.
+
+`part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all of them
+as a transducer (`_token_fst_bytes`, `_token_next_id`, `_token_total_length`). A token's number is
+its row in `part_N_invert.lance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError, kernel_errors
+from alance.format.index.text.analyzer import contents_of
+from alance.format.numbers import as_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Bytes, Int64s, UInt32s
+
+TOKEN: Final = "_token"
+TOKEN_ID: Final = "_token_id"
+TRANSDUCER: Final = ("_token_fst_bytes", "_token_next_id", "_token_total_length")
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Tokens.
+
+    Attributes:
+        offsets: where each begins in `data`, and the end; shape (tokens + 1,).
+        data: UTF-8.
+        numbers: shape (tokens,).
+    """
+
+    offsets: Int64s
+    data: Bytes
+    numbers: UInt32s
+
+    @classmethod
+    def parse(cls, batch: pa.RecordBatch, num_lists: int) -> Dictionary:
+        """From the rows of the file.
+
+        Args:
+            num_lists: posting lists of the partition.
+
+        Raises:
+            CorruptFileError: tokens out of order, or that are not those of the posting lists.
+        """
+        with kernel_errors:
+            if batch.schema.names == list(TRANSDUCER):
+                offsets, data, numbers = _of_transducer(batch)
+            else:
+                offsets, data, numbers = _of_rows(batch)
+            if len(numbers) != num_lists:
+                raise CorruptFileError(
+                    f"text index: {len(numbers)} tokens, {num_lists} posting lists"
+                )
+            wrong = _kernels.first_unordered(offsets, data)
+        if wrong >= 0:
+            raise CorruptFileError(f"text index: token {wrong} out of order")
+        is_used = np.zeros(num_lists, np.bool_)
+        if num_lists and int(numbers.max()) >= num_lists:
+            raise CorruptFileError(f"text index: token {numbers.max()} of {num_lists}")
+        is_used[numbers] = True
+        if not is_used.all():
+            raise CorruptFileError("text index: two tokens have the same number")
+        return cls(offsets, data, numbers)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory."""
+        return 200 + int(self.offsets.nbytes + self.data.nbytes + self.numbers.nbytes)
+
+    def word(self, place: int) -> str:
+        """A token by its place in the order."""
+        start, stop = self.offsets[place : place + 2].tolist()
+        return bytes(self.data[start:stop]).decode("utf-8", "replace")
+
+    def find(self, words: Sequence[str]) -> Int64s:
+        """The numbers of tokens; -1 where there is none."""
+        offsets, data, _ = contents_of(pa.array(words, pa.large_string()))
+        places = _kernels.find_tokens(self.offsets, self.data, offsets, data)
+        return np.array(
+            [-1 if place < 0 else int(self.numbers[place]) for place in places.tolist()], np.int64
+        )
+
+    def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
+        """The first tokens that differ from a word by some characters at most.
+
+        Args:
+            prefix: characters at the beginning that are the same.
+            limit: tokens at most.
+        """
+        token = np.frombuffer(word.encode(), np.uint8)
+        same = len(word[:prefix].encode())
+        with kernel_errors:
+            places = _kernels.near_tokens(self.offsets, self.data, token, distance, same, limit)
+        return [self.word(place) for place in places.tolist()]
+
+
+def _of_transducer(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
+    types = [pa.types.is_large_binary, pa.types.is_uint32, pa.types.is_uint64]
+    columns = batch.columns
+    if batch.num_rows != 1 or not all(
+        is_type(column.type) and not column.null_count
+        for is_type, column in zip(types, columns, strict=True)
+    ):
+        raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
+    content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
+    return _kernels.transducer_tokens(content, columns[1][0].as_py(), columns[2][0].as_py())
+
+
+def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
+    columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    words, numbers = columns.get(TOKEN), columns.get(TOKEN_ID)
+    if (
+        words is None
+        or numbers is None
+        or not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type))
+        or numbers.type != pa.uint32()
+        or words.null_count
+        or numbers.null_count
+    ):
+        raise CorruptFileError(f"text index: tokens of {batch.schema}")
+    offsets, data, _ = contents_of(words)
+    return offsets.copy(), data.copy(), as_numbers(numbers).copy()

@@ -1,0 +1,29 @@
+"""Characters folded to ASCII: accents, ligatures, fractions, wide and round forms.
+
+A character becomes the ASCII characters of its decomposition (NFKD); one without any stays.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+# Letters that do not decompose.
+_LETTERS: Final = {
+    "Æ": "AE", "Ð": "D", "Ø": "O", "Þ": "TH", "ß": "ss", "æ": "ae", "ð": "d", "ø": "o",
+    "þ": "th", "Đ": "D", "đ": "d", "Ħ": "H", "ħ": "h", "ı": "i", "ĸ": "k", "Ł": "L", "ł": "l",
+    "Ŋ": "N", "ŋ": "n", "Œ": "OE", "œ": "oe", "Ŧ": "T", "ŧ": "t", "ẞ": "SS",
+}  # fmt: skip
+
+
+def folded(text: str) -> str:
+    """The text in ASCII, as far as its characters have such forms."""
+    return text if text.isascii() else "".join(map(_folded, text))
+
+
+@lru_cache(maxsize=1 << 14)
+def _folded(character: str) -> str:
+    parts = unicodedata.normalize("NFKD", character)
+    kept = "".join(part if part.isascii() else _LETTERS.get(part, "") for part in parts)
+    return kept or character

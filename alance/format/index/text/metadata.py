@@ -1,0 +1,155 @@
+"""What an inverted index says of itself: `metadata.lance`, and the heads of its partitions.
+
+    metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: see below
+    part_N_tokens.lance    tokens and their numbers
+    part_N_docs.lance      _rowid, _num_tokens: a row for each document     metadata: total_tokens
+    part_N_invert.lance    a posting list for each token
+
+A partition is an index of its own over some documents; scores are by the counts of all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.index.text.params import TextParams
+from alance.format.numbers import as_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.arrays import UInt32s, UInt64s
+
+FILE: Final = "metadata.lance"
+DELETED: Final = "deleted_fragments"
+ROW_IDS: Final = "_rowid"
+LENGTHS: Final = "_num_tokens"
+TOTAL: Final = "total_tokens"
+FORMATS: Final = (1, 2, 3)
+TAILS: Final = ("fixed32_v1", "varint_delta_v1")  # by their numbers in the kernels
+MAX_PARTITIONS: Final = 1 << 16
+
+
+def tokens_file(number: int) -> str:
+    """The file of a partition's tokens."""
+    return f"part_{number}_tokens.lance"
+
+
+def documents_file(number: int) -> str:
+    """The file of a partition's documents."""
+    return f"part_{number}_docs.lance"
+
+
+def postings_file(number: int) -> str:
+    """The file of a partition's posting lists."""
+    return f"part_{number}_invert.lance"
+
+
+@dataclass(frozen=True, slots=True)
+class TextMetadata:
+    """What `metadata.lance` says.
+
+    Attributes:
+        partitions: their numbers.
+        block: documents of a full block: 128 or 256.
+        tail: how the last block of a posting list lies, by its place in `TAILS`.
+    """
+
+    params: TextParams
+    partitions: tuple[int, ...]
+    format_version: int
+    block: int
+    tail: int
+
+    @classmethod
+    def parse(cls, metadata: Mapping[str, str]) -> TextMetadata:
+        """From the metadata of the file's schema.
+
+        Raises:
+            CorruptFileError: what it says is missing, or not of the format.
+            UnsupportedError: a format, or a way of making tokens, that is not known here.
+        """
+        params = TextParams.parse(metadata.get("params", ""))
+        version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
+        tail = metadata.get("posting_tail_codec", TAILS[0])
+        layout = metadata.get("positions_layout", "shared_stream_v2")
+        codec = metadata.get("positions_codec", "packed_delta_v1")
+        if (
+            version not in map(str, FORMATS)
+            or block not in (None, "128", "256")
+            or tail not in TAILS
+            or layout != "shared_stream_v2"
+            or codec != "packed_delta_v1"
+        ):
+            raise UnsupportedError(
+                f"text index of format {version!r}: blocks of {block}, {tail}, {layout}, {codec}"
+            )
+        try:
+            numbers = json.loads(metadata["partitions"])
+        except (KeyError, ValueError) as error:
+            raise CorruptFileError(f"text index: partitions: {error!r}") from error
+        if (
+            not isinstance(numbers, list)
+            or len(numbers) > MAX_PARTITIONS
+            or not all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
+            or len(set(numbers)) < len(numbers)
+        ):
+            raise CorruptFileError(f"text index: partitions {str(numbers)[:200]}")
+        return cls(params, tuple(numbers), int(version), int(block or 128), TAILS.index(tail))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Scores are by lengths of a byte: see `rounded`."""
+        return self.block == 256
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents of a partition.
+
+    Attributes:
+        lengths: tokens of each, uint32; ids: row ids, uint64; shape (documents,).
+        total: tokens of all.
+    """
+
+    lengths: UInt32s
+    ids: UInt64s
+    total: int
+
+    @classmethod
+    def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Documents:
+        """From the rows of the file, as an own copy.
+
+        Raises:
+            CorruptFileError: other columns, nulls, or another number of tokens than is told.
+        """
+        types = [(ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
+        columns = [batch.schema.get_field_index(name) for name, _ in types]
+        if min(columns) < 0 or any(
+            batch.column(at).type != type_ or batch.column(at).null_count
+            for at, (_, type_) in zip(columns, types, strict=True)
+        ):
+            raise CorruptFileError(f"text index: documents of {batch.schema}")
+        ids, lengths = (as_numbers(batch.column(at)).copy() for at in columns)
+        total = int(lengths.sum(dtype=np.uint64))
+        if metadata.get(TOTAL, str(total)) != str(total):
+            raise CorruptFileError(f"text index: {total} tokens, said to be {metadata[TOTAL]}")
+        return cls(lengths, ids, total)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory."""
+        return 200 + int(self.lengths.nbytes + self.ids.nbytes)
+
+
+def rounded(lengths: UInt32s) -> UInt32s:
+    """Lengths that a byte can tell: exact below 8, of others the first four bits."""
+    shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
+    short: UInt32s = (lengths >> shifts) << shifts
+    return short

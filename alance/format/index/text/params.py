@@ -1,0 +1,140 @@
+"""How the texts of an inverted index become tokens: what its metadata and its record say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.format.index.text.stop_words import STOP_WORDS
+from alance.format.proto import text_index_pb2
+
+TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # by their numbers in the kernels
+LANGUAGES: Final = tuple(STOP_WORDS)
+# Of analysis of source code, which is not done here.
+_OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextParams:
+    """How texts become tokens; in this order.
+
+    Attributes:
+        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at ASCII
+            white space, `raw` nowhere, `ngram` takes all sequences of characters.
+        max_token_length: tokens of so many bytes and more are left out; None: none are.
+        lower_case: to lower case.
+        stem: to the stem of a word of the language (Snowball).
+        remove_stop_words: leave out words of the language that say little.
+        custom_stop_words: leave out these instead.
+        ascii_folding: letters with accents to those without, and the like.
+        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
+        with_position: the index has the places of tokens, which phrases need.
+    """
+
+    base_tokenizer: str = "simple"
+    language: str = "English"
+    with_position: bool = False
+    max_token_length: int | None = 40
+    lower_case: bool = True
+    stem: bool = True
+    remove_stop_words: bool = True
+    custom_stop_words: tuple[str, ...] | None = None
+    ascii_folding: bool = True
+    min_ngram_length: int = 3
+    max_ngram_length: int = 3
+    prefix_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base_tokenizer not in TOKENIZERS:
+            raise InvalidInputError(
+                f"base_tokenizer={self.base_tokenizer!r}: expected one of {', '.join(TOKENIZERS)}"
+            )
+        if self.language not in LANGUAGES:
+            raise InvalidInputError(
+                f"language={self.language!r}: expected one of {', '.join(LANGUAGES)}"
+            )
+        longest = self.max_token_length
+        if longest is not None and (type(longest) is not int or longest < 1):
+            raise InvalidInputError(f"max_token_length={longest!r}: expected 1 or more, or None")
+        least, most = self.min_ngram_length, self.max_ngram_length
+        if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 16:
+            raise InvalidInputError(
+                f"min_ngram_length={least!r}, max_ngram_length={most!r}: expected 1 or more, the "
+                "smaller first"
+            )
+        words = self.custom_stop_words
+        if words is not None and not all(isinstance(word, str) for word in words):
+            raise InvalidInputError(f"custom_stop_words={words!r}: expected texts")
+
+    @classmethod
+    def parse(cls, text: str) -> TextParams:
+        """From the metadata of an index.
+
+        Raises:
+            CorruptFileError: no such JSON.
+            UnsupportedError: a way of making tokens that is not known here.
+        """
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise CorruptFileError(f"text index: params {text[:200]!r}")
+        if told.get("lance_tokenizer") not in (None, "text"):
+            raise UnsupportedError(f"text index of {told['lance_tokenizer']!r}, not of text")
+        if any(told.get(name) for name in _OF_CODE):
+            raise UnsupportedError("text index of source code")
+        names = cls.__dataclass_fields__.keys() & told.keys()
+        values: dict[str, Any] = {name: told[name] for name in names}
+        if values.get("base_tokenizer", "simple") not in TOKENIZERS:
+            raise UnsupportedError(f"text index by tokenizer {values['base_tokenizer']!r}")
+        if values.get("language", "English") not in LANGUAGES:
+            raise UnsupportedError(f"text index of language {values['language']!r}")
+        words = values.get("custom_stop_words")
+        try:
+            values["custom_stop_words"] = None if words is None else tuple(words)
+            return cls(**values)
+        except (TypeError, InvalidInputError) as error:
+            raise CorruptFileError(f"text index: params: {error}") from error
+
+    def as_json(self) -> str:
+        """The inverse of `parse`."""
+        values: dict[str, Any] = {"lance_tokenizer": "text"}
+        values |= {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["block_size"] = 128
+        values |= dict.fromkeys(_OF_CODE, False)
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    def details(self) -> bytes:
+        """The message in the index's record; it has no stop words of one's own."""
+        return text_index_pb2.InvertedIndexDetails(
+            base_tokenizer=self.base_tokenizer,
+            language=json.dumps(self.language),
+            with_position=self.with_position,
+            max_token_length=self.max_token_length,
+            lower_case=self.lower_case,
+            stem=self.stem,
+            remove_stop_words=self.remove_stop_words,
+            ascii_folding=self.ascii_folding,
+            min_ngram_length=self.min_ngram_length,
+            max_ngram_length=self.max_ngram_length,
+            prefix_only=self.prefix_only,
+            posting_format_version=2,
+        ).SerializeToString(deterministic=True)
+
+
+def is_of_elements(details: bytes) -> bool:
+    """Whether the documents of an index are the elements of lists, not rows.
+
+    Raises:
+        CorruptFileError: no such details.
+    """
+    try:
+        message = text_index_pb2.InvertedIndexDetails.FromString(details)
+    except DecodeError as error:
+        raise CorruptFileError(f"text index: details: {error}") from error
+    return message.document_granularity != 0

@@ -1,0 +1,190 @@
+"""The posting lists of `part_N_invert.lance`: of each token the documents, and its places in them.
+
+    _posting                   list of binary: blocks of 128 or 256 documents
+    _length                    documents of the list
+    _compressed_position       positions of a list, with `_position_block_offset`: of each block
+    _position                  the same in format 1: of each document a list of binary
+
+Beside them are greatest scores and bounds, which searches need not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import CorruptFileError, kernel_errors
+from alance.format.numbers import as_numbers, offsets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Bytes, Int64s, UInt32s
+    from alance.format.index.text.metadata import TextMetadata
+
+POSTING: Final = "_posting"
+LENGTH: Final = "_length"
+MAX_SCORE: Final = "_max_score"
+IMPACTS: Final = "_impacts"
+POSITIONS: Final = "_compressed_position"
+POSITION_BLOCKS: Final = "_position_block_offset"
+POSITIONS_V1: Final = "_position"
+_NOTHING: Final = np.empty(0, np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Posting lists, one after the other.
+
+    Attributes:
+        starts: where each begins, and the end; shape (lists + 1,).
+        docs: documents by their rows in the partition, ascending in each list; uint32.
+        frequencies: how often each has the token; uint32.
+        positions: of the token in each document, in turn; None: not asked for.
+    """
+
+    starts: Int64s
+    docs: UInt32s
+    frequencies: UInt32s
+    positions: UInt32s | None = None
+
+    @property
+    def lengths(self) -> Int64s:
+        """Documents of each list."""
+        return np.diff(self.starts)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory."""
+        places = 0 if self.positions is None else int(self.positions.nbytes)
+        return 300 + int(self.starts.nbytes + self.docs.nbytes + self.frequencies.nbytes) + places
+
+    @classmethod
+    def parse(
+        cls, batch: pa.RecordBatch, metadata: TextMetadata, num_docs: int, *, with_positions: bool
+    ) -> Postings:
+        """From some rows of the file.
+
+        Raises:
+            CorruptFileError: bytes that contradict themselves, or the documents.
+        """
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        lengths = _checked(columns, LENGTH, "uint32")
+        counts = as_numbers(lengths)
+        with kernel_errors:
+            docs, frequencies = _kernels.decode_postings(
+                *_lists(_checked(columns, POSTING, "list<large_binary>")),
+                counts,
+                num_docs,
+                metadata.block,
+                metadata.tail,
+            )
+            positions = None
+            if with_positions:
+                positions = _positions(columns, counts, frequencies, metadata.block)
+        return cls(offsets_of(counts.astype(np.int64)), docs, frequencies, positions)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Postings]) -> Postings:
+        """The lists of several, in turn."""
+        if not parts:
+            return cls(np.zeros(1, np.int64), _NOTHING, _NOTHING, _NOTHING)
+        lengths = np.concatenate([part.lengths for part in parts])
+        places = [part.positions for part in parts if part.positions is not None]
+        return cls(
+            offsets_of(lengths),
+            np.concatenate([part.docs for part in parts]),
+            np.concatenate([part.frequencies for part in parts]),
+            np.concatenate(places) if len(places) == len(parts) else None,
+        )
+
+    def copied(self) -> Postings:
+        """The same in memory of its own."""
+        places = None if self.positions is None else self.positions.copy()
+        return Postings(self.starts.copy(), self.docs.copy(), self.frequencies.copy(), places)
+
+    def split(self) -> list[Postings]:
+        """Each list by itself, as views."""
+        ends = offsets_of(self.frequencies)[self.starts] if self.positions is not None else None
+        parts = []
+        for number in range(len(self.starts) - 1):
+            rows = slice(int(self.starts[number]), int(self.starts[number + 1]))
+            places = None
+            if self.positions is not None and ends is not None:
+                places = self.positions[int(ends[number]) : int(ends[number + 1])]
+            starts = np.array([0, rows.stop - rows.start], np.int64)
+            parts.append(Postings(starts, self.docs[rows], self.frequencies[rows], places))
+        return parts
+
+
+def columns_of(metadata: TextMetadata, *, with_positions: bool) -> list[str]:
+    """The columns that are read."""
+    names = [POSTING, LENGTH]
+    if with_positions:
+        names += [POSITIONS_V1] if metadata.format_version == 1 else [POSITIONS, POSITION_BLOCKS]
+    return names
+
+
+def _positions(
+    columns: dict[str, pa.Array], lengths: UInt32s, frequencies: UInt32s, block: int
+) -> UInt32s:
+    if POSITIONS_V1 in columns:
+        outer = _checked(columns, POSITIONS_V1, "list<list<large_binary>>")
+        inner = outer.flatten()
+        if not np.array_equal(np.diff(_offsets(outer, np.int32)), lengths):
+            raise CorruptFileError("text index: positions of other documents")
+        if inner.null_count:
+            raise CorruptFileError("text index: positions are null")
+        return _kernels.decode_positions_v1(*_lists(inner), frequencies)
+    starts, data = _binary(_checked(columns, POSITIONS, "large_binary"))
+    blocks = _checked(columns, POSITION_BLOCKS, "list<uint32>")
+    values = blocks.flatten()
+    if values.null_count:
+        raise CorruptFileError("text index: positions are null")
+    list_starts = _offsets(blocks, np.int32)
+    return _kernels.decode_positions(
+        starts, data, list_starts - list_starts[0], as_numbers(values), lengths, frequencies, block
+    )
+
+
+def _checked(columns: dict[str, pa.Array], name: str, type_: str) -> pa.Array:
+    column = columns.get(name)
+    if column is None or column.null_count or _told(column.type) != type_:
+        raise CorruptFileError(
+            f"text index: {name} of type {None if column is None else column.type}, or null"
+        )
+    return column
+
+
+def _told(type_: pa.DataType) -> str:
+    if pa.types.is_list(type_):
+        return f"list<{_told(type_.value_type)}>"
+    return str(type_)
+
+
+def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
+    """Lists of binary values: where each list's values begin, where each value does, the bytes."""
+    values = column.flatten()
+    if values.null_count:
+        raise CorruptFileError("text index: a block is null")
+    starts = _offsets(column, np.int32)
+    return (starts - starts[0], *_binary(values))
+
+
+def _binary(values: pa.Array) -> tuple[Int64s, Bytes]:
+    starts = _offsets(values, np.int64)
+    data = values.buffers()[2]
+    return starts, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _offsets(array: pa.Array, dtype: type[np.integer[Any]]) -> Int64s:
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(len(array) + 1, np.int64)
+    width = np.dtype(dtype).itemsize
+    values = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
+    return values.astype(np.int64)

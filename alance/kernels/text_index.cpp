@@ -1,0 +1,302 @@
+// Posting lists collected from documents, and the bytes that an inverted index has of them
+// (format 2: blocks of 128, positions of a block in one stream).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "owned.hpp"
+#include "text_blocks.hpp"
+
+namespace alance::text {
+namespace {
+
+constexpr int64_t kBlock = 128;
+constexpr int64_t kGroup = 32;  // blocks whose bounds are joined
+constexpr float kK1 = 1.2f, kB = 0.75f;
+
+template <typename T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
+  Owned<T> out(static_cast<int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), out.data());
+  return out.numpy();
+}
+
+// The posting lists of documents that come one after the other.
+class TextPostings {
+ public:
+  explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
+
+  // Adds documents: of each the number of its tokens; of all the tokens' numbers and places.
+  void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
+    int64_t total = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (counts.data()[i] < 0) corrupt("text: a document with fewer tokens than none");
+      total += counts.data()[i];
+    }
+    if (total != static_cast<int64_t>(tokens.size()) || tokens.size() != places.size() ||
+        num_docs_ + counts.size() > UINT32_MAX)
+      corrupt("text: " + std::to_string(tokens.size()) + " tokens of " + std::to_string(total));
+    nb::gil_scoped_release release;
+    std::vector<uint64_t> sorted;
+    for (size_t i = 0, at = 0; i < counts.size(); ++i) {
+      sorted.clear();
+      for (const size_t stop = at + counts.data()[i]; at < stop; ++at)
+        sorted.push_back(static_cast<uint64_t>(tokens.data()[at]) << 32 | places.data()[at]);
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t first = 0; first < sorted.size();) {
+        const uint64_t token = sorted[first] >> 32;
+        size_t stop = first;
+        while (stop < sorted.size() && sorted[stop] >> 32 == token) ++stop;
+        add_one(token, &sorted[first], stop - first);
+        first = stop;
+      }
+      ++num_docs_;
+    }
+  }
+
+  int64_t num_bytes() const { return num_bytes_; }
+  int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
+
+  // The lists of some tokens: where each begins, documents, frequencies, positions.
+  nb::tuple lists(int64_t first, int64_t stop) const {
+    if (first < 0 || first > stop || stop > num_tokens())
+      corrupt("text: tokens " + std::to_string(first) + " to " + std::to_string(stop));
+    std::vector<int64_t> starts{0};
+    std::vector<uint32_t> docs, frequencies, positions;
+    {
+      nb::gil_scoped_release release;
+      for (int64_t token = first; token < stop; ++token) {
+        const List& list = lists_[token];
+        BlockReader in(list.bytes.data(), list.bytes.data() + list.bytes.size());
+        uint32_t doc = 0;
+        while (!in.is_done()) {
+          docs.push_back(doc += in.varint());
+          frequencies.push_back(in.varint());
+          uint32_t position = 0;
+          for (uint32_t i = 0; with_positions_ && i < frequencies.back(); ++i)
+            positions.push_back(position += in.varint());
+        }
+        starts.push_back(static_cast<int64_t>(docs.size()));
+      }
+    }
+    return nb::make_tuple(owned(starts), owned(docs), owned(frequencies), owned(positions));
+  }
+
+ private:
+  struct List {
+    std::vector<uint8_t> bytes;
+    uint32_t last = 0;
+  };
+
+  void add_one(uint64_t token, const uint64_t* sorted, size_t frequency) {
+    if (token >= lists_.size()) {
+      num_bytes_ += static_cast<int64_t>((token + 1 - lists_.size()) * (sizeof(List) + 16));
+      lists_.resize(token + 1);
+    }
+    List& list = lists_[token];
+    const size_t before = list.bytes.capacity();
+    put_varint(num_docs_ - list.last, list.bytes);
+    list.last = static_cast<uint32_t>(num_docs_);
+    put_varint(frequency, list.bytes);
+    uint32_t position = 0;
+    for (size_t i = 0; with_positions_ && i < frequency; ++i) {
+      const auto here = static_cast<uint32_t>(sorted[i]);
+      put_varint(here - position, list.bytes);
+      position = here;
+    }
+    num_bytes_ += static_cast<int64_t>(list.bytes.capacity() - before);
+  }
+
+  bool with_positions_;
+  size_t num_docs_ = 0;
+  int64_t num_bytes_ = 0;
+  std::vector<List> lists_;
+};
+
+// A length as a byte that is never more than it: exact below 8, then three bits behind the first.
+inline uint8_t norm_of(uint32_t length) {
+  if (length < 8) return static_cast<uint8_t>(length);
+  const int shift = std::bit_width(length) - 4;
+  return static_cast<uint8_t>(((shift + 1) << 3) | ((length >> shift) & 7));
+}
+
+// What a document may score at most: a frequency, and a length as a byte.
+struct Bound {
+  uint32_t frequency;
+  uint8_t norm;
+};
+
+// Leaves out bounds that another one is above: frequencies ascend with the lengths.
+void keep_front(std::vector<Bound>& bounds) {
+  std::sort(bounds.begin(), bounds.end(), [](const Bound& a, const Bound& b) {
+    return a.norm != b.norm ? a.norm < b.norm : a.frequency > b.frequency;
+  });
+  size_t kept = 0;
+  for (const Bound& bound : bounds)
+    if (!kept || bound.frequency > bounds[kept - 1].frequency) bounds[kept++] = bound;
+  bounds.resize(kept);
+}
+
+void put_bounds(uint32_t last_doc, const std::vector<Bound>& bounds, std::vector<uint8_t>& out) {
+  put_varint(last_doc, out);
+  put_varint(bounds.size(), out);
+  Bound before{0, 0};
+  for (const Bound& bound : bounds) {
+    const int norm = bound.norm - before.norm;
+    put_varint(static_cast<uint64_t>(bound.frequency - before.frequency - 1) << 1 | (norm != 1),
+               out);
+    if (norm != 1) out.push_back(static_cast<uint8_t>(norm));
+    before = bound;
+  }
+}
+
+// The columns of a file of posting lists.
+struct Columns {
+  std::vector<int32_t> posting_lists{0}, impact_lists{0}, position_lists{0};
+  std::vector<int64_t> posting_ends{0}, impact_ends{0}, position_ends{0};
+  std::vector<uint8_t> postings, impacts, positions;
+  std::vector<uint32_t> position_blocks, lengths;
+  std::vector<float> scores;
+};
+
+void put_block(const uint32_t* docs, const uint32_t* frequencies, int64_t count, float score,
+               std::vector<uint8_t>& out) {
+  uint32_t bits;
+  std::memcpy(&bits, &score, 4);
+  put_u32(bits, out);
+  if (count < kBlock) {
+    for (int64_t i = 0; i < count; ++i) put_varint(docs[i] - (i ? docs[i - 1] : 0), out);
+    for (int64_t i = 0; i < count; ++i) put_varint(frequencies[i], out);
+    return;
+  }
+  put_u32(docs[0], out);
+  uint32_t differences[kBlock] = {};
+  for (int64_t i = 1; i < kBlock; ++i) differences[i] = docs[i] - docs[i - 1];
+  pack_block(differences, out);
+  pack_block(frequencies, out);
+}
+
+// The positions of a block's documents: the first of each document, then differences.
+int64_t put_positions(const uint32_t* positions, const uint32_t* frequencies, int64_t count,
+                      std::vector<uint8_t>& out) {
+  std::vector<uint32_t> values;
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i)
+    for (uint32_t k = 0; k < frequencies[i]; ++k, ++at)
+      values.push_back(positions[at] - (k ? positions[at - 1] : 0));
+  int64_t done = 0;
+  for (; done + kBlock <= at; done += kBlock) pack_block(values.data() + done, out);
+  for (; done < at; ++done) put_varint(values[done], out);
+  return at;
+}
+
+void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
+                 const In<uint32_t>& frequencies, const In<uint32_t>& positions, bool with_positions,
+                 int64_t num_docs) {
+  const auto total = static_cast<int64_t>(docs.size());
+  if (!starts.size() || starts.data()[0] != 0 || starts.data()[starts.size() - 1] != total ||
+      docs.size() != frequencies.size())
+    corrupt("text: posting lists of other documents");
+  int64_t num_positions = 0;
+  for (size_t list = 0; list + 1 < starts.size(); ++list) {
+    if (starts.data()[list] >= starts.data()[list + 1] || starts.data()[list + 1] > total)
+      corrupt("text: a posting list without documents");
+    for (int64_t i = starts.data()[list]; i < starts.data()[list + 1]; ++i) {
+      if (docs.data()[i] >= num_docs || !frequencies.data()[i] ||
+          (i > starts.data()[list] && docs.data()[i] <= docs.data()[i - 1]))
+        corrupt("text: documents out of order");
+      num_positions += frequencies.data()[i];
+    }
+  }
+  if (with_positions && num_positions != static_cast<int64_t>(positions.size()))
+    corrupt("text: positions of other documents");
+}
+
+// The columns of posting lists: `_posting`, `_max_score`, `_length`, `_impacts`, positions.
+nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
+                          In<uint32_t> positions, bool with_positions, In<uint32_t> doc_lengths,
+                          float mean_length) {
+  const auto num_docs = static_cast<int64_t>(doc_lengths.size());
+  check_lists(starts, docs, frequencies, positions, with_positions, num_docs);
+  Columns out;
+  {
+    nb::gil_scoped_release release;
+    const uint32_t* position = positions.data();
+    std::vector<Bound> bounds, joined;
+    std::vector<std::vector<uint8_t>> groups;
+    for (size_t list = 0; list + 1 < starts.size(); ++list) {
+      const int64_t first = starts.data()[list], stop = starts.data()[list + 1];
+      const auto length = static_cast<float>(stop - first), total = static_cast<float>(num_docs);
+      const float idf = std::log((total - length + 0.5f) / (length + 0.5f) + 1.0f);
+      const auto stream = static_cast<int64_t>(out.positions.size());
+      float greatest = 0;
+      groups.clear();
+      joined.clear();
+      for (int64_t start = first; start < stop; start += kBlock) {
+        const int64_t count = std::min(kBlock, stop - start);
+        const uint32_t* block_docs = docs.data() + start;
+        const uint32_t* block_frequencies = frequencies.data() + start;
+        float score = 0;
+        bounds.clear();
+        for (int64_t i = 0; i < count; ++i) {
+          const uint32_t doc_length = doc_lengths.data()[block_docs[i]];
+          const auto frequency = static_cast<float>(block_frequencies[i]);
+          const float norm = kK1 * (1 - kB + kB * static_cast<float>(doc_length) / mean_length);
+          score = std::max(score, idf * ((kK1 + 1) * frequency / (frequency + norm)));
+          bounds.push_back({block_frequencies[i], norm_of(doc_length)});
+        }
+        keep_front(bounds);
+        greatest = std::max(greatest, score);
+        put_block(block_docs, block_frequencies, count, score, out.postings);
+        out.posting_ends.push_back(static_cast<int64_t>(out.postings.size()));
+        put_bounds(block_docs[count - 1], bounds, out.impacts);
+        out.impact_ends.push_back(static_cast<int64_t>(out.impacts.size()));
+        joined.insert(joined.end(), bounds.begin(), bounds.end());
+        if ((start - first) / kBlock % kGroup == kGroup - 1 || start + count == stop) {
+          keep_front(joined);
+          put_bounds(block_docs[count - 1], joined, groups.emplace_back());
+          joined.clear();
+        }
+        if (with_positions) {
+          const int64_t offset = static_cast<int64_t>(out.positions.size()) - stream;
+          if (offset > UINT32_MAX) corrupt("text: more positions of a token than 4 GiB");
+          out.position_blocks.push_back(static_cast<uint32_t>(offset));
+          position += put_positions(position, block_frequencies, count, out.positions);
+        }
+      }
+      for (const auto& group : groups) {
+        out.impacts.insert(out.impacts.end(), group.begin(), group.end());
+        out.impact_ends.push_back(static_cast<int64_t>(out.impacts.size()));
+      }
+      out.posting_lists.push_back(static_cast<int32_t>(out.posting_ends.size() - 1));
+      out.impact_lists.push_back(static_cast<int32_t>(out.impact_ends.size() - 1));
+      out.position_lists.push_back(static_cast<int32_t>(out.position_blocks.size()));
+      out.position_ends.push_back(static_cast<int64_t>(out.positions.size()));
+      out.lengths.push_back(static_cast<uint32_t>(stop - first));
+      out.scores.push_back(greatest);
+    }
+  }
+  return nb::make_tuple(
+      nb::make_tuple(owned(out.posting_lists), owned(out.posting_ends), owned(out.postings)),
+      owned(out.scores), owned(out.lengths),
+      nb::make_tuple(owned(out.impact_lists), owned(out.impact_ends), owned(out.impacts)),
+      nb::make_tuple(owned(out.position_ends), owned(out.positions)),
+      nb::make_tuple(owned(out.position_lists), owned(out.position_blocks)));
+}
+
+}  // namespace
+}  // namespace alance::text
+
+void register_text_index(nanobind::module_& m) {
+  namespace nb = nanobind;
+  using alance::text::TextPostings;
+  nb::class_<TextPostings>(m, "TextPostings")
+      .def(nb::init<bool>(), nb::arg("with_positions"))
+      .def("add", &TextPostings::add, nb::arg("counts"), nb::arg("tokens"), nb::arg("places"))
+      .def("lists", &TextPostings::lists, nb::arg("first"), nb::arg("stop"))
+      .def("num_bytes", &TextPostings::num_bytes)
+      .def("num_tokens", &TextPostings::num_tokens);
+  m.def("encode_postings", &alance::text::encode_postings, nb::arg("starts"), nb::arg("docs"),
+        nb::arg("frequencies"), nb::arg("positions"), nb::arg("with_positions"),
+        nb::arg("doc_lengths"), nb::arg("mean_length"));
+}

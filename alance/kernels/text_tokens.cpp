@@ -1,0 +1,310 @@
+// The dictionaries of inverted indices: tokens in the order of their bytes, and finding some.
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "owned.hpp"
+
+namespace alance::text {
+namespace {
+
+// --- The map of tokens to numbers, as a transducer ---
+
+// The inputs that nodes have a number for, so that they need no byte.
+constexpr char kCommon[] = "te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG";
+constexpr int64_t kHeader = 16, kTrailer = 20;
+
+uint32_t crc32c(const uint8_t* data, int64_t size) {
+  static const auto table = [] {
+    std::array<uint32_t, 256> entries{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82F63B78u : 0);
+      entries[i] = value;
+    }
+    return entries;
+  }();
+  uint32_t value = ~0u;
+  for (int64_t i = 0; i < size; ++i) value = table[(value ^ data[i]) & 0xFF] ^ (value >> 8);
+  return ~value;
+}
+
+uint64_t little(const uint8_t* at, int64_t size) {
+  uint64_t value = 0;
+  for (int64_t i = 0; i < size; ++i) value |= static_cast<uint64_t>(at[i]) << (8 * i);
+  return value;
+}
+
+// A node: its address is that of its last byte, and it is read backward.
+struct Node {
+  int64_t num = 0;  // transitions
+  bool is_final = false;
+  uint64_t final_output = 0;
+  int64_t inputs = 0, deltas = 0, outputs = 0;  // where the first one's are
+  int64_t delta_width = 0, output_width = 0;
+  int64_t low = 0;      // the node's first byte
+  int common = -1;      // the input of a node with one transition, where it has no byte
+  bool is_next = false;  // the target ends right below
+
+  uint8_t input(const uint8_t* data, int64_t k) const {
+    return common >= 0 ? static_cast<uint8_t>(kCommon[common]) : data[inputs - k];
+  }
+  uint64_t output(const uint8_t* data, int64_t k) const {
+    return output_width ? little(data + outputs - k * output_width, output_width) : 0;
+  }
+  int64_t target(const uint8_t* data, int64_t k) const {
+    if (is_next) return low - 1;
+    const uint64_t delta = little(data + deltas - k * delta_width, delta_width);
+    return delta && delta <= static_cast<uint64_t>(low) ? low - static_cast<int64_t>(delta) : 0;
+  }
+};
+
+Node node_at(const uint8_t* data, int64_t at) {
+  Node node;
+  if (at == 0) {
+    node.is_final = true;
+    return node;
+  }
+  if (at < kHeader) corrupt("text index: a node of the dictionary outside of it");
+  const uint8_t state = data[at];
+  int64_t below = at;  // the lowest byte that was read
+  if (state < 0x80) {
+    node.is_final = state & 64;
+    node.num = state & 63;
+    if (!node.num) {
+      node.num = data[--below];
+      if (node.num == 1) node.num = 256;
+    }
+  } else {
+    node.num = 1;
+    node.common = (state & 63) - 1;
+    if (node.common < 0) node.inputs = --below;
+    if (state >= 0xC0) {
+      node.is_next = true;
+      node.low = below;
+      return node;
+    }
+  }
+  const uint8_t widths = data[--below];
+  node.delta_width = widths >> 4;
+  node.output_width = widths & 15;
+  if (node.delta_width > 8 || node.output_width > 8) corrupt("text index: numbers of a node");
+  if (state < 0x80) {
+    if (node.num > 32) below -= 256;  // a table from inputs to transitions
+    node.inputs = below - 1;
+    below -= node.num;
+  }
+  node.deltas = below - node.delta_width;
+  below -= node.num * node.delta_width;
+  node.outputs = below - node.output_width;
+  below -= node.num * node.output_width;
+  if (node.is_final && node.output_width) {
+    below -= node.output_width;
+    if (below < kHeader) corrupt("text index: a node of the dictionary outside of it");
+    node.final_output = little(data + below, node.output_width);
+  }
+  node.low = below;
+  if (below < kHeader) corrupt("text index: a node of the dictionary outside of it");
+  return node;
+}
+
+struct Step {
+  Node node;
+  int64_t next;      // transition
+  uint64_t output;   // up to the node
+};
+
+// The keys of a transducer in order, and their numbers.
+nb::tuple transducer_tokens(Bytes content, int64_t num_tokens, int64_t num_bytes) {
+  const auto size = static_cast<int64_t>(content.size());
+  const uint8_t* data = content.data();
+  if (size < kHeader + kTrailer || little(data, 8) != 3 || little(data + size - 20, 8) !=
+                                                               static_cast<uint64_t>(num_tokens))
+    corrupt("text index: no dictionary of " + std::to_string(num_tokens) + " tokens");
+  if (num_tokens < 0 || num_tokens > UINT32_MAX || num_bytes < 0 || num_bytes >> 16 > num_tokens)
+    corrupt("text index: a dictionary of " + std::to_string(num_bytes) + " bytes");
+  std::vector<int64_t> offsets{0};
+  std::vector<uint8_t> keys;
+  std::vector<uint32_t> numbers;
+  {
+    nb::gil_scoped_release release;
+    const uint32_t sum = crc32c(data, size - 4);
+    if (little(data + size - 4, 4) != uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u))
+      corrupt("text index: the dictionary's checksum is another one");
+    const uint64_t root = little(data + size - 12, 8);
+    if (root >= static_cast<uint64_t>(size - kTrailer) && root)
+      corrupt("text index: a node of the dictionary outside of it");
+    std::vector<Step> path;
+    std::vector<uint8_t> key;
+    // Every node leads to a key, so that the work is that of the keys.
+    const auto enter = [&](int64_t address, uint64_t output) {
+      const Node node = node_at(data, address);
+      if (node.is_final) {
+        const uint64_t number = output + node.final_output;
+        keys.insert(keys.end(), key.begin(), key.end());
+        if (static_cast<int64_t>(numbers.size()) >= num_tokens ||
+            static_cast<int64_t>(keys.size()) > num_bytes || number > UINT32_MAX)
+          corrupt("text index: more tokens than the dictionary says");
+        numbers.push_back(static_cast<uint32_t>(number));
+        offsets.push_back(static_cast<int64_t>(keys.size()));
+      } else if (!node.num) {
+        corrupt("text index: a node of the dictionary without a key");
+      }
+      path.push_back({node, 0, output});
+    };
+    if (num_tokens) enter(static_cast<int64_t>(root), 0);
+    while (!path.empty()) {
+      Step& step = path.back();
+      if (step.next == step.node.num) {
+        path.pop_back();
+        if (!key.empty()) key.pop_back();
+        continue;
+      }
+      const int64_t k = step.next++;
+      key.push_back(step.node.input(data, k));
+      if (static_cast<int64_t>(key.size()) > num_bytes)
+        corrupt("text index: a token longer than the dictionary says");
+      const uint64_t output = step.output + step.node.output(data, k);
+      const int64_t target = step.node.target(data, k);
+      if (target >= step.node.low) corrupt("text index: a node of the dictionary leads back");
+      enter(target, output);
+    }
+    if (static_cast<int64_t>(numbers.size()) != num_tokens)
+      corrupt("text index: fewer tokens than the dictionary says");
+  }
+  Owned<int64_t> starts(num_tokens + 1);
+  Owned<uint8_t> bytes(static_cast<int64_t>(keys.size()));
+  Owned<uint32_t> ids(num_tokens);
+  std::copy(offsets.begin(), offsets.end(), starts.data());
+  std::copy(keys.begin(), keys.end(), bytes.data());
+  std::copy(numbers.begin(), numbers.end(), ids.data());
+  return nb::make_tuple(starts.numpy(), bytes.numpy(), ids.numpy());
+}
+
+// --- Tokens in order ---
+
+struct Tokens {
+  const int64_t* offsets;
+  const char* data;
+  int64_t count;
+
+  Tokens(const In<int64_t>& starts, const Bytes& bytes)
+      : offsets(starts.data()),
+        data(reinterpret_cast<const char*>(bytes.data())),
+        count(static_cast<int64_t>(starts.size()) - 1) {
+    if (count < 0 || offsets[0] < 0 || offsets[count] > static_cast<int64_t>(bytes.size()))
+      corrupt("text index: tokens outside of their bytes");
+  }
+  std::string_view operator[](int64_t i) const {
+    return {data + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
+  }
+};
+
+// The first token that is not behind the one before it; -1: they ascend.
+int64_t first_unordered(In<int64_t> offsets, Bytes data) {
+  const Tokens tokens(offsets, data);
+  nb::gil_scoped_release release;
+  for (int64_t i = 0; i < tokens.count; ++i)
+    if (tokens.offsets[i] > tokens.offsets[i + 1]) return i;
+  for (int64_t i = 1; i < tokens.count; ++i)
+    if (tokens[i - 1] >= tokens[i]) return i;
+  return -1;
+}
+
+// The places of tokens among others that ascend; -1 where there is none.
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, Bytes data,
+                                                         In<int64_t> asked_offsets, Bytes asked) {
+  const Tokens tokens(offsets, data), queries(asked_offsets, asked);
+  Owned<int64_t> places(queries.count);
+  for (int64_t i = 0; i < queries.count; ++i) {
+    int64_t low = 0, high = tokens.count;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (tokens[middle] < queries[i])
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    places[i] = low < tokens.count && tokens[low] == queries[i] ? low : -1;
+  }
+  return places.numpy();
+}
+
+std::vector<uint32_t> characters(std::string_view text) {
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<uint8_t>(text[i]);
+    const size_t size = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    uint32_t value = first;
+    for (size_t k = 1; k < size && i + k < text.size(); ++k)
+      value = value << 8 | static_cast<uint8_t>(text[i + k]);
+    out.push_back(value);
+    i += size;
+  }
+  return out;
+}
+
+bool is_near(const std::vector<uint32_t>& left, const std::vector<uint32_t>& right,
+             int64_t distance, std::vector<int64_t>& row) {
+  const auto n = static_cast<int64_t>(left.size()), m = static_cast<int64_t>(right.size());
+  if (n - m > distance || m - n > distance) return false;
+  row.resize(static_cast<size_t>(m) + 1);
+  for (int64_t j = 0; j <= m; ++j) row[j] = j;
+  for (int64_t i = 1; i <= n; ++i) {
+    int64_t diagonal = row[0], least = row[0] = i;
+    for (int64_t j = 1; j <= m; ++j) {
+      const int64_t here = std::min({row[j] + 1, row[j - 1] + 1,
+                                     diagonal + (left[i - 1] != right[j - 1])});
+      diagonal = row[j];
+      row[j] = here;
+      least = std::min(least, here);
+    }
+    if (least > distance) return false;
+  }
+  return row[m] <= distance;
+}
+
+// The places of the first tokens, of `limit` at most, that need no more than `distance` characters
+// inserted, removed or replaced to be another, and begin with its first `prefix` bytes.
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, Bytes data,
+                                                         Bytes token, int64_t distance,
+                                                         int64_t prefix, int64_t limit) {
+  const Tokens tokens(offsets, data);
+  const std::string_view text(reinterpret_cast<const char*>(token.data()), token.size());
+  if (prefix < 0 || prefix > static_cast<int64_t>(text.size()) || distance < 0)
+    corrupt("text index: a prefix of " + std::to_string(prefix) + " bytes");
+  std::vector<int64_t> places;
+  {
+    nb::gil_scoped_release release;
+    const auto asked = characters(text);
+    const auto start = text.substr(0, static_cast<size_t>(prefix));
+    const auto size = static_cast<int64_t>(text.size());
+    std::vector<int64_t> row;
+    for (int64_t i = 0; i < tokens.count && static_cast<int64_t>(places.size()) < limit; ++i) {
+      const std::string_view other = tokens[i];
+      const auto other_size = static_cast<int64_t>(other.size());
+      // A character has four bytes at most.
+      if (other_size > size + 4 * distance || size > other_size + 4 * distance) continue;
+      if (other.substr(0, start.size()) != start) continue;
+      if (is_near(asked, characters(other), distance, row)) places.push_back(i);
+    }
+  }
+  Owned<int64_t> out(static_cast<int64_t>(places.size()));
+  std::copy(places.begin(), places.end(), out.data());
+  return out.numpy();
+}
+
+}  // namespace
+}  // namespace alance::text
+
+void register_text_tokens(nanobind::module_& m) {
+  namespace nb = nanobind;
+  m.def("transducer_tokens", &alance::text::transducer_tokens, nb::arg("content"),
+        nb::arg("num_tokens"), nb::arg("num_bytes"));
+  m.def("first_unordered", &alance::text::first_unordered, nb::arg("offsets"), nb::arg("data"));
+  m.def("find_tokens", &alance::text::find_tokens, nb::arg("offsets"), nb::arg("data"),
+        nb::arg("asked_offsets"), nb::arg("asked"));
+  m.def("near_tokens", &alance::text::near_tokens, nb::arg("offsets"), nb::arg("data"),
+        nb::arg("token"), nb::arg("distance"), nb::arg("prefix"), nb::arg("limit"));
+}

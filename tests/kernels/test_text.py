@@ -1,0 +1,209 @@
+"""Kernels of inverted indices against plain Python, and with bytes that contradict themselves."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+
+documents = st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=300)
+
+
+def collected(rows: list[list[int]]) -> _kernels.TextPostings:
+    postings = _kernels.TextPostings(True)
+    counts = np.array([len(row) for row in rows], np.int64)
+    tokens = np.array([token for row in rows for token in row], np.uint32)
+    places = np.array([place for row in rows for place in range(len(row))], np.uint32)
+    half = len(rows) // 2
+    cut = int(counts[:half].sum())
+    postings.add(counts[:half], tokens[:cut], places[:cut])
+    postings.add(counts[half:], tokens[cut:], places[cut:])
+    return postings
+
+
+def lists_of(rows: list[list[int]]) -> dict[int, list[tuple[int, list[int]]]]:
+    """Of each token the documents and places, in plain Python."""
+    lists: dict[int, list[tuple[int, list[int]]]] = {}
+    for doc, row in enumerate(rows):
+        for token in sorted(set(row)):
+            places = [place for place, other in enumerate(row) if other == token]
+            lists.setdefault(token, []).append((doc, places))
+    return lists
+
+
+@settings(deadline=None, max_examples=60)
+@given(documents, st.integers(0, 40))
+def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], more: int) -> None:
+    rows = [*rows, *[[0, 1, 0]] * (more * 5), [0]]
+    right = lists_of(rows)
+    tokens = sorted(right)
+    dense = [[tokens.index(token) for token in row] for row in rows]
+    starts, docs, frequencies, positions = collected(dense).lists(0, len(tokens))
+    assert np.diff(starts).tolist() == [len(right[token]) for token in tokens]
+    assert docs.tolist() == [doc for token in tokens for doc, _ in right[token]]
+    assert frequencies.tolist() == [len(p) for token in tokens for _, p in right[token]]
+    assert positions.tolist() == [at for token in tokens for _, p in right[token] for at in p]
+    lengths = np.array([len(row) for row in rows], np.uint32)
+    mean = float(lengths.mean())
+    blocks, _, counts, _, places, place_blocks = _kernels.encode_postings(
+        starts, docs, frequencies, positions, True, lengths, mean
+    )
+    again = _kernels.decode_postings(
+        blocks[0].astype(np.int64), blocks[1], blocks[2], counts, len(rows), 128, 1
+    )
+    assert again[0].tolist() == docs.tolist()
+    assert again[1].tolist() == frequencies.tolist()
+    where = _kernels.decode_positions(
+        places[0], places[1], place_blocks[0].astype(np.int64), place_blocks[1], counts,
+        frequencies, 128,
+    )  # fmt: skip
+    assert where.tolist() == positions.tolist()
+    for needs_all in (False, True):
+        weights = np.arange(1, len(tokens) + 1, dtype=np.float32)
+        found, scores = _kernels.score_postings(
+            starts, docs, frequencies, weights, lengths, mean, needs_all
+        )
+        expected = scored(right, tokens, lengths.tolist(), needs_all=needs_all)
+        assert found.tolist() == sorted(expected)
+        np.testing.assert_allclose(scores, [expected[doc] for doc in found.tolist()], rtol=1e-4)
+
+
+def scored(
+    lists: dict[int, list[tuple[int, list[int]]]],
+    tokens: list[int],
+    lengths: list[int],
+    *,
+    needs_all: bool,
+) -> dict[int, float]:
+    mean = sum(lengths) / len(lengths)
+    sums: dict[int, list[float]] = {}
+    for weight, token in enumerate(tokens, 1):
+        for doc, places in lists[token]:
+            count = len(places)
+            norm = 1.2 * (0.25 + 0.75 * lengths[doc] / mean)
+            sums.setdefault(doc, []).append(weight * 2.2 * count / (count + norm))
+    return {
+        doc: sum(parts) for doc, parts in sums.items() if len(parts) == len(tokens) or not needs_all
+    }
+
+
+def is_phrase(row: list[int], words: list[int], slop: int) -> bool:
+    places = [[at for at, other in enumerate(row) if other == word] for word in words]
+    return any(
+        all(0 <= after - before - 1 <= slop for before, after in pairwise(chosen))
+        for chosen in product(*places)
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12),
+    st.lists(st.integers(0, 2), min_size=1, max_size=4),
+    st.integers(0, 3),
+)
+def test_phrases_are_found_where_their_words_are_near(
+    rows: list[list[int]], words: list[int], slop: int
+) -> None:
+    postings = collected(rows)
+    asked = sorted(set(words))
+    candidates = [doc for doc, row in enumerate(rows) if set(words) <= set(row)]
+    if not candidates:
+        return
+    parts = [postings.lists(token, token + 1) for token in asked]
+    starts = np.cumsum([0, *(len(part[1]) for part in parts)])
+    docs, frequencies, positions = (
+        np.concatenate([part[place] for part in parts]) for place in (1, 2, 3)
+    )
+
+    def mask(*, of_index: bool) -> list[bool]:
+        tokens = np.array([asked.index(word) for word in words], np.int32)
+        found = _kernels.phrase_mask(
+            starts, docs, frequencies, positions, np.array(candidates, np.uint32),
+            tokens, np.arange(len(words), dtype=np.int32), slop, of_index,
+        )  # fmt: skip
+        return found.astype(bool).tolist()
+
+    right = [is_phrase(rows[doc], words, slop) for doc in candidates]
+    assert mask(of_index=False) == right
+    passed_by = mask(of_index=True)
+    assert passed_by == right or slop > 0
+    assert all(a <= b for a, b in zip(passed_by, right, strict=True))
+
+
+@given(
+    st.sets(st.text("abé日", max_size=5), max_size=20),
+    st.text("abé日", max_size=5),
+    st.integers(0, 3),
+    st.integers(0, 3),
+)
+def test_tokens_near_another_are_those_of_a_small_distance(
+    words: set[str], word: str, distance: int, prefix: int
+) -> None:
+    ordered = sorted(words, key=str.encode)
+    contents = [other.encode() for other in ordered]
+    offsets = np.cumsum([0, *map(len, contents)])
+    data = np.frombuffer(b"".join(contents), np.uint8)
+    asked = np.frombuffer(word.encode(), np.uint8)
+    same = len(word[:prefix].encode())
+    places = _kernels.near_tokens(offsets, data, asked, distance, same, 5)
+    right = [
+        place
+        for place, other in enumerate(ordered)
+        if levenshtein(word, other) <= distance and other.startswith(word[:prefix])
+    ]
+    assert places.tolist() == right[:5]
+
+
+def levenshtein(left: str, right: str) -> int:
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+def test_arrays_that_contradict_each_other_are_refused() -> None:
+    starts, docs = np.array([0, 2]), np.array([1, 3], np.uint32)
+    ones, weights = np.ones(2, np.uint32), np.ones(1, np.float32)
+    lengths = np.ones(4, np.uint32)
+    _kernels.score_postings(starts, docs, ones, weights, lengths, 1.0, False)
+    for bad in (
+        (np.array([0, 3]), docs, ones, weights, lengths),
+        (np.array([0, 2, 1, 2]), docs, ones, np.ones(3, np.float32), lengths),
+        (starts, docs[::-1].copy(), ones, weights, lengths),
+        (starts, docs, ones[:1], weights, lengths),
+        (starts, docs, ones, weights[:0], lengths),
+        (starts, docs, ones, weights, lengths[:3]),
+    ):
+        with pytest.raises(ValueError, match="text index"):
+            _kernels.score_postings(*bad, 1.0, False)
+    places = np.zeros(2, np.uint32)
+    numbers = np.zeros(1, np.int32)
+    _kernels.phrase_mask(starts, docs, ones, places, docs, numbers, numbers, 0, True)
+    for bad in (
+        (starts, docs, ones, places[:1], docs, numbers, numbers, 0),
+        (starts, docs, ones, places, docs, numbers + 1, numbers, 0),
+        (starts, docs, ones, places, docs, numbers, numbers[:0], 0),
+        (starts, docs, ones, places, docs, numbers, numbers, -1),
+    ):
+        with pytest.raises(ValueError, match="text index"):
+            _kernels.phrase_mask(*bad, True)
+    postings = _kernels.TextPostings(False)
+    with pytest.raises(ValueError, match="text"):
+        postings.add(np.array([2]), ones[:1], ones[:1])
+    with pytest.raises(ValueError, match="text"):
+        postings.lists(0, 1)
+    with pytest.raises(ValueError, match="out of order"):
+        _kernels.encode_postings(starts, docs, ones, places, False, lengths[:3], 1.0)
+    splitter = _kernels.TextSplitter(0, 0, 1, 1, False)
+    text = np.frombuffer(b"a b", np.uint8)
+    nothing = np.empty(0, np.uint8)
+    for rows, offsets in (([0, 2], [0, 3]), ([0, 1], [0, 4]), ([0, 1], [2, 1]), ([1, 0], [0, 3])):
+        with pytest.raises(ValueError, match="text"):
+            splitter.split(np.array(rows), np.array(offsets), text, nothing)
