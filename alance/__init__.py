@@ -48,6 +48,14 @@ if TYPE_CHECKING:
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs.refs import Branches, Tags
+    from alance.ops.search.text.query import (
+        BooleanQuery,
+        BoostQuery,
+        MatchQuery,
+        MultiMatchQuery,
+        PhraseQuery,
+        TextQuery,
+    )
     from alance.ops.upkeep.place import check_store, drop
     from alance.ops.write.ingest_options import IngestMetrics
     from alance.ops.write.options import Progress
@@ -66,6 +74,8 @@ _PLACES: Final = {
     "BatchUdf": "alance.udf",
     "BlobFile": "alance.ops.read.blobs",
     "BlobOptions": "alance.ops.blobs.files",
+    "BooleanQuery": "alance.ops.search.text.query",
+    "BoostQuery": "alance.ops.search.text.query",
     "Branches": "alance.ops.refs.refs",
     "Compaction": "alance.optimize",
     "DatasetDelta": "alance.ops.read.delta",
@@ -74,13 +84,17 @@ _PLACES: Final = {
     "FileWriter": "alance.files",
     "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.write.ingest_options",
+    "MatchQuery": "alance.ops.search.text.query",
     "MergeInsert": "alance.verbs.rows",
+    "MultiMatchQuery": "alance.ops.search.text.query",
+    "PhraseQuery": "alance.ops.search.text.query",
     "Progress": "alance.ops.write.options",
     "Recorder": "alance.viz.recorder",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",
     "StoreReport": "alance.io.store_report",
     "Tags": "alance.ops.refs.refs",
+    "TextQuery": "alance.ops.search.text.query",
     "batch_udf": "alance.udf",
     "blob_field": "alance.ops.blobs.arrow",
     "check_store": "alance.ops.upkeep.place",
@@ -104,6 +118,8 @@ __all__ = [
     "BatchUdf",
     "BlobFile",
     "BlobOptions",
+    "BooleanQuery",
+    "BoostQuery",
     "Branches",
     "BucketNotFoundError",
     "ColumnNotFoundError",
@@ -122,8 +138,11 @@ __all__ = [
     "IndexBuild",
     "IngestMetrics",
     "InvalidInputError",
+    "MatchQuery",
     "MergeInsert",
+    "MultiMatchQuery",
     "NotFoundError",
+    "PhraseQuery",
     "Progress",
     "Recorder",
     "RetryableConflictError",
@@ -137,6 +156,7 @@ __all__ = [
     "StoreReport",
     "TableNotFoundError",
     "Tags",
+    "TextQuery",
     "UnsupportedError",
     "VersionNotFoundError",
     "__version__",

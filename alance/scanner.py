@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.search import explained as search_explain
     from alance.ops.search import nearest as search
+    from alance.ops.search.text import explained as text_explain
+    from alance.ops.search.text import results as text_search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 else:
@@ -32,6 +34,8 @@ else:
     explain = Deferred("alance.ops.read.explain")
     search = Deferred("alance.ops.search.nearest")
     search_explain = Deferred("alance.ops.search.explained")
+    text_explain = Deferred("alance.ops.search.text.explained")
+    text_search = Deferred("alance.ops.search.text.results")
 
 
 class Scanner:
@@ -51,6 +55,8 @@ class Scanner:
         Raises:
             InvalidInputError: an unknown column or a bad expression.
         """
+        if self._options.full_text_query is not None:
+            return text_search.text_schema(self._snapshot, self._columns, self._options)
         if self._options.nearest is not None:
             return search.search_schema(self._snapshot, self._columns, self._options)
         schema = ordering.output_schema(self._snapshot, self._columns, self._options)
@@ -62,12 +68,27 @@ class Scanner:
     async def _load(self) -> None:
         """Import what `projected_schema` parses with, so that it does not keep the loop."""
         await load_readers(self._snapshot, self._columns)
-        if self._options.nearest is not None:
+        if self._options.full_text_query is not None:
+            await self._snapshot.engine.pool.load(text_search)
+        elif self._options.nearest is not None:
             await self._snapshot.engine.pool.load(search)
 
     @property
+    def _is_search(self) -> bool:
+        return self._options.nearest is not None or self._options.full_text_query is not None
+
+    async def _search(self, columns: Columns) -> pa.Table:
+        """The rows of a search."""
+        snapshot, options = self._snapshot, self._options
+        if options.full_text_query is not None:
+            await snapshot.engine.pool.load(text_search)
+            return await text_search.text_table(snapshot, columns, options)
+        await snapshot.engine.pool.load(search)
+        return await search.search_table(snapshot, columns, options)
+
+    @property
     def _blobs_as_bytes(self) -> dict[str, Field]:
-        if self._options.blob_handling != "all_binary" or self._options.nearest is not None:
+        if self._options.blob_handling != "all_binary" or self._is_search:
             return {}
         return blob_bytes.blob_columns(self._snapshot, self._columns)
 
@@ -89,9 +110,8 @@ class Scanner:
                 yield batch
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
-        if options.nearest is not None:
-            await self._snapshot.engine.pool.load(search)
-            table = await search.search_table(self._snapshot, self._columns, options)
+        if self._is_search:
+            table = await self._search(self._columns)
             for batch in table.to_batches(max_chunksize=options.batch_size):
                 yield batch
             return
@@ -112,9 +132,8 @@ class Scanner:
 
     async def count_rows(self) -> int:
         """The number of rows that the scan would give."""
-        if self._options.nearest is not None:
-            await self._snapshot.engine.pool.load(search)
-            return len(await search.search_table(self._snapshot, [], self._options))
+        if self._is_search:
+            return len(await self._search([]))
         return await count.count_scanned(self._snapshot, self._options)
 
     async def explain(self) -> Explanation:
@@ -123,6 +142,9 @@ class Scanner:
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """
+        if self._options.full_text_query is not None:
+            await self._snapshot.engine.pool.load(text_explain)
+            return await text_explain.explain_text(self._snapshot, self._columns, self._options)
         if self._options.nearest is not None:
             await self._snapshot.engine.pool.load(search_explain)
             return await search_explain.explain_search(self._snapshot, self._columns, self._options)

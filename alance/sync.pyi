@@ -31,6 +31,15 @@ from alance import Progress as Progress
 from alance import Recorder as Recorder
 from alance import RetryableConflictError as RetryableConflictError
 from alance import RowNotFoundError as RowNotFoundError
+from alance import (
+    BlobOptions,
+    FileVersion,
+    IngestMetrics,
+    Progress,
+    Session,
+    StoreReport,
+    TextQuery,
+)
 from alance import ScanOptions as ScanOptions
 from alance import Session as Session
 from alance import SqliteStore as SqliteStore
@@ -79,6 +88,7 @@ from alance.types import (
     ScanArguments,
     SearchArguments,
     TagContents,
+    TextSearchArguments,
     Transaction,
     Transforms,
     Updates,
@@ -120,6 +130,12 @@ class Dataset:
         queries: Sequence[object] | object,
         k: int = ...,
         **options: Unpack[SearchArguments],
+    ) -> pa.Table: ...
+    def search_text(
+        self,
+        query: str | TextQuery,
+        k: int = ...,
+        **options: Unpack[TextSearchArguments],
     ) -> pa.Table: ...
     def create_scalar_index(
         self,

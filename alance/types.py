@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
+    from alance.ops.search.text.query import Occur, Operator
+    from alance.ops.search.text.search_options import TextSearchArguments
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
         CompactionMode,
@@ -84,6 +86,8 @@ _PLACES: Final = {
     "Missing": "alance.ops.read.keys",
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
+    "Occur": "alance.ops.search.text.query",
+    "Operator": "alance.ops.search.text.query",
     "PageDescription": "alance.file.describe",
     "Params": "alance.ops.version.conditions",
     "Purpose": "alance.io.store_report",
@@ -94,6 +98,7 @@ _PLACES: Final = {
     "SearchArguments": "alance.ops.search.options",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
+    "TextSearchArguments": "alance.ops.search.text.search_options",
     "Totals": "alance.io.trace_events",
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
@@ -137,6 +142,8 @@ __all__ = [
     "Mode",
     "NewIndex",
     "NewVectorIndex",
+    "Occur",
+    "Operator",
     "PageDescription",
     "Params",
     "Purpose",
@@ -147,6 +154,7 @@ __all__ = [
     "SearchArguments",
     "StoreCheck",
     "TagContents",
+    "TextSearchArguments",
     "Totals",
     "Transaction",
     "Transforms",

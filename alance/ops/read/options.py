@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
+    from alance.ops.search.text.query import TextQuery
     from alance.ops.version.conditions import Condition, Params
 
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
@@ -38,6 +39,7 @@ class FragmentScanArguments(TypedDict, total=False):
     use_stats: bool
     blob_handling: BlobHandling
     nearest: Mapping[str, Any] | None
+    full_text_query: str | TextQuery | Mapping[str, Any] | None
     prefilter: bool
     fast_search: bool
 
@@ -75,6 +77,9 @@ class ScanOptions:
             `all_binary` as their bytes.
         nearest: give the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
             `k`, `metric`, ... as pylance names them. See `Dataset.nearest`.
+        full_text_query: give the rows that match a query of words, with `_score`, best first: a
+            text, a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit`
+            is the number of rows. See `Dataset.search_text`.
         prefilter: the filter comes before the search; else it is asked of what the search gives.
         fast_search: leave out rows that no index covers.
     """
@@ -97,6 +102,7 @@ class ScanOptions:
     use_stats: bool = True
     blob_handling: BlobHandling = "blobs_descriptions"
     nearest: Mapping[str, Any] | None = None
+    full_text_query: str | TextQuery | Mapping[str, Any] | None = None
     prefilter: bool = False
     fast_search: bool = False
 

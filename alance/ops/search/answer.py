@@ -135,7 +135,7 @@ async def _indexed(
     is_filtered = options.prefilter and options.filter is not None
     filtering = flat_options(options) if is_filtered else None
     covering = eligible_rows(snapshot, way.segments, filtering)
-    ahead = _open_ahead(snapshot, options, columns)
+    ahead = open_ahead(snapshot, options, columns)
     opened: list[Ivf]
     rows: list[Eligible]
     kept: RowSet | None
@@ -202,26 +202,31 @@ async def _probed(
 
 
 def _checked(snapshot: Snapshot, way: Way, hits: Hits) -> Hits:
-    """The rows that an index names, all of which the table has.
+    """The rows that an index names, all of which the table has; see `check_rows`."""
+    check_rows(snapshot, way.segments[0].index.name, hits.ids)
+    return hits
+
+
+def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
+    """Make sure that the table has the rows that an index names.
 
     Raises:
         CorruptFileError: a row that no fragment has.
     """
     if snapshot.has_stable_row_ids:
-        return hits  # ids that name no row were left out
-    fragments, ids = snapshot.manifest.fragments, hits.ids.astype(np.int64)
+        return  # ids that name no row were left out
+    fragments, ids = snapshot.manifest.fragments, row_ids.astype(np.int64)
     for number in np.unique(ids >> 32).tolist():
         row = int(ids[ids >> 32 == number].max()) & 0xFFFF_FFFF
         position = fragments.position_of(number)
         num_rows = 0 if position is None else int(fragments.physical_rows[position])
         if position is None or 0 < num_rows <= row:
             error = CorruptFileError(
-                f"index {way.segments[0].index.name} of {snapshot.uri}: row {row} of fragment "
-                f"{number}, which has {num_rows} rows"
+                f"index {index} of {snapshot.uri}: row {row} of fragment {number}, which has "
+                f"{num_rows} rows"
             )
             error.add_note("use_index=False does without")
             raise error
-    return hits
 
 
 def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
@@ -238,7 +243,7 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
     return Kernels(of_segments, search.probing.width(search.k * search.probing.refined))
 
 
-async def _open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
+async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
     """Open the files that the rows will be taken from, where they are few and far."""
     handles = chosen(snapshot, options)
     if not snapshot.is_remote or len(handles) > AHEAD:

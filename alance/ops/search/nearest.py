@@ -47,15 +47,15 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     """
     await load_readers(snapshot, columns, condition_of(options))
     search = checked_search(snapshot, options)
-    schema = _schema(snapshot, columns, options, is_batch=search.is_batch)
-    keys = _sort_keys(schema, options)
+    schema = schema_of(snapshot, columns, options, is_batch=search.is_batch)
+    keys = sort_keys(schema, options)
     check_queries(search, way_of(snapshot, search, options))
 
     async def answer(queries: Float64s, counts: Sequence[int]) -> Sequence[Part]:
         asked = replace(search, queries=queries)
-        hits = await find_hits(snapshot, asked, options, _stored(columns))
+        hits = await find_hits(snapshot, asked, options, stored(columns))
         if options.filter is not None and not options.prefilter:
-            hits = await _filtered(snapshot, hits, options)
+            hits = await filtered(snapshot, hits, options)
         return await _parts(snapshot, columns, options, hits, counts)
 
     part = await joint_of(snapshot, search, columns, options).ask(search.queries, answer)
@@ -66,7 +66,12 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     return table.sort_by(keys) if keys else table
 
 
-def _sort_keys(schema: pa.Schema, options: ScanOptions) -> list[tuple[str, str]]:
+def sort_keys(schema: pa.Schema, options: ScanOptions) -> list[tuple[str, str]]:
+    """What a table is sorted by.
+
+    Raises:
+        InvalidInputError: a column that the output has not.
+    """
     keys = []
     for key in options.order_by or ():
         name = key.removeprefix("-")
@@ -101,18 +106,24 @@ def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
         InvalidInputError: an unknown column, a bad expression or search.
     """
     is_batch = checked_search(snapshot, options).is_batch
-    return _schema(snapshot, columns, options, is_batch=is_batch)
+    return schema_of(snapshot, columns, options, is_batch=is_batch)
 
 
-def _schema(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool
+def schema_of(
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    *,
+    is_batch: bool = False,
+    measure: str = DISTANCE,
 ) -> pa.Schema:
+    """The Arrow schema of rows that a search gives; `measure` is the column that ranks them."""
     plain = ScanOptions()
-    schema = output_schema(snapshot, _stored(columns), plain)
+    schema = output_schema(snapshot, stored(columns, measure), plain)
     fields = {field.name: field for field in schema}
-    fields[DISTANCE] = pa.field(DISTANCE, pa.float32())
+    fields[measure] = pa.field(measure, pa.float32())
     names = list(columns) if columns is not None else list(schema.names)
-    names += [] if DISTANCE in names else [DISTANCE]
+    names += [] if measure in names else [measure]
     for is_asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
         if is_asked and name not in names:
             names.append(name)
@@ -123,16 +134,16 @@ def _schema(
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
 
 
-def _stored(columns: Columns) -> Columns:
-    """The columns without `_distance`, which no table has."""
+def stored(columns: Columns, measure: str = DISTANCE) -> Columns:
+    """The columns without that which ranks the rows, which no table has."""
     if columns is None:
         return None
     if isinstance(columns, Mapping):
-        return {name: text for name, text in columns.items() if name != DISTANCE}
-    return [name for name in columns if name != DISTANCE]
+        return {name: text for name, text in columns.items() if name != measure}
+    return [name for name in columns if name != measure]
 
 
-async def _filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
+async def filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
     """The rows for which the filter is true. Cost: a take of its columns."""
     predicate = await parsed_predicate(snapshot, condition_of(options))
     assert predicate is not None
@@ -157,7 +168,7 @@ async def _parts(
             stops = np.minimum(starts + options.limit, stops)
         hits = hits.where(positions_of(starts, stops - starts))
         starts, stops = _ends(offsets_of(stops - starts))
-    batch = await _output(snapshot, columns, options, hits)
+    batch = await output_of(snapshot, columns, options, hits)
     if len(counts) == 1:
         return [Part(hits.numbers, batch)]
     is_shared = batch_bytes(batch) <= SHARED_BYTES
@@ -175,17 +186,21 @@ def _ends(offsets: Int64s) -> tuple[Int64s, Int64s]:
     return offsets[:-1], offsets[1:]
 
 
-async def _output(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits
+async def output_of(
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    hits: Hits,
+    measure: str = DISTANCE,
 ) -> pa.RecordBatch:
     """The columns asked for, of the rows found, in any order, and others beside them.
 
     Cost: a take, or nothing where no column is asked for.
     """
-    names = _stored(columns)
+    names = stored(columns, measure)
     if names is not None and not isinstance(names, Mapping):
         names = list(names)
-    arrays = {DISTANCE: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
+    arrays = {measure: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
     if names is None or set(names) - set(arrays) or options.with_row_address:
         batch = await rows_of(snapshot, hits.ids, names)
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -1,0 +1,12 @@
+"""Searching by words: the rows whose texts match a query best, by BM25.
+
+Where to change what:
+    what can be asked: `query`
+    which segments of which index are asked, and for which fragments: `segments`
+    how the files of an index are read, and what of them is kept: `files`
+    which tokens a query asks for: `terms`
+    the documents of an index that match, and their scores: `scores`
+    the rows that no index covers: `flat`
+    all of it together: `answer`; the table that comes of it: `results`; what is told: `explained`
+    the bytes of the index files, and how texts become tokens: `alance.format.index.text`
+"""

@@ -1,0 +1,227 @@
+"""The rows that match a query, by an index and by reading what it does not cover.
+
+All parts of a query are answered together: their columns are opened at once, their posting lists
+are read at once, and texts without an index are read once for all parts of a column.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.io.tasks import all_of
+from alance.ops.search.answer import check_rows, flat_options
+from alance.ops.search.eligible import eligible_rows
+from alance.ops.search.text.files import Needed, open_segment, read_lists
+from alance.ops.search.text.flat import FlatTexts, read_texts
+from alance.ops.search.text.query import PhraseQuery, leaves_of
+from alance.ops.search.text.ranked import Ranked, combined
+from alance.ops.search.text.scores import Statistics, matches_of
+from alance.ops.search.text.segments import TextWay, text_way
+from alance.ops.search.text.terms import UNINDEXED, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from alance.format.index.text.params import TextParams
+    from alance.format.index.text.postings import Postings
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.eligible import Eligible
+    from alance.ops.search.text.files import Partition, TextSegment
+    from alance.ops.search.text.query import MatchQuery, TextQuery
+    from alance.ops.search.text.scores import Matches
+    from alance.ops.search.text.terms import Terms
+    from alance.ops.version.snapshot import Snapshot
+
+    Leaf = MatchQuery | PhraseQuery
+
+_log: Final = logging.getLogger(__name__)
+
+
+async def ranked_rows(
+    snapshot: Snapshot, query: TextQuery, options: ScanOptions, *, use_index: bool = True
+) -> Ranked:
+    """The rows that match a query, best first.
+
+    Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
+    not in memory; a scan of the texts that no index covers. Memory: 12 bytes a row that matches
+    any part of the query, beside the posting lists.
+
+    Raises:
+        InvalidInputError: a phrase of a column whose index has no positions; a bad filter.
+        CorruptFileError: files that contradict the format.
+    """
+    leaves = list(leaves_of(query))
+    columns = dict.fromkeys(cast("str", leaf.column) for leaf in leaves)
+    searches = [
+        _ColumnSearch(
+            snapshot,
+            options,
+            text_way(snapshot, column, options, use_index=use_index),
+            [leaf for leaf in leaves if leaf.column == column],
+        )
+        for column in columns
+    ]
+    await all_of(search.open() for search in searches)
+    needed = [part for search in searches for part in search.needed()]
+    reading = read_lists(snapshot, needed)
+    works = cast("list[Awaitable[Any]]", [reading, *(search.read_flat() for search in searches)])
+    lists, *_ = await all_of(works)
+
+    def rank() -> Ranked:
+        answers: dict[TextQuery, Ranked] = {}
+        start = 0
+        for search in searches:
+            stop = start + len(search.partitions)
+            answers |= search.answers(lists[start:stop])
+            start = stop
+        return combined(query, answers).in_order()
+
+    ranked = await snapshot.engine.pool.run(rank)
+    for search in searches:
+        search.check(ranked)
+    return ranked
+
+
+@dataclass(slots=True, eq=False)
+class _ColumnSearch:
+    """The parts of a query that are of one column.
+
+    Attributes:
+        terms: of each part, what it asks of the index, and of texts without one.
+        partitions: of all segments, with the rows that count.
+    """
+
+    snapshot: Snapshot
+    options: ScanOptions
+    way: TextWay
+    leaves: list[Leaf]
+    params: TextParams = UNINDEXED
+    partitions: list[tuple[Partition, Eligible]] = field(default_factory=list)
+    terms: list[tuple[Terms, Terms]] = field(default_factory=list)
+    flat: FlatTexts | None = None
+
+    @property
+    def has_phrases(self) -> bool:
+        """Positions are needed."""
+        return any(isinstance(leaf, PhraseQuery) for leaf in self.leaves)
+
+    async def open(self) -> None:
+        """Open the index, and see which words are asked for."""
+        try:
+            await self._open_segments()
+        except UnsupportedError as error:
+            _log.warning("%s: every text is read: %s", self.snapshot.uri, error)
+            self.way = text_way(self.snapshot, self.way.column, self.options, use_index=False)
+        dictionaries = [partition.dictionary for partition, _ in self.partitions]
+
+        def make() -> list[tuple[Terms, Terms]]:
+            return [terms_of(leaf, self.params, dictionaries) for leaf in self.leaves]
+
+        self.terms = await self.snapshot.engine.pool.run(make)
+
+    async def _open_segments(self) -> None:
+        segments = self.way.segments
+        if not segments:
+            return
+        is_filtered = self.options.prefilter and self.options.filter is not None
+        filtering = flat_options(self.options) if is_filtered else None
+        opening = all_of(open_segment(self.snapshot, segment.index) for segment in segments)
+        works = [opening, eligible_rows(self.snapshot, segments, filtering)]
+        opened: list[TextSegment]
+        rows: list[Eligible]
+        opened, rows = await all_of(cast("list[Awaitable[Any]]", works))
+        name = segments[0].index.name
+        params = opened[0].metadata.params
+        if any(segment.metadata.params != params for segment in opened):
+            raise UnsupportedError(f"index {name}: its segments make tokens in several ways")
+        if self.has_phrases and not params.with_position:
+            raise InvalidInputError(
+                f"a phrase of column {self.way.column!r}: index {name} has no positions; make it "
+                "with_position=True"
+            )
+        self.params = params
+        for place, segment in enumerate(opened):
+            eligible = rows[place]
+            if not segment.is_whole and not self.snapshot.has_stable_row_ids:
+                # Its files name fragments that are gone, and that its record forgot.
+                covered = np.array(sorted(segments[place].covered), np.int64)
+                eligible = replace(eligible, fragments=covered)
+            self.partitions += [(partition, eligible) for partition in segment.partitions]
+
+    def needed(self) -> list[Needed]:
+        """The posting lists of each partition."""
+        # Counts of the words of texts without an index are needed as well.
+        words = list(
+            dict.fromkeys(word for both in self.terms for terms in both for word in terms.words)
+        )
+        parts = []
+        for partition, _ in self.partitions:
+            numbers = partition.dictionary.find(words)
+            parts.append(
+                Needed(
+                    partition,
+                    {word: n for word, n in zip(words, numbers.tolist(), strict=True) if n >= 0},
+                    self.has_phrases,
+                )
+            )
+        return parts
+
+    async def read_flat(self) -> None:
+        """Read the texts that no index covers."""
+        if not self.way.uncovered:
+            return
+        words = tuple(dict.fromkeys(word for _, terms in self.terms for word in terms.words))
+        self.flat = FlatTexts(self.params, words, self.has_phrases)
+        fragments = [handle.id for handle in self.way.uncovered]
+        options = replace(flat_options(self.options), fragments=fragments)
+        await read_texts(self.snapshot, self.way.column, options, self.flat)
+
+    def answers(self, lists: Sequence[dict[str, Postings]]) -> dict[TextQuery, Ranked]:
+        """The rows of each part.
+
+        Args:
+            lists: the posting lists of each partition.
+        """
+        statistics = self._statistics(lists)
+        answers: dict[TextQuery, Ranked] = {}
+        for leaf, (terms, flat_terms) in zip(self.leaves, self.terms, strict=True):
+            parts = []
+            for (partition, eligible), own in zip(self.partitions, lists, strict=True):
+                matches = matches_of(terms, own, partition.lengths, statistics, of_index=True)
+                parts.append(_eligible(matches, partition, eligible))
+            if self.flat is not None:
+                parts.append(self._flat_rows(self.flat, flat_terms, statistics))
+            answers[leaf] = Ranked.joined(parts)
+        return answers
+
+    def _statistics(self, lists: Sequence[dict[str, Postings]]) -> Statistics:
+        words = {word for both in self.terms for terms in both for word in terms.words}
+        return Statistics(
+            sum(len(partition.documents.lengths) for partition, _ in self.partitions),
+            sum(partition.documents.total for partition, _ in self.partitions),
+            {word: sum(len(own[word].docs) for own in lists if word in own) for word in words},
+        )
+
+    def _flat_rows(self, flat: FlatTexts, terms: Terms, statistics: Statistics) -> Ranked:
+        lists = flat.lists()
+        counts = {word: len(postings.docs) for word, postings in lists.items()}
+        of_both = statistics.with_more(flat.num_docs, flat.num_tokens, counts)
+        matches = matches_of(terms, lists, flat.lengths, of_both, of_index=False)
+        return Ranked(flat.ids[matches.docs], matches.scores)
+
+    def check(self, ranked: Ranked) -> None:
+        """Make sure that the rows of an index are in the table."""
+        if self.partitions:
+            check_rows(self.snapshot, self.way.segments[0].index.name, ranked.ids)
+
+
+def _eligible(matches: Matches, partition: Partition, eligible: Eligible) -> Ranked:
+    """The rows of documents that count."""
+    ranked = Ranked(partition.documents.ids[matches.docs], matches.scores)
+    mask = eligible.mask(ranked.ids)
+    return ranked.where(mask.astype(np.bool_)) if len(mask) else ranked

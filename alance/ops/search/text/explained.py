@@ -1,0 +1,43 @@
+"""Which way a search by words goes, and why, told before it goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from alance.ops.read.explain import explain_scan
+from alance.ops.read.options import condition_of
+from alance.ops.search.answer import flat_options
+from alance.ops.search.text.query import leaves_of
+from alance.ops.search.text.results import checked_query, uses_index
+from alance.ops.search.text.segments import text_way
+from alance.ops.version.first_use import load_readers
+from alance.ops.version.projection import ROW_ID
+
+if TYPE_CHECKING:
+    from alance.ops.read.explain import Explanation
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+
+async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
+    """What a search reads of texts without an index, and which indices are asked beside.
+
+    Cost: as `explain_scan`.
+    """
+    query = checked_query(snapshot, options)
+    await load_readers(snapshot, columns, condition_of(options))
+    searched = list(dict.fromkeys(str(leaf.column) for leaf in leaves_of(query)))
+    ways = [
+        text_way(snapshot, column, options, use_index=uses_index(options)) for column in searched
+    ]
+    fragments = {handle.id for way in ways for handle in way.uncovered}
+    plain = replace(flat_options(options), fragments=sorted(fragments))
+    told = await explain_scan(snapshot, [*searched, ROW_ID], plain)
+    first = told.what[0].replace("scan of", "search of", 1)
+    lines = [f"  words: {query}"]
+    for way in ways:
+        lines += [f"  column {way.column}: {line}" for line in way.lines]
+    lines.append("  below: what is read of fragments without an index")
+    return replace(told, what=(first, *lines, *told.what[1:]))

@@ -1,0 +1,115 @@
+"""Texts that no index covers: read, split, and kept where they have a word that is asked for."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import kernel_errors
+from alance.format.index.text.analyzer import Analyzer
+from alance.format.index.text.postings import Postings
+from alance.format.numbers import as_numbers
+from alance.io.readahead import in_turn
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
+    import pyarrow as pa
+
+    from alance.arrays import UInt32s, UInt64s
+    from alance.format.index.text.params import TextParams
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.snapshot import Snapshot
+
+ANALYZER_BYTES: Final = 64 << 20  # of distinct tokens, before they are forgotten
+
+
+@dataclass(slots=True, eq=False)
+class FlatTexts:
+    """The texts of a scan that have some of the words.
+
+    Attributes:
+        num_docs, num_tokens: of all texts that have tokens.
+    """
+
+    params: TextParams
+    words: tuple[str, ...]
+    with_positions: bool
+    num_docs: int = 0
+    num_tokens: int = 0
+    _analyzer: Analyzer = field(init=False)
+    _postings: _kernels.TextPostings = field(init=False)
+    _ids: list[UInt64s] = field(default_factory=list)
+    _lengths: list[UInt32s] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._analyzer = self._new_analyzer()
+        self._postings = _kernels.TextPostings(self.with_positions)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add texts and the ids of their rows."""
+        if self._analyzer.num_bytes > ANALYZER_BYTES:
+            self._analyzer = self._new_analyzer()
+        tokens = self._analyzer.tokens(batch.column(0))
+        self.num_docs += int(np.count_nonzero(tokens.counts))
+        self.num_tokens += len(tokens.numbers)
+        rows = np.repeat(np.arange(batch.num_rows), tokens.counts)
+        is_asked = tokens.numbers < len(self.words)
+        counts = np.bincount(rows[is_asked], minlength=batch.num_rows)
+        kept = counts > 0
+        with kernel_errors:
+            self._postings.add(counts[kept], tokens.numbers[is_asked], tokens.places[is_asked])
+        self._ids.append(as_numbers(batch.column(1))[kept])
+        self._lengths.append(tokens.counts[kept].astype(np.uint32))
+
+    @property
+    def ids(self) -> UInt64s:
+        """Row ids of the texts that were kept."""
+        return np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
+
+    @property
+    def lengths(self) -> UInt32s:
+        """Their tokens."""
+        return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
+
+    def lists(self) -> dict[str, Postings]:
+        """The posting lists of the words that there are."""
+        last = self._postings.num_tokens()
+        starts, docs, frequencies, positions = self._postings.lists(0, last)
+        postings = Postings(starts, docs, frequencies, positions if self.with_positions else None)
+        pairs = zip(self.words, postings.split(), strict=False)
+        return {word: single for word, single in pairs if len(single.docs)}
+
+    def _new_analyzer(self) -> Analyzer:
+        analyzer = Analyzer(self.params)
+        for word in self.words:  # their numbers are the first ones
+            analyzer.number(word)
+        return analyzer
+
+
+async def read_texts(
+    snapshot: Snapshot, column: str, options: ScanOptions, texts: FlatTexts
+) -> None:
+    """Add the texts of a scan: its filter, fragments and deleted rows count.
+
+    Cost: that of a scan of the column, and of the filter's columns.
+    """
+    plan = await plan_scan(snapshot, [column, ROW_ID], options)
+
+    async def works() -> AsyncGenerator[Awaitable[None], None]:
+        async with aclosing(scan(snapshot, plan)) as batches:
+            async for batch in batches:
+                yield snapshot.engine.pool.run(partial(texts.add, batch))
+
+    # One after the other: they share their tokens.
+    async with aclosing(in_turn(works(), 0)) as done:
+        async for _ in done:
+            pass

@@ -1,0 +1,264 @@
+"""What a search by words asks for: queries, as pylance names them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.format.schema import Schema
+
+Operator: TypeAlias = Literal["OR", "AND"]
+Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
+MAX_EXPANSIONS: Final = 50
+
+
+class TextQuery:
+    """A query of texts; `a & b` asks for both, `a | b` for either."""
+
+    __slots__ = ()
+
+    def __and__(self, other: TextQuery) -> BooleanQuery:
+        return BooleanQuery([("MUST", self), ("MUST", other)])
+
+    def __or__(self, other: TextQuery) -> BooleanQuery:
+        return BooleanQuery([("SHOULD", self), ("SHOULD", other)])
+
+    def parts(self) -> tuple[TextQuery, ...]:
+        """The queries that this one is made of."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchQuery(TextQuery):
+    """Rows with the words of a text.
+
+    Attributes:
+        column: name or dotted path; None: the column with an index, or the best of several.
+        boost: the score is multiplied by it.
+        fuzziness: also words that differ by so many characters at most. They are then compared as
+            they are, in lower case: a stem is another word. None is 0, as in pylance.
+        max_expansions: words at most that a fuzzy query asks for, in the order of their bytes.
+        operator: `OR`: any of the words; `AND`: all.
+        prefix_length: characters at the beginning of words that fuzziness leaves alone.
+    """
+
+    query: str
+    column: str | None = None
+    boost: float = field(default=1.0, kw_only=True)
+    fuzziness: int | None = field(default=0, kw_only=True)
+    max_expansions: int = field(default=MAX_EXPANSIONS, kw_only=True)
+    operator: Operator = field(default="OR", kw_only=True)
+    prefix_length: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        _check_number("boost", self.boost)
+        _check_operator(self.operator)
+        for name in ("fuzziness", "max_expansions", "prefix_length"):
+            value = getattr(self, name)
+            if value is None and name == "fuzziness":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidInputError(f"{name}={value!r}: expected an integer of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseQuery(TextQuery):
+    """Rows with the words of a text one after the other.
+
+    Attributes:
+        column: as of `MatchQuery`; its index must have positions.
+        slop: places between two words that are left out at most.
+    """
+
+    query: str
+    column: str | None = None
+    slop: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        if (
+            isinstance(self.slop, bool)
+            or not isinstance(self.slop, int)
+            or not (0 <= self.slop < 1 << 31)
+        ):
+            raise InvalidInputError(f"slop={self.slop!r}: expected an integer of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class MultiMatchQuery(TextQuery):
+    """Rows with the words of a text in any of some columns: the best column's score.
+
+    Attributes:
+        boosts: of each column; None: 1.
+    """
+
+    query: str
+    columns: Sequence[str]
+    boosts: Sequence[float] | None = field(default=None, kw_only=True)
+    operator: Operator = field(default="OR", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        _check_operator(self.operator)
+        if isinstance(self.columns, str) or not self.columns:
+            raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
+        if self.boosts is not None and len(self.boosts) != len(self.columns):
+            raise InvalidInputError(f"boosts={self.boosts!r}: expected one for each column")
+
+    def parts(self) -> tuple[MatchQuery, ...]:
+        boosts = self.boosts or [1.0] * len(self.columns)
+        return tuple(
+            MatchQuery(self.query, column, boost=boost, operator=self.operator)
+            for column, boost in zip(self.columns, boosts, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoostQuery(TextQuery):
+    """Rows of a query, with less score where another one has them, too.
+
+    Attributes:
+        negative_boost: so much of the other one's score is taken off.
+    """
+
+    positive: TextQuery
+    negative: TextQuery
+    negative_boost: float = field(default=0.5, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_number("negative_boost", self.negative_boost)
+        _check_queries((self.positive, self.negative))
+
+    def parts(self) -> tuple[TextQuery, ...]:
+        return self.positive, self.negative
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanQuery(TextQuery):
+    """Rows that all queries of `MUST` have, or, where there is none, any of `SHOULD`; and none of
+    `MUST_NOT`. The scores of all that have a row are added.
+    """
+
+    queries: Sequence[tuple[Occur, TextQuery]]
+
+    def __post_init__(self) -> None:
+        try:
+            occurs = [occur for occur, _ in self.queries]
+        except (TypeError, ValueError):
+            raise InvalidInputError("BooleanQuery: expected pairs of occur and query") from None
+        if not set(occurs) <= set(get_args(Occur)):
+            raise InvalidInputError(f"{occurs}: expected {', '.join(get_args(Occur))}")
+        if not {"MUST", "SHOULD"} & set(occurs):
+            raise InvalidInputError("BooleanQuery: expected a query of MUST or SHOULD")
+        _check_queries(self.parts())
+
+    def parts(self) -> tuple[TextQuery, ...]:
+        return tuple(query for _, query in self.queries)
+
+    def of(self, occur: Occur) -> list[TextQuery]:
+        """The queries of one kind."""
+        return [query for kind, query in self.queries if kind == occur]
+
+
+def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
+    """The queries of single columns that a query is made of."""
+    if isinstance(query, MatchQuery | PhraseQuery):
+        yield query
+    for part in query.parts():
+        yield from leaves_of(part)
+
+
+def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery:
+    """The query that a caller asks for, of which every part has a column.
+
+    Args:
+        asked: text, a query, or a mapping with `query` and `columns`, as pylance takes it.
+        indexed: the columns that have an index for texts.
+
+    Raises:
+        InvalidInputError: another thing; a column that there is not, or without texts.
+    """
+    columns = indexed
+    if isinstance(asked, Mapping):
+        if not {"query"} <= set(asked) <= {"query", "columns"}:
+            raise InvalidInputError(
+                f"full_text_query: {', '.join(map(repr, asked))}: expected query and columns"
+            )
+        chosen = asked.get("columns")
+        columns = [chosen] if isinstance(chosen, str) else list(chosen or indexed)
+        asked = asked["query"]
+    if isinstance(asked, str):
+        if not columns:
+            raise InvalidInputError(f"{asked!r}: no column has an inverted index; name a column")
+        single = len(columns) == 1
+        asked = MatchQuery(asked, columns[0]) if single else MultiMatchQuery(asked, columns)
+    if not isinstance(asked, TextQuery):
+        raise InvalidInputError(f"{asked!r}: expected a text or a query of texts")
+    query = _placed(asked, columns)
+    for leaf in leaves_of(query):
+        check_text_column(schema, leaf.column)
+    return query
+
+
+def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
+    """The query, where each part has a column."""
+    if isinstance(query, MatchQuery | PhraseQuery):
+        if query.column is not None:
+            return query
+        if len(columns) == 1:
+            return replace(query, column=columns[0])
+        raise InvalidInputError(f"{query}: of which column? {len(columns)} have an index")
+    if isinstance(query, BoostQuery):
+        positive, negative = (_placed(part, columns) for part in query.parts())
+        return replace(query, positive=positive, negative=negative)
+    if isinstance(query, BooleanQuery):
+        parts = [(occur, _placed(part, columns)) for occur, part in query.queries]
+        return replace(query, queries=parts)
+    return query
+
+
+def check_text_column(schema: Schema, column: object) -> None:
+    """Make sure that a column has texts, or lists of them.
+
+    Raises:
+        InvalidInputError: it has others, or is not there.
+    """
+    if not isinstance(column, str):
+        raise InvalidInputError(f"column {column!r}: expected a name")
+    type_ = schema.field(column).arrow_type
+    inner = type_.value_type if pa.types.is_list(type_) or pa.types.is_large_list(type_) else type_
+    if not pa.types.is_string(inner) and not pa.types.is_large_string(inner):
+        raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidInputError(f"query {text!r}: expected a text")
+
+
+def _check_operator(operator: object) -> None:
+    if operator not in get_args(Operator):
+        raise InvalidInputError(f"operator={operator!r}: expected OR or AND")
+
+
+def _check_number(name: str, value: object) -> None:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
+        raise InvalidInputError(f"{name}={value!r}: expected a number")
+
+
+def _check_queries(queries: Sequence[object]) -> None:
+    for query in queries:
+        if not isinstance(query, TextQuery):
+            raise InvalidInputError(f"{query!r}: expected a query of texts")

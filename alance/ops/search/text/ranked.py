@@ -1,0 +1,120 @@
+"""Rows with scores, and how those of the parts of a query become those of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.format.numbers import distinct
+from alance.ops.search.text.query import (
+    BooleanQuery,
+    BoostQuery,
+    MatchQuery,
+    MultiMatchQuery,
+    PhraseQuery,
+    TextQuery,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.arrays import Float32s, Int64s, Mask, UInt64s
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Rows and their scores, each row once.
+
+    Attributes:
+        ids: row ids, uint64; scores: float32; shape (n,).
+    """
+
+    ids: UInt64s
+    scores: Float32s
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ranked]) -> Ranked:
+        """The rows of several that share none."""
+        if not parts:
+            return cls(np.empty(0, np.uint64), np.empty(0, np.float32))
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+        )
+
+    def where(self, chosen: Mask | Int64s | slice) -> Ranked:
+        """Some of the rows."""
+        return Ranked(self.ids[chosen], self.scores[chosen])
+
+    def in_order(self) -> Ranked:
+        """The best first; those of equal scores by id."""
+        return self.where(np.lexsort((self.ids, -self.scores)))
+
+
+def combined(query: TextQuery, answers: Mapping[TextQuery, Ranked]) -> Ranked:
+    """The rows of a query.
+
+    Args:
+        answers: the rows of its parts that are of single columns.
+    """
+    if isinstance(query, MatchQuery | PhraseQuery):
+        return answers[query]
+    parts = [combined(part, answers) for part in query.parts()]
+    if isinstance(query, MultiMatchQuery):
+        return _best(parts)
+    if isinstance(query, BoostQuery):
+        positive, negative = parts
+        return _weakened(positive, negative, query.negative_boost)
+    assert isinstance(query, BooleanQuery)
+    by_occur: dict[str, list[Ranked]] = {"MUST": [], "SHOULD": [], "MUST_NOT": []}
+    for (occur, _), part in zip(query.queries, parts, strict=True):
+        by_occur[occur].append(part)
+    return _boolean(**{occur.lower(): ranked for occur, ranked in by_occur.items()})
+
+
+def _boolean(must: list[Ranked], should: list[Ranked], must_not: list[Ranked]) -> Ranked:
+    ids, places = _numbered([*must, *should])
+    scores = np.zeros(len(ids), np.float32)
+    counts = np.zeros(len(ids), np.int64)
+    for number, part in enumerate([*must, *should]):
+        scores[places[number]] += part.scores
+        if number < len(must):
+            counts[places[number]] += 1
+    kept = counts == len(must)
+    for part in must_not:
+        kept &= ~_is_in(ids, part.ids)
+    return Ranked(ids[kept], scores[kept])
+
+
+def _best(parts: Sequence[Ranked]) -> Ranked:
+    ids, places = _numbered(parts)
+    scores = np.full(len(ids), -np.inf, np.float32)
+    for place, part in zip(places, parts, strict=True):
+        scores[place] = np.maximum(scores[place], part.scores)
+    return Ranked(ids, scores)
+
+
+def _weakened(positive: Ranked, negative: Ranked, negative_boost: float) -> Ranked:
+    ids, (first, second) = _numbered([positive, negative])
+    taken = np.zeros(len(ids), np.float32)
+    taken[second] = negative.scores * np.float32(negative_boost)
+    return Ranked(positive.ids, positive.scores - taken[first])
+
+
+def _numbered(parts: Sequence[Ranked]) -> tuple[UInt64s, list[Int64s]]:
+    """The ids of all rows, and for each part the places of its rows among them."""
+    whole = Ranked.joined(parts)
+    ids, places = distinct(whole.ids.view(np.int64))
+    cuts = np.cumsum([len(part.ids) for part in parts])[:-1]
+    return ids.view(np.uint64), np.split(places, cuts)
+
+
+def _is_in(ids: UInt64s, others: UInt64s) -> Mask:
+    """Where ids, ascending, are among others."""
+    mask = np.zeros(len(ids), np.bool_)
+    if len(ids):
+        places = np.minimum(np.searchsorted(ids, others), len(ids) - 1)
+        mask[places[ids[places] == others]] = True
+    return mask

@@ -1,0 +1,94 @@
+"""The table of rows that match a query, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.io.tasks import all_of
+from alance.ops.read.options import condition_of
+from alance.ops.search.answer import Hits, open_ahead
+from alance.ops.search.nearest import filtered, output_of, schema_of, sort_keys, stored
+from alance.ops.search.text.answer import ranked_rows
+from alance.ops.search.text.query import query_of
+from alance.ops.search.text.segments import indexed_columns
+from alance.ops.version.first_use import load_readers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.text.query import TextQuery
+    from alance.ops.search.text.ranked import Ranked
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+SCORE: Final = "_score"
+
+
+async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
+    """The rows of a scan with `full_text_query`; its filter is one before or after the search.
+
+    Cost: see `ranked_rows`; then a take of the columns.
+
+    Raises:
+        InvalidInputError: see `query_of`; options that do not go with a search; a bad filter.
+    """
+    await load_readers(snapshot, columns, condition_of(options))
+    query = checked_query(snapshot, options)
+    schema = schema_of(snapshot, columns, options, measure=SCORE)
+    keys = sort_keys(schema, options)
+    ranking = ranked_rows(snapshot, query, options, use_index=uses_index(options))
+    ahead = open_ahead(snapshot, options, stored(columns, SCORE))
+    ranked: Ranked
+    ranked, _ = await all_of(cast("list[Awaitable[Any]]", [ranking, ahead]))
+    start = options.offset or 0
+    if options.limit is not None:
+        ranked = ranked.where(slice(0, start + options.limit))
+    hits = Hits(np.zeros(len(ranked.ids), np.int32), ranked.scores, ranked.ids)
+    if options.filter is not None and not options.prefilter:
+        hits = await filtered(snapshot, hits, options)
+    hits = hits.where(slice(start, None))
+    batch = await output_of(snapshot, columns, options, hits, SCORE)
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    return table.sort_by(keys) if keys else table
+
+
+def text_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
+    """The Arrow schema of the output.
+
+    Raises:
+        InvalidInputError: an unknown column, a bad expression or query.
+    """
+    checked_query(snapshot, options)
+    return schema_of(snapshot, columns, options, measure=SCORE)
+
+
+def uses_index(options: ScanOptions) -> bool:
+    """Whether indices may be asked."""
+    asked = options.full_text_query
+    return not isinstance(asked, Mapping) or bool(asked.get("use_index", True))
+
+
+def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
+    """The query of a scan's options.
+
+    Raises:
+        InvalidInputError: see `query_of`; options that do not go with a search.
+        UnsupportedError: blobs as bytes beside a search.
+    """
+    if options.nearest is not None:
+        raise InvalidInputError("nearest beside full_text_query: expected one of them")
+    if options.include_deleted_rows:
+        raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
+    if options.blob_handling == "all_binary":
+        raise UnsupportedError("blob_handling='all_binary' beside a search: take the blobs by id")
+    asked: Any = options.full_text_query
+    if isinstance(asked, Mapping):
+        asked = {name: value for name, value in asked.items() if name != "use_index"}
+    return query_of(snapshot.schema, asked, indexed_columns(snapshot))

@@ -1,0 +1,70 @@
+"""The keyword arguments of a search by words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from alance.errors import InvalidInputError
+from alance.ops.read.options import ScanOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow.compute as pc
+
+    from alance.ops.search.text.query import TextQuery
+    from alance.ops.version.conditions import Params
+    from alance.ops.version.projection import Columns
+
+_OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
+
+
+class TextSearchArguments(TypedDict, total=False):
+    """The keyword arguments of `search_text`.
+
+    Attributes:
+        on: the column to search, or several, of which the best counts; None: those with an
+            inverted index.
+        columns: of the output, as of `to_table`; `_score` may be among them, and is added where it
+            is not.
+        filter: SQL text or a pyarrow expression.
+        params: values for the parameters of that text.
+        prefilter: the best of the rows that the filter keeps; False: of the k best those that it
+            keeps.
+        use_index: False reads every text. Words are then those of the texts as they are.
+        fast_search: leave out rows that no index covers.
+        fragments: ids of the fragments to search; None: all.
+        use_scalar_index: ask indices which rows the filter may keep.
+    """
+
+    on: str | Sequence[str] | None
+    columns: Columns
+    filter: str | pc.Expression | None
+    params: Params
+    prefilter: bool
+    use_index: bool
+    fast_search: bool
+    fragments: Collection[int] | None
+    use_scalar_index: bool
+
+
+def asked_by(
+    query: str | TextQuery, k: int, arguments: TextSearchArguments
+) -> tuple[Columns, ScanOptions]:
+    """The columns and options of a scan that does what `Dataset.search_text` is asked.
+
+    Raises:
+        TypeError: an unknown argument.
+        InvalidInputError: a k below 1.
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InvalidInputError(f"k={k!r}: expected an integer of at least 1")
+    left: dict[str, Any] = dict(arguments)
+    columns = left.pop("columns", None)
+    options: dict[str, Any] = {name: left.pop(name) for name in _OF_SCANS if name in left}
+    options["prefilter"] = left.pop("prefilter", True)
+    asked = {"query": query, "columns": left.pop("on", None)}
+    asked["use_index"] = left.pop("use_index", True)
+    if left:
+        raise TypeError(f"search_text: unexpected arguments {', '.join(sorted(left))}")
+    return columns, ScanOptions(full_text_query=asked, limit=k, **options)

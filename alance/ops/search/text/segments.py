@@ -1,0 +1,122 @@
+"""Which inverted index of a version answers a search of a column, and for which fragments."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alance.format.index.text.metadata import FILE
+from alance.format.index.text.params import is_of_elements
+from alance.format.paths import join_path
+from alance.format.table.apply_indices import FRAGMENT_REUSE
+from alance.format.table.indices import Index
+from alance.ops.lookup.segments import struct_paths
+from alance.ops.read.plan import chosen
+from alance.ops.search.segments import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+_log: Final = logging.getLogger(__name__)
+KIND: Final = "Inverted"
+VERSIONS: Final = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class TextWay:
+    """How the texts of a column are searched.
+
+    Attributes:
+        segments: of the index that is asked; none: every text is read.
+        uncovered: the fragments that no segment answers for, and that count.
+        lines: what is to be said of it.
+    """
+
+    column: str
+    segments: tuple[Segment, ...]
+    uncovered: tuple[FragmentHandle, ...]
+    lines: tuple[str, ...]
+
+
+def indexed_columns(snapshot: Snapshot) -> list[str]:
+    """The columns that have an inverted index, in the order of the schema."""
+    fields = {
+        message.fields[0]
+        for message in snapshot.manifest.indices
+        if len(message.fields) == 1 and Index.from_protobuf(message).kind == KIND
+    }
+    paths = struct_paths(snapshot.schema.fields)
+    return [join_path(path) for number, path in paths if number in fields]
+
+
+def text_way(
+    snapshot: Snapshot, column: str, options: ScanOptions, *, use_index: bool = True
+) -> TextWay:
+    """The way of a search of a column; nothing is read.
+
+    Raises:
+        InvalidInputError: a fragment that is not there.
+        CorruptFileError: index metadata that contradicts the format.
+    """
+    handles = chosen(snapshot, options)
+    lines: list[str] = []
+    groups = _groups(snapshot, column, {handle.id for handle in handles}, lines)
+    if not use_index:
+        groups, lines = [], ["no index is used"]
+    best = max(groups, key=_num_covered, default=())
+    covered = frozenset[int]().union(*(segment.covered for segment in best))
+    uncovered = tuple(handle for handle in handles if handle.id not in covered)
+    if best:
+        lines.append(
+            f"index {best[0].index.name}: {len(best)} segments for {len(covered)} of "
+            f"{len(handles)} fragments"
+        )
+    if uncovered and best and options.fast_search:
+        lines.append(f"{len(uncovered)} fragments without an index are left out")
+        uncovered = ()
+    elif uncovered:
+        lines.append(f"every text of {len(uncovered)} fragments is read")
+    return TextWay(column, tuple(best), uncovered, tuple(lines))
+
+
+def _num_covered(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.covered) for segment in segments)
+
+
+def _groups(
+    snapshot: Snapshot, column: str, live: set[int], lines: list[str]
+) -> list[tuple[Segment, ...]]:
+    """The segments of the column's inverted indices, by name."""
+    groups: dict[str, list[Segment]] = {}
+    messages = snapshot.manifest.indices
+    field = snapshot.schema.field(column).id
+    for message in messages:
+        if list(message.fields) != [field]:
+            continue
+        index = Index.from_protobuf(message)
+        if index.kind != KIND:
+            continue
+        why = ""
+        if any(other.name == FRAGMENT_REUSE for other in messages):
+            why = "a compaction left its translation for later"
+        elif message.index_version not in VERSIONS:
+            why = f"version {message.index_version} of inverted indices"
+        elif message.files and FILE not in {file.path for file in message.files}:
+            why = f"its files are {sorted(file.path for file in message.files)}"
+        elif is_of_elements(message.index_details.value):
+            why = "its documents are the elements of lists"
+        elif index.fragment_ids is None:
+            why = "it does not say which fragments it covers"
+        if why:
+            line = f"index {index.name} not used: {why}"
+            lines.append(line)
+            _log.warning("%s: %s", snapshot.uri, line)
+            continue
+        covered = frozenset(live & (index.fragment_ids or frozenset()))
+        if covered:
+            groups.setdefault(index.name, []).append(Segment(index, covered))
+    return [tuple(segments) for _, segments in sorted(groups.items())]

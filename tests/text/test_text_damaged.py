@@ -1,0 +1,240 @@
+"""Damaged and missing files of inverted indices: a clear error, or the rows that are right."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import MatchQuery, PhraseQuery
+from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.metadata import Documents, TextMetadata
+from alance.format.index.text.params import TextParams
+from alance.format.index.text.postings import Postings
+from tests.text.text_cases import ours, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = ("metadata", "part_0_tokens", "part_0_docs", "part_0_invert")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("file", FILES)
+async def test_spoiled_files_give_errors_and_no_crash(
+    tmp_path: Path, file: str, version: int
+) -> None:
+    written(tmp_path / "t", 500, with_position=True, format_version=version)
+    (place,) = (tmp_path / "t" / "_indices").glob(f"*/{file}.lance")
+    content = place.read_bytes()
+    chance, errors = random.Random(version), 0
+    for number in range(16):
+        spoiled = bytearray(content)
+        if number % 5 == 0:
+            del spoiled[chance.randrange(len(content)) :]
+        elif number % 5 == 1:
+            at = chance.randrange(len(content))
+            spoiled[at : at + 64] = bytes(64)
+        else:
+            for _ in range(chance.choice((1, 4, 30))):
+                spoiled[chance.randrange(len(content))] = chance.randrange(256)
+        place.write_bytes(spoiled)
+        async with alance.Session() as session:
+            dataset = await alance.dataset(tmp_path / "t", session=session)
+            for query in (MatchQuery("fox dog the"), PhraseQuery("quick fox", slop=2)):
+                try:
+                    rows = await ours(dataset, query)
+                    assert set(rows["id"].to_pylist()) <= {*range(500)}
+                except (alance.CorruptFileError, alance.InvalidInputError):
+                    errors += 1  # that there are no positions may be what is damaged
+    assert errors > 2
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_a_missing_file_is_named_and_the_search_goes_without_it(
+    tmp_path: Path, file: str
+) -> None:
+    written(tmp_path / "t")
+    (place,) = (tmp_path / "t" / "_indices").glob(f"*/{file}.lance")
+    place.unlink()
+    dataset = await alance.dataset(tmp_path / "t")
+    with pytest.raises(alance.NotFoundError, match=file) as caught:
+        await dataset.search_text("fox")
+    assert "use_index=False" in str(caught.value.__notes__)
+    assert len(await dataset.search_text("fox", on="text", use_index=False)) == 10
+
+
+async def test_an_index_of_rows_that_are_not_there_is_an_error(tmp_path: Path) -> None:
+    written(tmp_path / "t", 300, per_file=100)
+    written(tmp_path / "other", 300, per_file=300)
+    (own,) = (tmp_path / "t" / "_indices").iterdir()
+    (other,) = (tmp_path / "other" / "_indices").iterdir()
+    for name in FILES[1:]:
+        source, target = other / f"{name}.lance", own / f"{name}.lance"
+        size, content = target.stat().st_size, source.read_bytes()
+        if size < len(content):
+            pytest.fail("the files of the other table are larger")
+        target.write_bytes(content[:-40] + bytes(size - len(content)) + content[-40:])
+    dataset = await alance.dataset(tmp_path / "t")
+    with pytest.raises(alance.CorruptFileError, match=r"row \d+ of fragment 0, which has 100"):
+        await dataset.search_text("fox", 300, columns=["_rowid"])
+    shutil.rmtree(own)
+
+
+RIGHT = {"partitions": "[0]", "params": TextParams().as_json(), "format_version": "2"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {**RIGHT, "partitions": "[0,0]"},
+        {**RIGHT, "partitions": "{}"},
+        {**RIGHT, "partitions": "[-1]"},
+        {**RIGHT, "partitions": "["},
+        {**RIGHT, "params": "[]"},
+    ],
+    ids=str,
+)
+def test_metadata_that_is_none_is_refused(told: dict[str, str]) -> None:
+    assert TextMetadata.parse(RIGHT).partitions == (0,)
+    with pytest.raises(alance.CorruptFileError):
+        TextMetadata.parse(told)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"format_version": "4"},
+        {"posting_block_size": "64"},
+        {"posting_tail_codec": "x"},
+        {"positions_layout": "x"},
+        {"positions_codec": "x"},
+    ],
+    ids=str,
+)
+def test_another_format_is_not_supported(more: dict[str, str]) -> None:
+    with pytest.raises(alance.UnsupportedError):
+        TextMetadata.parse({**RIGHT, **more})
+
+
+def test_tokens_are_in_order_and_have_each_a_number() -> None:
+    def parse(words: list[str], numbers: list[int], lists: int) -> Dictionary:
+        arrays = [pa.array(words), pa.array(numbers, pa.uint32())]
+        batch = pa.RecordBatch.from_arrays(arrays, ["_token", "_token_id"])
+        return Dictionary.parse(batch, lists)
+
+    right = parse(["a", "b", "é"], [2, 0, 1], 3)
+    assert right.find(["b", "zz", "é", ""]).tolist() == [0, -1, 1, -1]
+    for words, numbers, lists in (
+        (["b", "a", "é"], [2, 0, 1], 3),
+        (["a", "a", "é"], [2, 0, 1], 3),
+        (["a", "b", "é"], [2, 0, 3], 3),
+        (["a", "b", "é"], [2, 0, 0], 3),
+        (["a", "b", "é"], [2, 0, 1], 4),
+    ):
+        with pytest.raises(alance.CorruptFileError):
+            parse(words, numbers, lists)
+
+
+# The tokens quick, brown, fox, jump, lazi, dog, run.
+TRANSDUCER = bytes.fromhex(
+    "0300000000000000000000000000000000108bccc4c7001097c40010aac4001089d0d3001088f6c50010a7cac8d31c"
+    "10930600040302050101040a0f14181c72716c6a66646211070700000000000000470000000000000097634049"
+)
+
+
+def transducer(content: bytes, count: int = 7, size: int = 27) -> Dictionary:
+    columns = {
+        "_token_fst_bytes": pa.array([content], pa.large_binary()),
+        "_token_next_id": pa.array([count], pa.uint32()),
+        "_token_total_length": pa.array([size], pa.uint64()),
+    }
+    return Dictionary.parse(pa.RecordBatch.from_pydict(columns), count)
+
+
+def test_a_transducer_gives_its_tokens() -> None:
+    words = ["quick", "brown", "fox", "jump", "lazi", "dog", "run"]
+    assert transducer(TRANSDUCER).find(words).tolist() == list(range(7))
+
+
+def test_a_damaged_transducer_is_refused_whatever_its_checksum_says() -> None:
+    for content, count, size in (
+        (TRANSDUCER[:-1] + b"\0", 7, 27),
+        (TRANSDUCER, 6, 27),
+        (TRANSDUCER, 7, 26),
+        (TRANSDUCER[:30], 7, 27),
+    ):
+        with pytest.raises(alance.CorruptFileError):
+            transducer(content, count, size)
+    chance = random.Random(1)
+    errors = 0
+    for _ in range(400):
+        content = bytearray(TRANSDUCER[:-4])
+        for _ in range(chance.choice((1, 2, 5))):
+            content[chance.randrange(8, len(content))] = chance.randrange(256)
+        try:
+            transducer(bytes(content) + checksum(bytes(content)))
+        except alance.CorruptFileError:
+            errors += 1
+    assert errors > 300
+
+
+def checksum(content: bytes) -> bytes:
+    value = 0xFFFFFFFF
+    for byte in content:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+    value ^= 0xFFFFFFFF
+    return ((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def test_posting_lists_are_checked_against_their_documents() -> None:
+    block = bytes.fromhex("6419fb3e 000201 010201")
+    metadata = TextMetadata.parse({**RIGHT, "posting_tail_codec": "varint_delta_v1"})
+
+    def parse(content: bytes, length: int, num_docs: int) -> Postings:
+        columns = {
+            "_posting": pa.array([[content]], pa.list_(pa.large_binary())),
+            "_length": pa.array([length], pa.uint32()),
+        }
+        batch = pa.RecordBatch.from_pydict(columns)
+        return Postings.parse(batch, metadata, num_docs, with_positions=False)
+
+    right = parse(block, 3, 4)
+    assert right.docs.tolist() == [0, 2, 3]
+    assert right.frequencies.tolist() == [1, 2, 1]
+    for content, length, num_docs in (
+        (block, 3, 3),
+        (block, 2, 4),
+        (block, 4, 4),
+        (block, 200, 300),
+        (block[:-1], 3, 4),
+        (block + b"\0", 3, 4),
+        (block.replace(b"\x02\x01\x01", b"\x00\x01\x01"), 3, 4),
+        (block[:-1] + b"\0", 3, 4),
+        (b"", 3, 4),
+    ):
+        with pytest.raises(alance.CorruptFileError):
+            parse(content, length, num_docs)
+
+
+def test_documents_have_as_many_tokens_as_is_told() -> None:
+    columns = {
+        "_rowid": pa.array([5, 7], pa.uint64()),
+        "_num_tokens": pa.array([3, 4], pa.uint32()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    assert Documents.parse(batch, {"total_tokens": "7"}).total == 7
+    with pytest.raises(alance.CorruptFileError):
+        Documents.parse(batch, {"total_tokens": "8"})
+    with pytest.raises(alance.CorruptFileError):
+        Documents.parse(batch.select(["_rowid"]), {})
+    with pytest.raises(alance.CorruptFileError):
+        Documents.parse(batch.set_column(1, "_num_tokens", pa.array(np.arange(2))), {})
