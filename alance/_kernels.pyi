@@ -1268,6 +1268,8 @@ class TextPostings:
         tokens: npt.NDArray[np.uint32],
         places: npt.NDArray[np.uint32],
     ) -> None: ...
+    # Behind the lists from `first` on that have about so many bytes, one at least.
+    def stop_of(self, first: int, num_bytes: int) -> int: ...
     # Of some tokens: where each list begins, documents, frequencies, positions.
     def lists(
         self, first: int, stop: int

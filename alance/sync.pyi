@@ -79,6 +79,7 @@ from alance.types import (
     FragmentScanArguments,
     KeyColumn,
     Missing,
+    IndexArguments,
     Mode,
     NewIndex,
     NewVectorIndex,
@@ -92,7 +93,6 @@ from alance.types import (
     Transaction,
     Transforms,
     Updates,
-    VectorIndexArguments,
     VersionInfo,
 )
 
@@ -158,7 +158,7 @@ class Dataset:
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         max_retries: int = ...,
-        **options: Unpack[VectorIndexArguments],
+        **options: Unpack[IndexArguments],
     ) -> Self: ...
     def drop_index(self, name: str, **commit: Unpack[CommitArguments]) -> Self: ...
     def list_indices(self) -> list[dict[str, Any]]: ...

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     )
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
+    from alance.ops.index.index_arguments import IndexArguments
     from alance.ops.index.new import NewIndex
+    from alance.ops.index.new_text import TextIndexArguments
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
@@ -81,6 +83,7 @@ _PLACES: Final = {
     "FileDescription": "alance.file.describe",
     "Fragment": "alance.format.table.fragment",
     "FragmentScanArguments": "alance.ops.read.options",
+    "IndexArguments": "alance.ops.index.index_arguments",
     "IndexMetadata": "alance.format.proto.table_pb2",
     "KeyColumn": "alance.ops.read.keys",
     "Missing": "alance.ops.read.keys",
@@ -98,6 +101,7 @@ _PLACES: Final = {
     "SearchArguments": "alance.ops.search.options",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
+    "TextIndexArguments": "alance.ops.index.new_text",
     "TextSearchArguments": "alance.ops.search.text.search_options",
     "Totals": "alance.io.trace_events",
     "Transaction": "alance.format.table.transaction",
@@ -136,6 +140,7 @@ __all__ = [
     "FileDescription",
     "Fragment",
     "FragmentScanArguments",
+    "IndexArguments",
     "IndexMetadata",
     "KeyColumn",
     "Missing",
@@ -154,6 +159,7 @@ __all__ = [
     "SearchArguments",
     "StoreCheck",
     "TagContents",
+    "TextIndexArguments",
     "TextSearchArguments",
     "Totals",
     "Transaction",

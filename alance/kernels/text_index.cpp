@@ -55,6 +55,16 @@ class TextPostings {
   }
 
   int64_t num_bytes() const { return num_bytes_; }
+  // Behind the lists from `first` on that have about so many bytes, one at least.
+  int64_t stop_of(int64_t first, int64_t num_bytes) const {
+    if (first < 0 || first >= num_tokens())
+      corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
+    int64_t stop = first;
+    for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop)
+      held += static_cast<int64_t>(lists_[stop].bytes.size());
+    return stop;
+  }
+
   int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
 
   // The lists of some tokens: where each begins, documents, frequencies, positions.
@@ -294,6 +304,7 @@ void register_text_index(nanobind::module_& m) {
       .def(nb::init<bool>(), nb::arg("with_positions"))
       .def("add", &TextPostings::add, nb::arg("counts"), nb::arg("tokens"), nb::arg("places"))
       .def("lists", &TextPostings::lists, nb::arg("first"), nb::arg("stop"))
+      .def("stop_of", &TextPostings::stop_of, nb::arg("first"), nb::arg("num_bytes"))
       .def("num_bytes", &TextPostings::num_bytes)
       .def("num_tokens", &TextPostings::num_tokens);
   m.def("encode_postings", &alance::text::encode_postings, nb::arg("starts"), nb::arg("docs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
 from alance.ops.version.commit_options import CommitOptions
@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
     from alance.ops.index import new as index_new
+    from alance.ops.index import new_text as index_new_text
     from alance.ops.index import new_vector as index_new_vector
+    from alance.ops.index import texts as index_texts
     from alance.ops.index import vectors as index_vectors
+    from alance.ops.index.index_arguments import IndexArguments
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.version.commit_options import CommitArguments
 else:
     index_list = Deferred("alance.ops.index.listing")
     index_manage = Deferred("alance.ops.index.manage")
     index_new = Deferred("alance.ops.index.new")
+    index_new_text = Deferred("alance.ops.index.new_text")
     index_new_vector = Deferred("alance.ops.index.new_vector")
+    index_texts = Deferred("alance.ops.index.texts")
     index_vectors = Deferred("alance.ops.index.vectors")
+
+
+TEXT_KINDS: Final = ("INVERTED", "FTS")
 
 
 class IndexVerbs(Handle):
@@ -87,9 +95,9 @@ class IndexVerbs(Handle):
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
-        **options: Unpack[VectorIndexArguments],
+        **options: Unpack[IndexArguments],
     ) -> Self:
-        """Make an index of a column of vectors, over all rows of this version.
+        """Make an index of a column of vectors or of texts, over all rows of this version.
 
         The vectors are parted by the nearest of `num_partitions` centroids, which k-means finds
         in a sample; a search looks at the partitions nearest to its query. "IVF_FLAT" has the
@@ -99,33 +107,42 @@ class IndexVerbs(Handle):
         alone. Rows without a vector, or with one that is not finite, are in no index. pylance
         searches and extends it. Rows appended later are in it after `optimize.optimize_indices()`.
 
+        "INVERTED" (or "FTS") is of texts, or lists of texts: of each word the rows that have it,
+        for `search_text`. Its cost is a scan of the column, PUTs of its files and a commit; its
+        memory `memory_bytes`, after which a partition of the index is written.
+
         Cost: a take of the sample, k-means, a scan of the column, PUTs of the index's files, a
         commit. Memory: `memory_bytes` about twice, the largest partition, what is read ahead;
         with graphs for each thread a partition in float32, and some 24 m bytes a row of it.
 
         Args:
-            column: name or dotted path; fixed-size lists of float16, float32 or float64.
-            index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ" or
-                "IVF_HNSW_PQ".
+            column: name or dotted path; fixed-size lists of float16, float32 or float64; texts.
+            index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ",
+                "IVF_HNSW_PQ"; "INVERTED" or "FTS".
             name: default: `{column}_idx`.
             metric: "l2", "cosine", "dot"; or "hamming" of uint8 by "IVF_FLAT".
             replace: an index of that name on that column is replaced; False: an error.
             properties: noted in the transaction; message: a commit message, noted there too.
             max_retries: attempts after the first one, where others rewrote the fragments.
-            options: see `VectorIndexOptions`.
+            options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: a column without vectors, or options that do not suit it.
+            InvalidInputError: a column without vectors or texts, or options that do not suit it.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
+        commit = CommitOptions(properties, message, max_retries)
+        if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
+            await self._load(index_texts)
+            texts = index_new_text.NewTextIndex.of(column, name, options, replace=replace)
+            return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_vectors)
-        chosen = index_new_vector.VectorIndexOptions(**options)
+        chosen = index_new_vector.VectorIndexOptions(**cast("VectorIndexArguments", options))
         snapshot = await index_vectors.create_vector_index(
             self._snapshot,
             index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen),
-            CommitOptions(properties, message, max_retries),
+            commit,
         )
         return type(self)(snapshot)
 

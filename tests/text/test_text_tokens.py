@@ -148,7 +148,7 @@ def test_parameters_go_through_json_and_are_checked() -> None:
 
 
 def test_the_details_are_those_that_pylance_writes() -> None:
-    """The vectors of the specification, but for what it says besides."""
+    """The vector of the specification."""
     assert TextParams().details().hex() == (
-        "0a0673696d706c65120922456e676c6973682220282801300138014001480350037802"
+        "0a0673696d706c65120922456e676c6973682220282801300138014001480350036080017802"
     )

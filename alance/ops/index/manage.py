@@ -12,6 +12,7 @@ from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import KINDS, check_new, refuse_reuse
+from alance.ops.index.texts import texts_like
 from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
@@ -89,6 +90,10 @@ async def optimize_indices(
             if of_vectors:
                 # Opened even where nothing is to do, which tells of kinds that are not written.
                 builder = await vectors_like(base, segments, replaced, retrain=retrain)
+            if builder is None:
+                # As those of vectors, unless more is asked for: then their texts are read again.
+                builder = await texts_like(base, segments)
+                least = num_indices_to_merge or 0
             if builder is None:
                 warnings.append(f"index {name!r} is of a kind that is not written here: as it was")
             elif fragments is not None:

@@ -14,11 +14,13 @@ from alance.errors import AlanceError, CorruptFileError, NotFoundError, Unsuppor
 from alance.format.index import bitmap, btree
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.remap import AddressMap
+from alance.format.index.text.params import is_written_here
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
 from alance.ops.index.remap_scalar import moved_row_sets, moved_tree
+from alance.ops.index.remap_text import moved_texts
 from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.lookup.segments import BITMAP, BTREE, VERSIONS
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
 
 OF_ZONES: Final = ("ZoneMap", "BloomFilter")
 LABELS: Final = "LabelList"
+TEXTS: Final = "Inverted"
 VECTORS: Final = "Vector"
 # The versions of each kind that can be translated, how, and the files that it then has.
-_KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str]]]] = {
+_KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
     BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
     LABELS: ((0, 1), moved_row_sets, frozenset({bitmap.FILE})),
+    TEXTS: ((0, 2, 3), moved_texts, None),  # as many files as partitions have
     VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
@@ -126,9 +130,11 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
 def _is_translated(index: Index) -> bool:
     if index.kind not in _KINDS or index.message.covering_fields:
         return False
+    if index.kind == TEXTS and not is_written_here(index.message.index_details.value):
+        return False
     versions, _, names = _KINDS[index.kind]
     told = {file.path for file in index.message.files}
-    return index.message.index_version in versions and (not told or told == names)
+    return index.message.index_version in versions and (not told or names is None or told == names)
 
 
 def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[Group]:

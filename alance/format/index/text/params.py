@@ -123,6 +123,7 @@ class TextParams:
             min_ngram_length=self.min_ngram_length,
             max_ngram_length=self.max_ngram_length,
             prefix_only=self.prefix_only,
+            block_size=128,
             posting_format_version=2,
         ).SerializeToString(deterministic=True)
 
@@ -133,8 +134,26 @@ def is_of_elements(details: bytes) -> bool:
     Raises:
         CorruptFileError: no such details.
     """
+    return _details(details).document_granularity != 0
+
+
+def is_written_here(details: bytes) -> bool:
+    """Whether an index is of the kind that is written here: rows, blocks of 128, tokens as above.
+
+    Raises:
+        CorruptFileError: no such details.
+    """
+    message = _details(details)
+    return (
+        message.document_granularity == 0
+        and message.block_size in (0, 128)
+        and (message.base_tokenizer or "simple") in TOKENIZERS
+        and message.language.strip('"') in ("", *LANGUAGES)
+    )
+
+
+def _details(details: bytes) -> text_index_pb2.InvertedIndexDetails:
     try:
-        message = text_index_pb2.InvertedIndexDetails.FromString(details)
+        return text_index_pb2.InvertedIndexDetails.FromString(details)
     except DecodeError as error:
         raise CorruptFileError(f"text index: details: {error}") from error
-    return message.document_granularity != 0

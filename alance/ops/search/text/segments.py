@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 KIND: Final = "Inverted"
-VERSIONS: Final = (1, 2, 3)
+VERSIONS: Final = (0, 1, 2, 3)  # 0: pylance extended one whose tokens are rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,143 @@
+"""The columns of new files of an inverted index: format 2, blocks of 128 documents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance import _kernels
+from alance.errors import kernel_errors
+from alance.format.index.text import dictionary, postings
+from alance.format.index.text.metadata import DELETED, LENGTHS, ROW_IDS
+from alance.format.numbers import to_arrow
+from alance.format.table.roaring import roaring_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from alance.arrays import UInt32s, UInt64s
+    from alance.format.index.text.params import TextParams
+    from alance.format.index.text.postings import Postings
+
+FORMAT: Final = 2
+_BLOCK: Final = {"posting_block_size": "128"}
+_TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
+_POSITIONS: Final = {
+    "positions_layout": "shared_stream_v2",
+    "positions_codec": "packed_delta_v1",
+}
+_BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
+TOKENS: Final = pa.schema(
+    [
+        pa.field(dictionary.TOKEN, pa.string(), nullable=False),
+        pa.field(dictionary.TOKEN_ID, pa.uint32(), nullable=False),
+    ]
+)
+DOCUMENTS: Final = pa.schema(
+    [
+        pa.field(ROW_IDS, pa.uint64(), nullable=False),
+        pa.field(LENGTHS, pa.uint32(), nullable=False),
+    ]
+)
+
+
+def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
+    """The metadata that says how posting lists lie."""
+    told = {"format_version": str(version), **_BLOCK, **_TAIL}
+    return told | _POSITIONS if with_positions else told
+
+
+def metadata_schema(params: TextParams, partitions: Sequence[int]) -> pa.Schema:
+    """The schema of `metadata.lance`."""
+    told = {
+        "partitions": json.dumps(list(partitions), separators=(",", ":")),
+        "params": params.as_json(),
+        "token_set_format": "arrow",
+        **layout(with_positions=params.with_position),
+    }
+    return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=told)
+
+
+def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of `metadata.lance`: no fragment is gone."""
+    nothing = roaring_bytes(np.empty(0, np.int64))
+    return pa.RecordBatch.from_arrays([pa.array([nothing], pa.binary())], schema=schema)
+
+
+def token_rows(words: Sequence[str]) -> pa.RecordBatch:
+    """Tokens in the order of their bytes; the number of each is its place in `words`."""
+    contents = np.array([word.encode() for word in words], object)
+    order = np.argsort(contents, kind="stable").astype(np.uint32)
+    column = pa.array(words, pa.string()).take(to_arrow(order))
+    return pa.RecordBatch.from_arrays([column, to_arrow(order)], schema=TOKENS)
+
+
+def document_rows(ids: UInt64s, lengths: UInt32s) -> pa.RecordBatch:
+    """Documents, in their order."""
+    return pa.RecordBatch.from_arrays([to_arrow(ids), to_arrow(lengths)], schema=DOCUMENTS)
+
+
+def postings_schema(told: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
+    """The schema of posting lists.
+
+    Args:
+        told: as of `layout`.
+    """
+    fields = [
+        pa.field(postings.POSTING, _BINARIES, nullable=False),
+        pa.field(postings.MAX_SCORE, pa.float32(), nullable=False),
+        pa.field(postings.LENGTH, pa.uint32(), nullable=False),
+        pa.field(postings.IMPACTS, _BINARIES, nullable=False),
+    ]
+    if with_positions:
+        blocks = pa.list_(pa.field("item", pa.uint32()))
+        fields += [
+            pa.field(postings.POSITIONS, pa.large_binary(), nullable=False),
+            pa.field(postings.POSITION_BLOCKS, blocks, nullable=False),
+        ]
+    return pa.schema(fields, metadata=dict(told))
+
+
+def posting_rows(
+    lists: Postings, lengths: UInt32s, mean_length: float, schema: pa.Schema
+) -> pa.RecordBatch:
+    """The rows of posting lists, none of them empty.
+
+    Args:
+        lengths: tokens of each document of the partition; `mean_length` is their mean.
+    """
+    nothing = np.empty(0, np.uint32)
+    with_positions = lists.positions is not None
+    with kernel_errors:
+        blocks, scores, counts, bounds, places, place_blocks = _kernels.encode_postings(
+            lists.starts,
+            lists.docs,
+            lists.frequencies,
+            nothing if lists.positions is None else lists.positions,
+            with_positions,
+            lengths,
+            mean_length,
+        )
+    arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
+    if with_positions:
+        offsets, values = place_blocks
+        starts = pa.ListArray.from_arrays(to_arrow(offsets), to_arrow(values))
+        arrays += [_binary(*places), starts]
+    arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _binary(offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _binaries(
+    lists: npt.NDArray[Any], offsets: npt.NDArray[Any], data: npt.NDArray[Any]
+) -> pa.Array:
+    return pa.ListArray.from_arrays(to_arrow(lists), _binary(offsets, data))

@@ -1,0 +1,125 @@
+"""An inverted index that is to be made: of what texts, and how they become tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.index.text.params import TextParams
+from alance.ops.index.new import check_name, refuse_reuse
+from alance.ops.index.sort import MEMORY
+from alance.ops.lookup.segments import struct_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.format.field import Field
+    from alance.format.proto import table_pb2
+    from alance.ops.version.snapshot import Snapshot
+
+
+class TextIndexArguments(TypedDict, total=False):
+    """How the texts of an inverted index become tokens: arguments of `create_index`.
+
+    Attributes:
+        with_position: keep the places of words, which phrases need.
+        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at white
+            space, `raw` nowhere, `ngram` takes sequences of characters.
+        language: of stems and of words that are left out: "English", "German", ...
+        max_token_length: words of so many bytes and more are left out; None: none are.
+        lower_case: to lower case.
+        stem: to stems; not of `ngram`, if nothing is said.
+        remove_stop_words: leave out words that say little; not of `ngram`, if nothing is said.
+        custom_stop_words: leave out these instead.
+        ascii_folding: letters with accents to those without.
+        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
+        memory_bytes: of a partition of the index before it is written.
+    """
+
+    with_position: bool
+    base_tokenizer: str
+    language: str
+    max_token_length: int | None
+    lower_case: bool
+    stem: bool
+    remove_stop_words: bool
+    custom_stop_words: Sequence[str] | None
+    ascii_folding: bool
+    min_ngram_length: int
+    max_ngram_length: int
+    prefix_only: bool
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTextIndex:
+    """An inverted index that is to be made."""
+
+    column: str
+    name: str | None
+    replace: bool
+    params: TextParams
+    memory_bytes: int
+
+    @classmethod
+    def of(
+        cls, column: str, name: str | None, arguments: Mapping[str, Any], *, replace: bool
+    ) -> NewTextIndex:
+        """From the arguments of `create_index`.
+
+        Raises:
+            TypeError: an unknown argument.
+            InvalidInputError: values that make no sense.
+        """
+        unknown = set(arguments) - set(TextIndexArguments.__annotations__)
+        if unknown:
+            raise TypeError(f"create_index: unexpected arguments {', '.join(sorted(unknown))}")
+        told = dict(arguments)
+        memory = told.pop("memory_bytes", MEMORY)
+        if type(memory) is not int or memory < 1 << 16:
+            raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
+        words = told.get("custom_stop_words")
+        if words is not None:
+            told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
+        if told.get("base_tokenizer") == "ngram":
+            told = {"stem": False, "remove_stop_words": False, **told}
+        return cls(column, name, replace, TextParams(**told), memory)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """A new inverted index on a version that it can be made of.
+
+    Attributes:
+        old: the segments that it replaces.
+    """
+
+    column: str
+    leaf: Field
+    name: str
+    old: tuple[table_pb2.IndexMetadata, ...]
+
+
+def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
+    """The index as it would be made of a version.
+
+    Raises:
+        UnsupportedError: a table whose indices are translated late.
+        InvalidInputError: an unknown column, or one without texts.
+        AlreadyExistsError: the name is in use.
+    """
+    refuse_reuse(base)
+    column = base.schema.in_this_case(new.column)
+    leaf = base.schema.field(column)
+    type_ = leaf.arrow_type
+    inner = type_.value_type if pa.types.is_list(type_) or pa.types.is_large_list(type_) else type_
+    is_text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
+    if leaf.id not in dict(struct_paths(base.schema.fields)) or not is_text:
+        raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
+    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
+    old = tuple(message for message in base.manifest.indices if message.name == name)
+    check_name(name, old, leaf, replace=new.replace)
+    return CheckedText(column, leaf, name, old)

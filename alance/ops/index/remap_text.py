@@ -1,0 +1,195 @@
+"""Inverted indices with the addresses that rows have after a compaction."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import UnsupportedError
+from alance.format.index.text import columns, metadata
+from alance.format.index.text.dictionary import Dictionary
+from alance.format.index.text.metadata import Documents, TextMetadata
+from alance.format.index.text.postings import Postings
+from alance.format.numbers import offsets_of
+from alance.ops.index.segment_files import FileEnd, StoredFile, spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from alance.arrays import Int64s, Mask, UInt32s
+    from alance.format.index.remap import AddressMap
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.version.snapshot import Snapshot
+
+LISTS: Final = 1024  # posting lists that are translated at once
+
+
+async def moved_texts(
+    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
+) -> None:
+    """Write an inverted index again: without the documents of rows that are gone.
+
+    Cost: a read and PUTs of its files; where no row is gone, tokens and posting lists are copied.
+    Memory: the documents of all partitions, the tokens of one, and some posting lists.
+
+    Raises:
+        CorruptFileError: files that contradict themselves.
+        UnsupportedError: an older format, blocks of 256, or tokens that are made in another way.
+    """
+    head = await StoredFile.open(snapshot, index, metadata.FILE)
+    told = TextMetadata.parse(head.metadata)
+    if told.format_version < columns.FORMAT or told.is_rounded:
+        raise UnsupportedError(
+            f"text index of format {told.format_version} in blocks of {told.block}"
+        )
+    parts = [await _Part.open(snapshot, index, told, number, moves) for number in told.partitions]
+    schema = head.schema
+    if all(part.is_kept.all() for part in parts):
+        for part in parts:
+            await part.write_documents(new)
+            for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
+                await new.copy(name, file)
+    else:
+        parts = [part for part in parts if part.is_kept.any()]
+        for part in parts:
+            await part.write_documents(new)
+            await part.write_tokens(new, await part.write_lists(new))
+        changed = {
+            "token_set_format": "arrow",
+            "partitions": "[" + ",".join(str(part.number) for part in parts) + "]",
+        }
+        schema = schema.with_metadata({**head.metadata, **changed})
+
+    await new.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A partition, and what becomes of its documents.
+
+    Attributes:
+        rows: new row ids of the documents that stay; uint64.
+        is_kept: which of the old ones stay.
+    """
+
+    number: int
+    told: TextMetadata
+    documents: Documents
+    rows: Int64s
+    is_kept: Mask
+    tokens: StoredFile
+    lists: StoredFile
+    snapshot: Snapshot
+
+    @classmethod
+    async def open(
+        cls, snapshot: Snapshot, index: Index, told: TextMetadata, number: int, moves: AddressMap
+    ) -> _Part:
+        pool = snapshot.engine.pool
+        docs = await StoredFile.open(snapshot, index, metadata.documents_file(number))
+        batch = await _whole(docs)
+
+        def parse() -> tuple[Documents, Int64s, Mask]:
+            documents = Documents.parse(batch, docs.metadata)
+            rows, is_kept = moves.moved(documents.ids.astype(np.int64))
+            return documents, rows, is_kept
+
+        documents, rows, is_kept = await pool.run(parse)
+        tokens = await StoredFile.open(snapshot, index, metadata.tokens_file(number))
+        lists = await StoredFile.open(snapshot, index, metadata.postings_file(number))
+        return cls(number, told, documents, rows, is_kept, tokens, lists, snapshot)
+
+    @property
+    def tokens_name(self) -> str:
+        return metadata.tokens_file(self.number)
+
+    @property
+    def lists_name(self) -> str:
+        return metadata.postings_file(self.number)
+
+    @property
+    def lengths(self) -> UInt32s:
+        """Tokens of the documents that stay."""
+        return self.documents.lengths[self.is_kept]
+
+    async def write_documents(self, new: SegmentFiles) -> None:
+        """Write those that stay."""
+        rows = columns.document_rows(self.rows.view(np.uint64), self.lengths)
+        end = FileEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
+        name = metadata.documents_file(self.number)
+        await new.write(name, columns.DOCUMENTS, _rows_of(rows), lambda: end)
+
+    async def write_lists(self, new: SegmentFiles) -> Mask:
+        """Write the posting lists of the documents that stay; which tokens have such."""
+        pool = self.snapshot.engine.pool
+        with_positions = self.told.params.with_position
+        layout = columns.layout(with_positions=with_positions, version=self.told.format_version)
+        schema = columns.postings_schema(layout, with_positions=with_positions)
+        is_used: list[Mask] = [np.zeros(0, np.bool_)]
+        lengths = self.lengths
+        mean = float(lengths.mean(dtype=np.float64))
+
+        def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
+            lists = Postings.parse(
+                batch, self.told, len(self.is_kept), with_positions=with_positions
+            )
+            lists, is_there = _without(lists, self.is_kept)
+            is_used.append(is_there)
+            return columns.posting_rows(lists, lengths, mean, schema)
+
+        async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
+            spans = spans_of(self.lists.num_rows, LISTS)
+            async with aclosing(self.lists.batches(spans)) as batches:
+                async for batch in batches:
+                    yield await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]
+
+        await new.write(self.lists_name, schema, rows())
+        return np.concatenate(is_used)
+
+    async def write_tokens(self, new: SegmentFiles, is_used: Mask) -> None:
+        """Write the tokens that documents which stay have; they get new numbers."""
+        batch = await _whole(self.tokens)
+
+        def words() -> pa.RecordBatch:
+            dictionary = Dictionary.parse(batch, len(is_used))
+            words = [""] * len(is_used)
+            for place, number in enumerate(dictionary.numbers.tolist()):
+                words[number] = dictionary.word(place)
+            kept = np.flatnonzero(is_used).tolist()
+            return columns.token_rows([words[number] for number in kept])
+
+        rows = await self.snapshot.engine.pool.run(words)
+        await new.write(self.tokens_name, columns.TOKENS, _rows_of(rows))
+
+
+def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:
+    """The lists of documents that stay, with their new numbers; and which lists have some."""
+    stays = is_kept[lists.docs]
+    before = offsets_of(stays)[lists.starts]
+    counts = np.diff(before)
+    positions = lists.positions
+    if positions is not None:
+        positions = positions[np.repeat(stays, lists.frequencies)]
+    numbers = (np.cumsum(is_kept) - 1).astype(np.uint32)
+    kept = Postings(
+        offsets_of(counts[counts > 0]),
+        numbers[lists.docs[stays]],
+        lists.frequencies[stays],
+        positions,
+    )
+    return kept, counts > 0
+
+
+async def _whole(file: StoredFile) -> pa.RecordBatch:
+    """All rows of a file."""
+    async with aclosing(file.batches([(0, file.num_rows)])) as batches:
+        return pa.concat_batches([batch async for batch in batches])
+
+
+async def _rows_of(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield batch

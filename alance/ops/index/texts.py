@@ -1,0 +1,250 @@
+"""The files of a new segment of an inverted index: texts become tokens, tokens posting lists.
+
+Rows pass once. Posting lists grow in memory, packed; when they have the bytes that they may have,
+they become a partition of the segment, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import UnsupportedError
+from alance.format.index.text import columns, metadata
+from alance.format.index.text.analyzer import Analyzer
+from alance.format.index.text.metadata import TextMetadata
+from alance.format.index.text.params import is_of_elements
+from alance.format.index.text.postings import Postings
+from alance.format.numbers import as_numbers
+from alance.format.paths import join_path
+from alance.format.proto import table_pb2
+from alance.format.table.indices import Index
+from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.roaring import roaring_bytes
+from alance.io.readahead import in_turn
+from alance.ops.index.new_text import check_new_text
+from alance.ops.index.segment_files import FileEnd, SegmentFiles, StoredFile
+from alance.ops.index.sort import MEMORY
+from alance.ops.lookup.segments import struct_paths
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.projection import ROW_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
+
+    import pyarrow as pa
+
+    from alance.arrays import UInt32s, UInt64s
+    from alance.format.field import Field
+    from alance.format.index.text.params import TextParams
+    from alance.ops.index.new_text import NewTextIndex
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+KIND: Final = "Inverted"
+DETAILS: Final = "/lance.table.InvertedIndexDetails"
+BATCH_ROWS: Final = 4096  # between two looks at the memory
+ROWS_BYTES: Final = 1 << 20  # of packed posting lists that are written at once
+
+
+async def create_text_index(
+    snapshot: Snapshot, new: NewTextIndex, options: CommitOptions
+) -> Snapshot:
+    """The version with a new inverted index. See `Dataset.create_index`."""
+
+    async def attempt(base: Snapshot) -> Snapshot:
+        checked = check_new_text(base, new)
+        builder = TextSegmentBuilder(
+            base, checked.column, checked.leaf, checked.name, new.params, new.memory_bytes
+        )
+        try:
+            record = await builder.build([handle.id for handle in base.handles])
+        except BaseException:
+            await builder.discard()
+            raise
+        change = CreateIndex(new_indices=(record,), removed_indices=checked.old)
+        return await commit_change(base, change, options, discard=builder.discard)
+
+    return await with_retries(snapshot, attempt, options.max_retries)
+
+
+async def texts_like(
+    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
+) -> TextSegmentBuilder | None:
+    """A builder of a segment like the latest of an index; None where such are not written.
+
+    Raises:
+        CorruptFileError, NotFoundError: files that cannot be read.
+    """
+    index = Index.from_protobuf(segments[-1])
+    paths = dict(struct_paths(base.schema.fields))
+    if index.kind != KIND or len(index.fields) != 1 or index.fields[0] not in paths:
+        return None
+    if is_of_elements(index.message.index_details.value):
+        return None
+    try:
+        head = await StoredFile.open(base, index, metadata.FILE)
+        params = TextMetadata.parse(head.metadata).params
+    except UnsupportedError:
+        return None
+    column = join_path(paths[index.fields[0]])
+    return TextSegmentBuilder(base, column, base.schema.field(column), index.name, params)
+
+
+@dataclass(slots=True, eq=False)
+class TextSegmentBuilder:
+    """Builds one segment. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        column: the path of the field.
+        memory_bytes: of a partition before it is written.
+    """
+
+    snapshot: Snapshot
+    column: str
+    leaf: Field
+    name: str
+    params: TextParams
+    memory_bytes: int = MEMORY
+    files: SegmentFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = SegmentFiles(self.snapshot)
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there.
+
+        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`,
+        what is read ahead, and pages being written.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        pool = self.snapshot.engine.pool
+        numbers: list[int] = []
+        part = _NewPartition(self.params)
+
+        async def works() -> AsyncGenerator[Awaitable[None], None]:
+            options = ScanOptions(fragments=fragment_ids, batch_size=BATCH_ROWS)
+            plan = await plan_scan(self.snapshot, [self.column, ROW_ID], options)
+            async with aclosing(scan(self.snapshot, plan)) as batches:
+                async for batch in batches:
+                    yield pool.run(lambda batch=batch: part.add(batch))  # type: ignore[misc]
+
+        if fragment_ids:
+            # One after the other: they share their tokens.
+            async with aclosing(in_turn(works(), 0)) as done:
+                async for _ in done:
+                    if part.num_bytes >= self.memory_bytes:
+                        await self._write(part, len(numbers))
+                        numbers.append(len(numbers))
+                        part = _NewPartition(self.params)
+        if part.num_docs:
+            await self._write(part, len(numbers))
+            numbers.append(len(numbers))
+        schema = columns.metadata_schema(self.params, numbers)
+        await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
+        return self._record(fragment_ids)
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await self.files.discard()
+
+    async def _write(self, part: _NewPartition, number: int) -> None:
+        pool = self.snapshot.engine.pool
+        words = await pool.run(part.words)
+        await self.files.write(metadata.tokens_file(number), columns.TOKENS, _rows_of(words))
+        rows = await pool.run(part.documents)
+        end = FileEnd({metadata.TOTAL: str(part.num_tokens)})
+        name = metadata.documents_file(number)
+        await self.files.write(name, columns.DOCUMENTS, _rows_of(rows), lambda: end)
+        with_positions = self.params.with_position
+        told = columns.layout(with_positions=with_positions)
+        schema = columns.postings_schema(told, with_positions=with_positions)
+
+        async def lists() -> AsyncGenerator[pa.RecordBatch, None]:
+            first = 0
+            while first < part.num_lists:
+                batch, first = await pool.run(lambda first=first: part.lists(first, schema))  # type: ignore[misc]
+                yield batch
+
+        await self.files.write(metadata.postings_file(number), schema, lists())
+
+    def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        record = table_pb2.IndexMetadata(
+            fields=[self.leaf.id],
+            name=self.name,
+            dataset_version=self.snapshot.version,
+            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
+            index_version=columns.FORMAT,
+            created_at=int(time.time() * 1000),
+            files=self.files.files,
+        )
+        record.uuid.uuid = self.files.id.bytes
+        record.index_details.type_url = DETAILS
+        record.index_details.value = self.params.details()
+        return record
+
+
+class _NewPartition:
+    """Documents and posting lists of a partition that grows."""
+
+    def __init__(self, params: TextParams) -> None:
+        self._analyzer = Analyzer(params)
+        self._postings = _kernels.TextPostings(params.with_position)
+        self._with_positions = params.with_position
+        self._ids: list[UInt64s] = []
+        self._lengths: list[UInt32s] = []
+        self.num_docs = 0
+        self.num_tokens = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory."""
+        return self._postings.num_bytes() + self._analyzer.num_bytes + 12 * self.num_docs
+
+    @property
+    def num_lists(self) -> int:
+        """Distinct tokens."""
+        return self._postings.num_tokens()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add texts and the ids of their rows; those without tokens are no documents."""
+        tokens = self._analyzer.tokens(batch.column(0))
+        kept = tokens.counts > 0
+        counts = tokens.counts[kept]
+        self._postings.add(counts, tokens.numbers, tokens.places)
+        self._ids.append(as_numbers(batch.column(1))[kept])
+        self._lengths.append(counts.astype(np.uint32))
+        self.num_docs += len(counts)
+        self.num_tokens += len(tokens.numbers)
+
+    def words(self) -> pa.RecordBatch:
+        """The rows of the tokens' file."""
+        return columns.token_rows(self._analyzer.words)
+
+    def documents(self) -> pa.RecordBatch:
+        """The rows of the documents' file."""
+        self._lengths = [np.concatenate(self._lengths)]
+        return columns.document_rows(np.concatenate(self._ids), self._lengths[0])
+
+    def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
+        """Some rows of the file of posting lists, after `documents`; and where the next begin."""
+        stop = self._postings.stop_of(first, ROWS_BYTES)
+        starts, docs, frequencies, positions = self._postings.lists(first, stop)
+        lists = Postings(starts, docs, frequencies, positions if self._with_positions else None)
+        (lengths,) = self._lengths
+        mean = self.num_tokens / self.num_docs
+        return columns.posting_rows(lists, lengths, mean, schema), stop
+
+
+async def _rows_of(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
+    yield batch
