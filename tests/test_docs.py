@@ -131,6 +131,14 @@ async def stores() -> Names:
     return {"alance": alance, "options": {"region": "us-east-1"}}
 
 
+async def text_search() -> Names:
+    words = ("river", "stone", "glass", "of", "rivers", "night")
+    texts = pa.array([f"{words[n % 6]} of {words[n * n % 5]}" for n in range(100)])
+    years = pa.array([2015 + n % 10 for n in range(100)])
+    table = rows(0, 100, year=years, title=texts, text=texts)
+    return {"dataset": await alance.write_dataset(table, "table", max_rows_per_file=40)}
+
+
 async def tracing() -> Names:
     table = rows(0, 100, day=pa.array([n % 10 for n in range(100)]))
     return {"alance": alance, "dataset": await alance.write_dataset(table, "table")}
@@ -161,6 +169,7 @@ SETUPS = {
     "security": security,
     "statistics": statistics,
     "stores": stores,
+    "text-search": text_search,
     "tracing": tracing,
     "upkeep": upkeep,
     "versions": versions,
