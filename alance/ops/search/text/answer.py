@@ -43,13 +43,21 @@ _log: Final = logging.getLogger(__name__)
 
 
 async def ranked_rows(
-    snapshot: Snapshot, query: TextQuery, options: ScanOptions, *, use_index: bool = True
+    snapshot: Snapshot,
+    query: TextQuery,
+    options: ScanOptions,
+    count: int | None,
+    *,
+    use_index: bool = True,
 ) -> Ranked:
     """The rows that match a query, best first.
 
     Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
     not in memory; a scan of the texts that no index covers. Memory: 12 bytes a row that matches
     any part of the query, beside the posting lists.
+
+    Args:
+        count: rows at most; None: all.
 
     Raises:
         InvalidInputError: a phrase of a column whose index has no positions; a bad filter.
@@ -79,7 +87,7 @@ async def ranked_rows(
             stop = start + len(search.partitions)
             answers |= search.answers(lists[start:stop])
             start = stop
-        return combined(query, answers).in_order()
+        return combined(query, answers).best(count)
 
     ranked = await snapshot.engine.pool.run(rank)
     for search in searches:

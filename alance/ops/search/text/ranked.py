@@ -48,9 +48,13 @@ class Ranked:
         """Some of the rows."""
         return Ranked(self.ids[chosen], self.scores[chosen])
 
-    def in_order(self) -> Ranked:
-        """The best first; those of equal scores by id."""
-        return self.where(np.lexsort((self.ids, -self.scores)))
+    def best(self, count: int | None) -> Ranked:
+        """So many rows, or all: the best first, those of equal scores by id."""
+        some = self
+        if count is not None and 0 < count < len(self.ids):
+            least = np.partition(self.scores, len(self.scores) - count)[-count]
+            some = self.where(self.scores >= least)
+        return some.where(np.lexsort((some.ids, -some.scores))[:count])
 
 
 def combined(query: TextQuery, answers: Mapping[TextQuery, Ranked]) -> Ranked:

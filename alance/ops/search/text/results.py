@@ -42,13 +42,12 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     query = checked_query(snapshot, options)
     schema = schema_of(snapshot, columns, options, measure=SCORE)
     keys = sort_keys(schema, options)
-    ranking = ranked_rows(snapshot, query, options, use_index=uses_index(options))
+    start = options.offset or 0
+    count = None if options.limit is None else start + options.limit
+    ranking = ranked_rows(snapshot, query, options, count, use_index=uses_index(options))
     ahead = open_ahead(snapshot, options, stored(columns, SCORE))
     ranked: Ranked
     ranked, _ = await all_of(cast("list[Awaitable[Any]]", [ranking, ahead]))
-    start = options.offset or 0
-    if options.limit is not None:
-        ranked = ranked.where(slice(0, start + options.limit))
     hits = Hits(np.zeros(len(ranked.ids), np.int32), ranked.scores, ranked.ids)
     if options.filter is not None and not options.prefilter:
         hits = await filtered(snapshot, hits, options)
