@@ -1145,6 +1145,8 @@ def encode_rabitq(
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
+]: ...
+
 # --- text_split.cpp ---
 
 # Texts split into tokens; each distinct one has a number, from 0 on. `kind`: 0 at what is neither

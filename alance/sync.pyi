@@ -16,6 +16,8 @@ from alance import AlanceError as AlanceError
 from alance import AlreadyExistsError as AlreadyExistsError
 from alance import BatchUdf as BatchUdf
 from alance import BlobOptions as BlobOptions
+from alance import BooleanQuery as BooleanQuery
+from alance import BoostQuery as BoostQuery
 from alance import BucketNotFoundError as BucketNotFoundError
 from alance import ColumnNotFoundError as ColumnNotFoundError
 from alance import CommitConflictError as CommitConflictError
@@ -26,26 +28,21 @@ from alance import FileVersion as FileVersion
 from alance import ForkedError as ForkedError
 from alance import IngestMetrics as IngestMetrics
 from alance import InvalidInputError as InvalidInputError
+from alance import MatchQuery as MatchQuery
+from alance import MultiMatchQuery as MultiMatchQuery
 from alance import NotFoundError as NotFoundError
+from alance import PhraseQuery as PhraseQuery
 from alance import Progress as Progress
 from alance import Recorder as Recorder
 from alance import RetryableConflictError as RetryableConflictError
 from alance import RowNotFoundError as RowNotFoundError
-from alance import (
-    BlobOptions,
-    FileVersion,
-    IngestMetrics,
-    Progress,
-    Session,
-    StoreReport,
-    TextQuery,
-)
 from alance import ScanOptions as ScanOptions
 from alance import Session as Session
 from alance import SqliteStore as SqliteStore
 from alance import StoreError as StoreError
 from alance import StoreReport as StoreReport
 from alance import TableNotFoundError as TableNotFoundError
+from alance import TextQuery as TextQuery
 from alance import UnsupportedError as UnsupportedError
 from alance import VersionNotFoundError as VersionNotFoundError
 from alance import __version__ as __version__
@@ -77,9 +74,9 @@ from alance.types import (
     FileDescription,
     Fragment,
     FragmentScanArguments,
+    IndexArguments,
     KeyColumn,
     Missing,
-    IndexArguments,
     Mode,
     NewIndex,
     NewVectorIndex,
@@ -93,6 +90,7 @@ from alance.types import (
     Transaction,
     Transforms,
     Updates,
+    VectorIndexArguments,
     VersionInfo,
 )
 

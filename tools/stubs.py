@@ -41,7 +41,7 @@ STANDARD: Final[dict[str, str]] = {
 # The public modules, in the order in which a name is looked for.
 OURS: Final = (alance, alance.types, alance.operations, alance.optimize, alance.indexing)
 MODULES: Final = {"os", "pa", "pc", "types"}
-SHOWN_AGAIN: Final = sync._SAME
+SHOWN_AGAIN: Final[tuple[str, ...]] = vars(sync)["_SAME"]  # the stub does not show it
 ARROW: Final = ("pyarrow as pa", "pyarrow.compute as pc")
 FUNCTIONS: Final = (
     "check_store",

@@ -127,7 +127,6 @@ def test_codes_are_compared_as_where_all_are(kind: str) -> None:
             _kernels.add_sq(nearest, numbers, ids, ALL, codes, -3.0, 3.0, metric, 1.0, **more)
         else:
             codes = np.random.default_rng(1).integers(0, 256, num_rows * 4, np.uint8)
-            form = ("row" not in kind, book, 4, centroid, metric, 1.0)
             _kernels.add_pq(
                 nearest,
                 numbers,
@@ -135,7 +134,7 @@ def test_codes_are_compared_as_where_all_are(kind: str) -> None:
                 ALL,
                 codes,
                 8,
-                by_column,
+                "row" not in kind,
                 book,
                 4,
                 centroid,

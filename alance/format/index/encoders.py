@@ -6,7 +6,7 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -62,13 +62,6 @@ class Encoder(Protocol):
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of a whole partition as they are stored."""
 
-    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
-        """What the stored columns of a whole partition stand for, but for a common offset.
-
-        Returns:
-            shape (n, dimension).
-        """
-
     def storage(self) -> Mapping[str, Any]:
         """What readers are told of the codes."""
 
@@ -83,6 +76,18 @@ def list_of_bytes(codes: Bytes) -> pa.Array:
     """Bytes as fixed-size lists; shape (n, width)."""
     type_ = pa.list_(pa.uint8(), codes.shape[1])
     return pa.FixedSizeListArray.from_arrays(to_arrow(codes.reshape(-1)), type=type_)
+
+
+@runtime_checkable
+class LinkableEncoder(Encoder, Protocol):
+    """Codes by which the rows of a partition can be compared with each other, and so be linked."""
+
+    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+        """What the stored columns of a whole partition stand for, but for a common offset.
+
+        Returns:
+            shape (n, dimension).
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.format.index import hnsw, ivf, kmeans
+from alance.errors import UnsupportedError
+from alance.format.index import hnsw, ivf
+from alance.format.index.encoders import LinkableEncoder
+from alance.format.index.values import Vectors
 from alance.format.numbers import to_arrow
 from alance.io.readahead import in_turn
 from alance.io.tasks import all_of
@@ -55,6 +58,8 @@ class NewGraphs:
         links: hnsw.Links,
         kept: Kept | None = None,
     ) -> None:
+        if not isinstance(encoder, LinkableEncoder):
+            raise UnsupportedError(f"graphs of {encoder.KIND} codes: expected FLAT, SQ or PQ")
         self._files = files
         self._encoder = encoder
         self._metric = metric
@@ -123,7 +128,8 @@ class NewGraphs:
     def _builder(self, part: pa.RecordBatch) -> _kernels.GraphBuilder:
         vectors = self._encoder.decoded(part.columns[1:])
         if self._is_of_angles:
-            vectors = kmeans.unit(vectors)
+            values = np.ascontiguousarray(vectors, np.float32).reshape(-1).view(np.uint8)
+            vectors = Vectors(values, "float32", vectors.shape[1], self._metric).points()
         m, ef, levels = self._links
         dim, by_product = vectors.shape[1], self._metric == "dot"
         return _kernels.GraphBuilder(vectors.reshape(-1), dim, by_product, m, ef, levels, SEED)
