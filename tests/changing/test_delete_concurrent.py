@@ -13,6 +13,7 @@ from lance.optimize import Compaction
 import alance
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Delete, Update
+from alance.ops.read.options import ScanOptions
 from alance.ops.rows.delete import matching_rows
 from alance.ops.rows.moved import commit_rows
 from tests.changing.both_ways import TWO_KINDS, Twins, files_of, latest, read, rows
@@ -193,7 +194,7 @@ async def test_commit_rows_with_and_without_rows(path: Path) -> None:
     """The part that all verbs share."""
     dataset = await alance.dataset(str(path))
     snapshot = dataset._snapshot
-    found = await matching_rows(snapshot, "id in (1, 5, 6, 7, 8, 9)")
+    found = await matching_rows(snapshot, ScanOptions(filter="id in (1, 5, 6, 7, 8, 9)"))
     assert {key: value.tolist() for key, value in found.items()} == {0: [1], 1: [0, 1, 2, 3, 4]}
     made = await commit_rows(
         snapshot, Delete(predicate="p"), deleted=found, emptied=[3], summary={"x": 1}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import alance
@@ -17,6 +16,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.index.encoders import ProductEncoder, ScalarEncoder
 from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
+from alance.format.index.values import Vectors
 from alance.format.proto import vector_index_pb2
 from alance.ops.index.graphs import NewGraphs
 from tests.indices.test_indices_moved import index_files, unindexed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
+    import pyarrow as pa
 
 KINDS: dict[str, dict[str, Any]] = {
     "IVF_HNSW_FLAT": {},
@@ -207,17 +208,23 @@ def test_a_graph_of_no_such_form_is_refused(bad: tuple[Any, ...]) -> None:
         builder.finish()
 
 
+def vectors_of(points: npt.NDArray[np.float32]) -> Vectors:
+    values = np.ascontiguousarray(points, np.float32).reshape(-1).view(np.uint8)
+    return Vectors(values, "float32", points.shape[1], "l2")
+
+
 def test_codes_stand_for_what_they_were_made_of() -> None:
     points = clustered(500, 1)
     scalar = ScalarEncoder.trained(points)
-    (codes,) = scalar.encode(pa.array([]), points, points)
+    labels, centre = np.zeros(len(points), np.int64), np.zeros((1, points.shape[1]), np.float32)
+    (codes,) = scalar.encode(vectors_of(points), labels, centre)
     assert np.abs(scalar.decoded([codes]) - points).max() < (scalar.high - scalar.low) / 254
     for bits in (8, 4):
         book = np.random.default_rng(bits).standard_normal((8, 1 << bits, 2)).astype(np.float32)
         product = ProductEncoder(book, np.dtype(np.float32), of_residuals=False)
         picked = np.random.default_rng(0).integers(0, 1 << bits, (100, 8))
         values = np.concatenate([book[part][picked[:, part]] for part in range(8)], axis=1)
-        stored = product.laid_out(product.encode(pa.array([]), values, values))
+        stored = product.laid_out(product.encode(vectors_of(values), labels[:100], centre))
         np.testing.assert_array_equal(product.decoded(stored), values)
 
 

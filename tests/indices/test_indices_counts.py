@@ -127,9 +127,9 @@ async def test_a_filter_is_parsed_once_a_schema(
     parsed: list[str] = []
     build = predicates._build
 
-    def noted(source: Source, tree: Any, schema: pa.Schema) -> Any:
+    def noted(source: Source, *others: Any) -> Any:
         parsed.append(source.text)
-        return build(source, tree, schema)
+        return build(source, *others)
 
     monkeypatch.setattr(predicates, "_build", noted)
     condition = "i = 37 or s = 'only here'"

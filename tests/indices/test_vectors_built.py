@@ -115,9 +115,9 @@ async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     ours, theirs = await both_built(tmp_path, rows, kind, **more)
     for nprobes in (2, 6):
         own, other = (recall(place, metric, dtype, nprobes=nprobes) for place in (ours, theirs))
-        # 600 answers: two standard deviations of chance are beyond a hundredth where codes are
-        # coarse, or where two thirds of the partitions are left out.
-        assert own >= other - (0.01 if other > 0.95 and nprobes == 6 else 0.04)
+        # 600 answers, and both draw their samples and rotations by chance: where codes are coarse,
+        # or two thirds of the partitions are left out, that is several hundredths.
+        assert own >= other - (0.02 if other > 0.95 and nprobes == 6 else 0.1)
 
 
 @pytest.mark.parametrize("stable", [False, True])

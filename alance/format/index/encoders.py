@@ -331,7 +331,8 @@ def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
         case sq.ScalarQuantizer(dim=dim, low=low, high=high):
             return ScalarEncoder(dim, low, high)
         case pq.ProductQuantizer(parts=parts, bits=bits):
-            codebook = quantizer.codebook.reshape(parts, 1 << bits, -1)
+            by_code = quantizer.codebook.reshape(parts, -1, 1 << bits).transpose(0, 2, 1)
+            codebook = np.ascontiguousarray(by_code)
             dtype = np.dtype(type_.value_type.to_pandas_dtype())
             return ProductEncoder(codebook, dtype, quantizer.centroids.metric != "dot")
         case rabitq.Rabitq(rotation=rotation, extra=extra) if len(rotation.signs):

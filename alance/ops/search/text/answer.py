@@ -142,7 +142,7 @@ class _ColumnSearch:
         works = [opening, eligible_rows(self.snapshot, segments, filtering)]
         opened: list[TextSegment]
         rows: list[Eligible]
-        opened, rows = await all_of(cast("list[Awaitable[Any]]", works))
+        opened, (rows, _) = await all_of(cast("list[Awaitable[Any]]", works))
         name = segments[0].index.name
         params = opened[0].metadata.params
         if any(segment.metadata.params != params for segment in opened):
