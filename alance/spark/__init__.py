@@ -41,8 +41,9 @@ def read(
 ) -> DataFrame:
     """A table as a DataFrame, reading only the columns and rows named here.
 
-    Spark does not tell Python sources which columns a query uses, and what it tells of filters
-    stays with the DataFrame for its later queries: so they are named when it is made.
+    With the connector (docs/spark.md) Spark prunes columns and hands over filters by itself, and
+    nothing has to be named. Without it they are named here: Spark does not tell Python sources
+    which columns a query uses, and what it tells of filters stays with later queries.
 
     Args:
         columns: None: all.

@@ -24,6 +24,10 @@ NO_PATH: Final = (
     "table is neither read nor written. Instead: alance.spark.write(frame, uri), and for SQL "
     "CREATE OR REPLACE TEMPORARY VIEW name USING alance OPTIONS (path 'uri')"
 )
+MANY_PATHS: Final = (
+    ".load() of a list of paths: expected one path, a table has one place. "
+    "Several tables: load each, and union the DataFrames"
+)
 # What Spark itself puts among the options of a source or a sink.
 OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
@@ -71,6 +75,8 @@ class Options:
             if key.lower().replace("_", "") == "storageoptions":
                 values["storage"] |= _mapping(key, text)
                 continue
+            if key.lower() == "paths":
+                raise InvalidInputError(MANY_PATHS)
             name = names.get(key.lower().replace("_", ""))
             if name is None or name == "storage":
                 if key.lower() in OWN_OF_SPARK:

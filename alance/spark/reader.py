@@ -3,9 +3,8 @@
 Spark plans a DataFrame once and keeps the reader, with the filters that it was told of, for all
 later queries of the DataFrame (4.1 to 4.3): a filter taken over for one query would drop the rows
 of the next. So filters are taken over only where `pushdown` says that there will be one query, and
-of these only those that mean the same in alance's SQL. Spark's NaN is greater than all numbers and
-equal to itself, Arrow's is neither: comparisons of floats stay with Spark. So do times, whose zone
-is the session's, and decimals.
+of these only those that mean the same in alance's SQL (`alance.spark.filters`). The connector plans
+each query anew, and takes them over always.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
@@ -33,6 +31,7 @@ from pyspark.sql.datasource import (
 
 from alance import ScanOptions
 from alance.distributed import ROW_ADDRESS, ROW_ID, field_ids, fragments_of, plan_splits, read_split
+from alance.spark.filters import Call, Column, Constant, sql_of
 from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
 from alance.spark.worker import stream
@@ -49,67 +48,48 @@ if TYPE_CHECKING:
     from alance.spark.versions import Version
     from alance.types import Fragment
 
-_SIGNS: Final[Mapping[type[Filter], str]] = {
+_OPS: Final[Mapping[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
     GreaterThanOrEqual: ">=",
     LessThan: "<",
     LessThanOrEqual: "<=",
 }
-_COMPARED: Final = (
-    types.ByteType,
-    types.ShortType,
-    types.IntegerType,
-    types.LongType,
-    types.StringType,
-    types.BooleanType,
-    types.DateType,
-)
+_EPOCH: Final = datetime.date(1970, 1, 1)
 
 
-def as_sql(condition: Filter, schema: types.StructType) -> str | None:
-    """A filter as SQL text; None where it is left to Spark."""
+def as_sql(condition: Filter, schema: pa.Schema) -> str | None:
+    """A filter as SQL text; None where it is left to Spark.
+
+    Args:
+        schema: of the table.
+    """
+    tree = _tree(condition)
+    return None if tree is None else sql_of(tree, schema)
+
+
+def _tree(condition: Filter) -> Call | None:
     if isinstance(condition, Not):
-        inner = as_sql(condition.child, schema)
-        return None if inner is None else f"NOT ({inner})"
-    column = _column(condition, schema)
-    if column is None:
+        child = _tree(condition.child)
+        return None if child is None else Call("NOT", (child,))
+    column = Column(getattr(condition, "attribute", ()))
+    if isinstance(condition, IsNull | IsNotNull):
+        return Call("IS_NULL" if isinstance(condition, IsNull) else "IS_NOT_NULL", (column,))
+    is_list = isinstance(condition, In)
+    if not is_list and type(condition) not in _OPS:
         return None
-    name, kind = column
-    if isinstance(condition, IsNull):
-        return f"{name} IS NULL"
-    if isinstance(condition, IsNotNull):
-        return f"{name} IS NOT NULL"
-    if not isinstance(kind, _COMPARED):
-        return None
-    if isinstance(condition, In):
-        values = [_literal(value_text) for value_text in condition.value]
-        if not values or any(value_text is None for value_text in values):
-            return None
-        return f"{name} IN ({', '.join(str(value_text) for value_text in values)})"
-    sign = _SIGNS.get(type(condition))
-    value = _literal(getattr(condition, "value", None))
-    return None if sign is None or value is None else f"{name} {sign} {value}"
+    values = condition.value if isinstance(condition, In) else (getattr(condition, "value", None),)
+    return Call("IN" if is_list else _OPS[type(condition)], (column, *map(_constant, values)))
 
 
-def _column(condition: Filter, schema: types.StructType) -> tuple[str, types.DataType] | None:
-    """The column of a filter, quoted, and its type; None for parts of columns."""
-    path: tuple[str, ...] = getattr(condition, "attribute", ())
-    if len(path) != 1 or path[0] not in schema.names or "`" in path[0] or "." in path[0]:
-        return None
-    return f"`{path[0]}`", schema[path[0]].dataType
-
-
-def _literal(value: object) -> str | None:
+def _constant(value: object) -> Constant:
     if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return Constant(str(value).lower())
+    if isinstance(value, int | float | str):
+        return Constant(str(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return f"date '{value.isoformat()}'"
-    return None
+        return Constant(str((value - _EPOCH).days))
+    return Constant(None)  # is left to Spark
 
 
 class Rows(InputPartition):
@@ -228,9 +208,10 @@ class PushingReader(AlanceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters that alance evaluates as Spark would; give back the others."""
+        assert self._dataset is not None
         taken = [] if self.options.filter is None else [f"({self.options.filter})"]
         for condition in filters:
-            text = as_sql(condition, self.schema)
+            text = as_sql(condition, self._dataset.schema)
             if text is None or self.options.limit is not None:
                 yield condition
             else:

@@ -14,6 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from alance import NotFoundError
+from alance.spark.jar import add_connector
 from alance.spark.java import MISSING, find_java
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, str] | None =
     name = spark.conf.get(NAME, None) or uuid.uuid4().hex
     if storage_options is None:
         storage_options = _options.get(name, {})
+    add_connector(spark)
     spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
     spark.conf.set(NAME, name)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from alance import Dataset
+
 
 class AlanceSource(DataSource):
     """Tables of Lance for Spark. Options: see `alance.spark.options`."""
@@ -39,19 +41,23 @@ class AlanceSource(DataSource):
 
         Cost: one LIST and one GET.
         """
-        return run(self._schema())
+        return run(self.opened())[2]
 
-    async def _schema(self) -> StructType:
+    async def opened(self) -> tuple[ReadOptions, Dataset, StructType]:
+        """The version that the options ask for, the options that pin it, and its columns.
+
+        Cost: one LIST and one GET.
+        """
         streams = any(name.lower().replace("_", "") in STREAM_ONLY for name in self.options)
         kind = StreamOptions if streams else ReadOptions
         options = kind.parse(self.options, self.defaults)
         dataset = await open_for_read(options)
         if not streams:
-            self.pinned_options = pinned(options, dataset)
+            self.pinned_options = options = pinned(options, dataset)
         blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"
         columns = columns_of(dataset, options)
         scanner = dataset.scanner(columns, filter=options.filter, blob_handling=blobs)
-        return spark_schema(scanner.projected_schema)
+        return options, dataset, spark_schema(scanner.projected_schema)
 
     def reader(self, schema: StructType) -> AlanceReader:
         """Reads the columns of a schema, which may be the user's.

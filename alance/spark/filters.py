@@ -1,0 +1,201 @@
+"""Filters of Spark as SQL of alance: those that both evaluate alike, with nothing lost.
+
+What is not surely the same is left to Spark. The two agree on what follows, by the column's type in
+the table, which is finer than Spark's:
+
+- whole numbers, booleans, text (by bytes), dates: all comparisons;
+- floats of 32 and 64 bits: comparisons with numbers. Spark's NaN is greater than all of them,
+  alance's is so only where its sign is positive, so that NaNs are named. Comparisons with NaN or
+  infinity are left.
+- decimals and times: literals in the column's own type. Finer times than Spark's are left, which
+  sees them cut to microseconds; so are unsigned numbers of 64 bits, which Spark sees as decimals.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_ITEMS: Final = 10_000  # of a list
+BLOB: Final = b"lance-encoding:blob"
+_SIGNS: Final = {"=": "=", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
+_TEXTS: Final = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}
+_FLIPPED: Final = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">=", "<=>": "<=>"}
+_EPOCH: Final = datetime.date(1970, 1, 1)
+_NUMBER: Final = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or a member of a struct, by its path."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value as text: days of a date, microseconds of a time. None: null."""
+
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator, by its name in Spark's `Predicate`s."""
+
+    op: str
+    args: tuple[Tree, ...]
+
+
+Tree: TypeAlias = Column | Constant | Call
+
+
+def tree_of(node: Mapping[str, object]) -> Tree:
+    """The tree that the connector sends as JSON (`Trees.java`)."""
+    if "column" in node:
+        path = node["column"]
+        assert isinstance(path, list)
+        return Column(tuple(path))
+    if "literal" in node:
+        text = node["literal"]
+        assert text is None or isinstance(text, str)
+        return Constant(text)
+    args = node["args"]
+    assert isinstance(args, list)
+    return Call(str(node["op"]), tuple(map(tree_of, args)))
+
+
+def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
+    """A filter as SQL text; None where it is left to Spark.
+
+    Args:
+        schema: of the table.
+    """
+    if not isinstance(tree, Call):
+        return None
+    match tree.op, tree.args:
+        case (("ALWAYS_TRUE" | "ALWAYS_FALSE"), ()):
+            return "true" if tree.op == "ALWAYS_TRUE" else "false"
+        case "NOT", (child,):
+            inner = sql_of(child, schema)
+            return None if inner is None else f"NOT ({inner})"
+        case (("AND" | "OR"), (left, right)):
+            sides = (sql_of(left, schema), sql_of(right, schema))
+            return None if None in sides else f"({sides[0]}) {tree.op} ({sides[1]})"
+        case (("IS_NULL" | "IS_NOT_NULL"), (Column(path),)):
+            column = _column(path, schema)
+            words = "IS NULL" if tree.op == "IS_NULL" else "IS NOT NULL"
+            return None if column is None else f"{column[0]} {words}"
+        case "IN", (Column(path), *items):
+            return _in(path, items, schema)
+        case op, (Constant() as constant, Column(path)) if op in _FLIPPED:
+            return _compared(_FLIPPED[op], path, constant, schema)
+        case op, (Column(path), Constant() as constant):
+            return _compared(op, path, constant, schema)
+    return None
+
+
+def _in(path: Sequence[str], items: Sequence[Tree], schema: pa.Schema) -> str | None:
+    column = _column(path, schema)
+    if column is None or not 0 < len(items) <= MAX_ITEMS or pa.types.is_floating(column[1]):
+        return None
+    texts = []
+    for item in items:
+        text = _literal(item.text, column[1]) if isinstance(item, Constant) else None
+        if text is None:
+            return None
+        texts.append(text)
+    return f"{column[0]} IN ({', '.join(texts)})"
+
+
+def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schema) -> str | None:
+    column = _column(path, schema)
+    if column is None:
+        return None
+    name, kind = column
+    literal = _literal(constant.text, kind)
+    if literal is None:
+        return None
+    if op in _TEXTS:
+        return f"{_TEXTS[op]}({name}, {literal})" if _is_text(kind) else None
+    if op == "<=>":
+        is_floating = pa.types.is_floating(kind)
+        return None if is_floating else f"{name} IS NOT DISTINCT FROM {literal}"
+    if op not in _SIGNS:
+        return None
+    text = f"{name} {_SIGNS[op]} {literal}"
+    if pa.types.is_floating(kind) and op not in ("=", "<>"):
+        return f"{text} OR isnan({name})" if op[0] == ">" else f"{text} AND NOT isnan({name})"
+    return text
+
+
+def _column(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
+    """The SQL name and the type of a column; None where it is not surely this one."""
+    if any("`" in name or "." in name or not name for name in path):
+        return None
+    names, kind = schema.names, None
+    for depth, name in enumerate(path):
+        if depth:
+            assert kind is not None
+            if not pa.types.is_struct(kind):
+                return None
+            names = [field.name for field in kind]
+        if names.count(name) != 1:
+            return None
+        field = schema.field(name) if kind is None else kind.field(name)
+        if field.metadata and BLOB in field.metadata:
+            return None
+        kind = field.type
+    if kind is None or isinstance(kind, pa.BaseExtensionType):
+        return None
+    return ".".join(f"`{name}`" for name in path), kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _literal(text: str | None, kind: pa.DataType) -> str | None:
+    """A constant of Spark in the type of a column; None where the two may differ."""
+    if text is None:
+        return None
+    if _is_text(kind):
+        return "'" + text.replace("'", "''") + "'" if "\0" not in text else None
+    if pa.types.is_boolean(kind):
+        return text if text in ("true", "false") else None
+    if pa.types.is_floating(kind):
+        number = float(text)
+        return repr(number) if math.isfinite(number) and kind != pa.float16() else None
+    if pa.types.is_decimal128(kind):
+        return _decimal(decimal.Decimal(text), kind)
+    if not _NUMBER.fullmatch(text):
+        return None
+    if pa.types.is_integer(kind):
+        return None if kind == pa.uint64() else text
+    if pa.types.is_date32(kind):
+        try:
+            return f"date '{(_EPOCH + datetime.timedelta(int(text))).isoformat()}'"
+        except OverflowError:
+            return None
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        zone = "None" if kind.tz is None else 'Some("UTC")'
+        return f"arrow_cast({text}, 'Timestamp(Microsecond, {zone})')"
+    return None
+
+
+def _decimal(number: decimal.Decimal, kind: pa.Decimal128Type) -> str | None:
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int) or -exponent > kind.scale:
+        return None
+    if len(digits) + exponent > kind.precision - kind.scale:
+        return None
+    return f"arrow_cast('{number:f}', 'Decimal128({kind.precision}, {kind.scale})')"

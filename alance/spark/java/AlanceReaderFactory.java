@@ -1,0 +1,53 @@
+package alance.spark;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Goes to the executors: how Python is started there, and what all tasks of a query share. */
+final class AlanceReaderFactory implements PartitionReaderFactory {
+  private static final long serialVersionUID = 1;
+
+  private final Python python;
+  private final byte[] work;
+
+  AlanceReaderFactory(Python python, byte[] work) {
+    this.python = python;
+    this.work = work;
+  }
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("alance reads columns, not rows");
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    ObjectNode request = Server.request("read");
+    request.put("work", work);
+    request.put("pieces", ((AlancePartition) partition).pieces());
+    request.put("cores", cores());
+    Server server = Server.of(python);
+    try {
+      return new AlanceReader(server.send(request));
+    } catch (IOException error) {
+      throw new PythonError(server.said(error));
+    }
+  }
+
+  /** Tasks that run at once in this JVM, as far as it is told. */
+  private static int cores() {
+    int all = Runtime.getRuntime().availableProcessors();
+    return SparkEnv.get().conf().getInt("spark.executor.cores", all);
+  }
+}

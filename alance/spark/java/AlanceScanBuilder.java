@@ -1,0 +1,131 @@
+package alance.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** What a query needs of a table. What alance would not evaluate as Spark does stays with Spark. */
+final class AlanceScanBuilder
+    implements SupportsPushDownRequiredColumns,
+        SupportsPushDownV2Filters,
+        SupportsPushDownAggregates,
+        SupportsPushDownLimit {
+  private static final int MOST_ROWS = 1 << 20;
+
+  private final AlanceTable table;
+  private final Supplier<ScanBuilder> stream;
+  private final List<Predicate> pushed = new ArrayList<>();
+  private final ObjectNode wish = Server.request("plan");
+  private StructType schema;
+
+  AlanceScanBuilder(AlanceTable table, StructType schema, Supplier<ScanBuilder> stream) {
+    this.table = table;
+    this.schema = schema;
+    this.stream = stream;
+  }
+
+  @Override
+  public void pruneColumns(StructType required) {
+    if (!wish.has("aggregates")) {
+      schema = required;
+    }
+  }
+
+  /** Takes filters over; gives those back that Python says are to be evaluated by Spark. */
+  @Override
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    if (predicates.length == 0 || !table.hasOwnTypes()) {
+      return predicates;
+    }
+    ObjectNode request = Server.request("push");
+    ArrayNode trees = request.putArray("predicates");
+    for (Predicate predicate : predicates) {
+      trees.add(Trees.of(predicate));
+    }
+    JsonNode texts = table.opened().ask(request).get("texts");
+    List<Predicate> left = new ArrayList<>();
+    for (int i = 0; i < predicates.length; i++) {
+      if (texts.get(i).isNull()) {
+        left.add(predicates[i]);
+      } else {
+        pushed.add(predicates[i]);
+        wish.withArray("filters").add(texts.get(i));
+      }
+    }
+    return left.toArray(new Predicate[0]);
+  }
+
+  @Override
+  public Predicate[] pushedPredicates() {
+    return pushed.toArray(new Predicate[0]);
+  }
+
+  /** Limits come after all filters were taken over. One task reads the rows: they must be few. */
+  @Override
+  public boolean pushLimit(int limit) {
+    if (limit > MOST_ROWS) {
+      return false;
+    }
+    wish.put("limit", limit);
+    return true;
+  }
+
+  /** The count of a whole table is in its manifest: no task is run for it. */
+  @Override
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    return pushed.isEmpty()
+        && aggregation.groupByExpressions().length == 0
+        && aggregation.aggregateExpressions().length == 1
+        && aggregation.aggregateExpressions()[0] instanceof CountStar;
+  }
+
+  /** Counts, least and greatest values of each task, of which Spark makes those of all. */
+  @Override
+  public boolean pushAggregation(Aggregation aggregation) {
+    if (aggregation.groupByExpressions().length != 0 || !table.hasOwnTypes()) {
+      return false;
+    }
+    ObjectNode request = Server.request("aggregate");
+    ArrayNode trees = request.putArray("aggregates");
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      trees.add(Trees.of(function));
+    }
+    JsonNode answer = table.opened().ask(request);
+    if (answer.get("schema").isNull()) {
+      return false;
+    }
+    wish.set("aggregates", trees);
+    schema = (StructType) DataType.fromJson(answer.get("schema").asText());
+    return true;
+  }
+
+  @Override
+  public Scan build() {
+    boolean isCount = wish.has("aggregates") && !wish.has("filters") && isCountOfAll();
+    if (isCount && table.opened().rows() >= 0) {
+      return new CountScan(schema, table.opened().rows());
+    }
+    wish.put("schema", schema.json());
+    return new AlanceScan(table::opened, wish, schema, pushed, stream);
+  }
+
+  private boolean isCountOfAll() {
+    JsonNode aggregates = wish.get("aggregates");
+    return aggregates.size() == 1 && aggregates.get(0).get("args").isEmpty();
+  }
+}

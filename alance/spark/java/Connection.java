@@ -1,0 +1,103 @@
+package alance.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+
+/**
+ * One request to Python and its answer, whose parts each begin with a byte:
+ *
+ * <pre>
+ *   J  u32 length, JSON             the answer to a question
+ *   B  Arrow IPC (schema), batch    rows; the schema comes once
+ *   Z                               there are no more rows
+ *   E  u32 length, JSON             an error, which ends the answer
+ * </pre>
+ *
+ * Numbers are big-endian. Closing it cancels what Python does for it.
+ */
+final class Connection implements Closeable {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final SocketChannel channel;
+  private final Server server;
+  private int kind; // of the part that comes next; 0: not read yet
+
+  Connection(SocketChannel channel, Server server) {
+    this.channel = channel;
+    this.server = server;
+  }
+
+  /** Send a request and wait until it is answered. */
+  void send(byte[] text) throws IOException {
+    ByteBuffer message = ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text).flip();
+    while (message.hasRemaining()) {
+      channel.write(message);
+    }
+    kind = read(1).get();
+  }
+
+  SocketChannel channel() {
+    return channel;
+  }
+
+  Server server() {
+    return server;
+  }
+
+  /** The text of an answer of one part. */
+  byte[] text() throws IOException {
+    expect('J');
+    return read(read(4).getInt()).array();
+  }
+
+  /**
+   * Whether another batch comes: it is the next thing in the channel.
+   *
+   * @throws PythonError Python failed
+   */
+  boolean hasBatch() throws IOException {
+    if (kind == 0) {
+      kind = read(1).get();
+    }
+    if (kind == 'Z') {
+      return false;
+    }
+    expect('B');
+    kind = 0;
+    return true;
+  }
+
+  private void expect(char expected) throws IOException {
+    if (kind == 'E') {
+      JsonNode error = JSON.readTree(read(read(4).getInt()).array());
+      throw new PythonError(error.get("message").asText() + "\n" + error.get("trace").asText());
+    }
+    if (kind != expected) {
+      throw new IOException("an answer of kind " + kind + ", expected " + expected);
+    }
+  }
+
+  private ByteBuffer read(int size) throws IOException {
+    ByteBuffer buffer = ByteBuffer.allocate(size);
+    while (buffer.hasRemaining()) {
+      if (channel.read(buffer) < 0) {
+        throw new EOFException("the connection was closed");
+      }
+    }
+    return buffer.flip();
+  }
+
+  @Override
+  public void close() {
+    try {
+      channel.close();
+    } catch (IOException error) {
+      // It is gone either way.
+    }
+  }
+}

@@ -1,0 +1,19 @@
+package alance.spark;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.types.StructType;
+
+/** The number of all rows, which the driver knows. */
+record CountScan(StructType readSchema, long rowCount) implements LocalScan {
+  @Override
+  public InternalRow[] rows() {
+    return new InternalRow[] {new GenericInternalRow(new Object[] {rowCount})};
+  }
+
+  @Override
+  public String description() {
+    return "alance: count of all rows";
+  }
+}

@@ -1,0 +1,208 @@
+"""What the driver's JVM asks of a table: its columns, what it takes over, the tasks of a query."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import pickle
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.types import LongType, StructField, StructType
+
+from alance import CommitConflictError, InvalidInputError
+from alance.distributed import field_ids, fragment_bytes, fragments_of
+from alance.spark.filters import Call, Column, sql_of, tree_of
+from alance.spark.options import ReadOptions, StreamOptions
+from alance.spark.reader import planned
+from alance.spark.types import arrow_schema, is_list, spark_schema
+from alance.spark.versions import Version, open_for_read
+from alance.spark.work import COUNT, Aggregate, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance import Dataset
+    from alance.spark.source import AlanceSource
+
+TABLES: Final = 4  # versions whose manifests are kept between the questions of a query
+SAMPLE: Final = 4096  # fragments whose bytes are asked; of more, those at even distances
+TEXT_BYTES: Final = 20  # of a text or an array, as Spark guesses
+
+
+class Planner:
+    """Answers the driver. A version is known by its state: its options and number, pickled."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[bytes, Dataset] = OrderedDict()
+
+    async def answer(self, request: Mapping[str, Any]) -> object:
+        """The answer to a request, as JSON."""
+        verb = request["verb"]
+        if verb == "open":
+            return await self._open(request)
+        options, dataset = await self._table(request["state"])
+        if verb == "push":
+            return {"texts": _pushed(request["predicates"], options, dataset)}
+        if verb == "aggregate":
+            aggregates = _aggregates(request["aggregates"], options, dataset)
+            schema = None if aggregates is None else _result(aggregates, dataset).json()
+            return {"schema": schema}
+        if verb == "plan":
+            return await asyncio.to_thread(_plan, request, options, dataset)
+        raise InvalidInputError(f"verb {verb!r}: not known")
+
+    async def _open(self, request: Mapping[str, Any]) -> object:
+        kind: type[AlanceSource] = cloudpickle.loads(request["source"])
+        source = kind(request["options"])
+        options, dataset, schema = await source.opened()
+        if isinstance(options, StreamOptions):
+            return {"state": "", "schema": schema.json(), "rows": -1}
+        if "parallelism" not in {name.lower() for name in request["options"]}:
+            options = replace(options, parallelism=request["parallelism"])
+        is_whole = options.filter is None and options.limit is None
+        rows = await dataset.count_rows() if is_whole else -1
+        state = pickle.dumps((options, dataset.version))
+        self._keep(state, dataset)
+        return {"state": _text(state), "schema": schema.json(), "rows": rows}
+
+    def _keep(self, state: bytes, dataset: Dataset) -> None:
+        self._tables[state] = dataset
+        self._tables.move_to_end(state)
+        while len(self._tables) > TABLES:
+            self._tables.popitem(last=False)
+
+    async def _table(self, state: bytes) -> tuple[ReadOptions, Dataset]:
+        options, version = pickle.loads(state)
+        assert isinstance(options, ReadOptions)
+        dataset = self._tables.get(state)
+        if dataset is None:
+            dataset = await open_for_read(options)
+            if dataset.version != version:
+                raise CommitConflictError(
+                    f"tag {options.tag!r} is now version {dataset.version}; "
+                    f"the DataFrame was made of version {version}"
+                )
+        self._keep(state, dataset)
+        return options, dataset
+
+
+def _pushed(
+    predicates: list[dict[str, object]], options: ReadOptions, dataset: Dataset
+) -> list[str | None]:
+    """The filters as SQL; None: left to Spark. A limit of the reader's comes before filters."""
+    if options.limit is not None:
+        return [None] * len(predicates)
+    return [sql_of(tree_of(predicate), dataset.schema) for predicate in predicates]
+
+
+def _aggregates(
+    trees: list[dict[str, object]], options: ReadOptions, dataset: Dataset
+) -> tuple[Aggregate, ...] | None:
+    """What tasks compute of their rows; None where one of them is left to Spark."""
+    if options.limit is not None:
+        return None
+    aggregates = []
+    for node in trees:
+        match tree_of(node):
+            case Call("COUNT", ()):
+                aggregates.append(Aggregate(COUNT, None))
+            case Call("COUNT", (Column((name,)),)) if name in dataset.schema.names:
+                aggregates.append(Aggregate(COUNT, name))
+            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if _is_ordered(name, dataset):
+                aggregates.append(Aggregate(op, name))
+            case _:
+                return None
+    return tuple(aggregates)
+
+
+def _is_ordered(name: str, dataset: Dataset) -> bool:
+    """Whether Arrow and Spark agree on the least and the greatest of a column."""
+    if name not in dataset.schema.names:
+        return False
+    kind = dataset.schema.field(name).type
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_decimal128(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    )
+
+
+def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
+    columns = spark_schema(dataset.schema)
+    fields = []
+    for aggregate in aggregates:
+        is_count = aggregate.op == COUNT
+        name = f"{aggregate.op.lower()}({aggregate.column or '*'})"
+        kind = LongType() if is_count else columns[aggregate.column or ""].dataType
+        fields.append(StructField(name, kind, not is_count))
+    return StructType(fields)
+
+
+def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> object:
+    """The tasks of a query and what they read, about."""
+    filters = [options.filter, *request.get("filters", ())]
+    texts = [f"({text})" for text in filters if text is not None]
+    limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
+    options = replace(options, filter=" AND ".join(texts) or None, limit=min(limits, default=None))
+    given = StructType.fromJson(json.loads(request["schema"]))
+    aggregates = None
+    columns = given
+    if "aggregates" in request:
+        aggregates = _aggregates(request["aggregates"], replace(options, limit=None), dataset)
+        assert aggregates is not None
+        names = {aggregate.column for aggregate in aggregates}
+        whole = spark_schema(dataset.schema)
+        columns = StructType([field for field in whole if field.name in names])
+    partitions = planned(dataset, columns.names, options)
+    pieces = [rows.pieces for rows in partitions]
+    if aggregates is not None and not pieces:
+        pieces = [()]  # a count of nothing is 0
+    work = Work(
+        Version.of(dataset, options),
+        options,
+        arrow_schema(columns),
+        aggregates,
+        arrow_schema(given),
+    )
+    rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
+    rows = rows if options.limit is None else min(rows, options.limit)
+    return {
+        "work": _text(work.dumps()),
+        "partitions": [_text(pickle.dumps(piece)) for piece in pieces],
+        "rows": rows,
+        "bytes": max(_encoded_bytes(dataset, columns.names), rows * _row_bytes(work.schema)),
+    }
+
+
+def _encoded_bytes(dataset: Dataset, names: list[str]) -> int:
+    fragments, ids = fragments_of(dataset), field_ids(dataset, names)
+    step = len(fragments) // SAMPLE + 1
+    return step * sum(fragment_bytes(fragment, ids) for fragment in fragments[::step])
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    """Of a row in Spark, as it guesses itself: what encoded bytes hold may be far more."""
+    return 8 + sum(_width(field.type) for field in schema)
+
+
+def _width(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_width(field.type) for field in kind)
+    if is_list(kind) or pa.types.is_map(kind):
+        return TEXT_BYTES
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return TEXT_BYTES
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

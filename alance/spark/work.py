@@ -1,0 +1,113 @@
+"""What a task of the connector reads, on its way from the driver to an executor's Python."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.distributed import ROW_ADDRESS
+from alance.spark.reader import read_pieces
+from alance.spark.types import converted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from alance.distributed import Piece
+    from alance.spark.options import ReadOptions
+    from alance.spark.versions import Version
+
+COUNT: Final = "COUNT"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A count, a least or a greatest value of the rows of a task.
+
+    Attributes:
+        op: `COUNT`, `MIN` or `MAX`.
+        column: its name; None: rows are counted.
+    """
+
+    op: str
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Rows of some fragments, or what is told of them.
+
+    Attributes:
+        schema: of the columns that are read, in Spark's types.
+        aggregates: what is given instead of rows; None: the rows.
+        result: the schema of what is given.
+    """
+
+    version: Version
+    options: ReadOptions
+    schema: pa.Schema
+    aggregates: tuple[Aggregate, ...] | None
+    result: pa.Schema
+    pieces: tuple[Piece, ...] = ()
+
+    def dumps(self) -> bytes:
+        """What all tasks share."""
+        return pickle.dumps(self)
+
+    @staticmethod
+    def loads(shared: bytes, pieces: bytes, cores: int = 1) -> Work:
+        """The work of one task, in a process that decodes for as many tasks as there are cores."""
+        work: Work = pickle.loads(shared)
+        threads = max(cores, work.options.decode_threads)
+        options = replace(work.options, decode_threads=threads)
+        return replace(work, options=options, pieces=pickle.loads(pieces))
+
+    async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        """What the task gives to Spark."""
+        if self.aggregates is None:
+            rows = self._rows()
+            async with aclosing(rows):
+                async for batch in rows:
+                    yield batch
+        else:
+            yield await self._aggregated(self.aggregates)
+
+    async def _rows(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        names = self.schema.names or [ROW_ADDRESS]
+        batches = read_pieces(self.version, names, self.options, self.pieces)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield converted(batch, self.schema) if self.schema.names else batch.select([])
+
+    async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
+        values: list[list[pa.Scalar]] = [[] for _ in aggregates]
+        rows = self._rows()
+        async with aclosing(rows):
+            async for batch in rows:
+                for aggregate, seen in zip(aggregates, values, strict=True):
+                    seen.append(_of(aggregate, batch))
+        columns = [
+            _of_all(aggregate, seen, field.type)
+            for aggregate, seen, field in zip(aggregates, values, self.result, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.result)
+
+
+def _of(aggregate: Aggregate, batch: pa.RecordBatch) -> pa.Scalar:
+    if aggregate.column is None:
+        return pa.scalar(batch.num_rows, pa.int64())
+    column = batch.column(aggregate.column)
+    if aggregate.op == COUNT:
+        return pa.scalar(len(column) - column.null_count, pa.int64())
+    return pc.min_max(column)[aggregate.op.lower()]
+
+
+def _of_all(aggregate: Aggregate, values: list[pa.Scalar], kind: pa.DataType) -> pa.Array:
+    array = pa.array([value.as_py() for value in values], kind)
+    if aggregate.op == COUNT:
+        return pa.array([pc.sum(array).as_py() or 0], kind)
+    return pa.array([pc.min_max(array)[aggregate.op.lower()].as_py()], kind)

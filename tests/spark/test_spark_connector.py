@@ -1,0 +1,238 @@
+"""The connector: what it takes over, and that it gives what Spark would."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+import alance.spark
+import alance.sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+UTC = datetime.UTC
+NUM_ROWS = 20_000
+
+
+def plan_of(frame: DataFrame) -> str:
+    text: str = frame._jdf.queryExecution().executedPlan().toString()
+    return text
+
+
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "tiny": (pa.int8(), [-128, -1, 0, 1, 127, None]),
+    "small": (pa.uint8(), [0, 1, 128, 255, None]),
+    "whole": (pa.int64(), [-(2**63), -1, 0, 1, 2**53 + 1, 2**63 - 1, None]),
+    "huge": (pa.uint64(), [0, 1, 2**63, 2**64 - 1, None]),
+    "float": (pa.float32(), [math.nan, -math.nan, -0.0, 0.0, 0.1, 1.0, math.inf, -math.inf, None]),
+    "double": (pa.float64(), [math.nan, -0.0, 0.0, 0.1, 5e-324, math.inf, -math.inf, None]),
+    "half": (pa.float16(), [math.nan, -0.0, 0.0, 0.5, 1.0, None]),
+    "text": (
+        pa.string(),
+        ["", "a", "A", "a%", "a_b", "é", "e\u0301", "\U0001f600", "'", "\\", None],
+    ),
+    "flag": (pa.bool_(), [True, False, None]),
+    "day": (
+        pa.date32(),
+        [datetime.date(1, 1, 1), datetime.date(1969, 12, 31), datetime.date(9999, 12, 31), None],
+    ),
+    "price": (
+        pa.decimal128(12, 2),
+        [decimal.Decimal(text) for text in ("-1.00", "0.00", "0.01", "1.10", "9999999999.99")]
+        + [None],
+    ),
+    "moment": (
+        pa.timestamp("us", "UTC"),
+        [
+            datetime.datetime(1, 1, 2, tzinfo=UTC),
+            datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+            datetime.datetime(2024, 3, 10, 7, tzinfo=UTC),
+            None,
+        ],
+    ),
+    "fine": (pa.timestamp("ns"), [0, 1, 999, 1000, 1001, -1, None]),
+    "clock": (pa.timestamp("us"), [datetime.datetime(2024, 3, 10, 2, 30), None]),
+}
+
+
+@pytest.fixture(scope="module")
+def kinds(spark, tmp_path_factory) -> tuple[DataFrame, DataFrame]:
+    """Rows of all values of all types, in a table and in Spark's memory."""
+    count = 40
+    columns = {"id": pa.array(range(count))}
+    for name, (kind, values) in VALUES.items():
+        columns[name] = pa.array([values[i % len(values)] for i in range(count)], kind)
+    columns["inner"] = pa.array(
+        [None if i % 5 == 0 else {"x": None if i % 3 == 0 else i} for i in range(count)],
+        pa.struct([("x", pa.int32())]),
+    )
+    uri = str(tmp_path_factory.mktemp("kinds") / "table")
+    alance.sync.write_dataset(pa.table(columns), uri)
+    frame = alance.spark.read(spark, uri)
+    memory = spark.createDataFrame(frame.collect(), frame.schema).coalesce(1).cache()
+    return frame, memory
+
+
+NAMES = sorted(VALUES)
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "safe")
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Column:
+    name = draw(st.sampled_from(NAMES))
+    column = F.col(name)
+    if draw(st.integers(0, 5)) == 0:
+        return column.isNull()
+    values = [value for value in VALUES[name][1] if value is not None]
+    if name == "fine":
+        values = [datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]
+    if name in ("text", "flag") and draw(st.booleans()):
+        if name == "flag":
+            return column
+        ask = draw(st.sampled_from(["startswith", "endswith", "contains"]))
+        return getattr(column, ask)(draw(st.sampled_from(values)))
+    if draw(st.integers(0, 4)) == 0:
+        return column.isin(draw(st.lists(st.sampled_from(values), min_size=1, max_size=3)))
+    value = F.lit(draw(st.sampled_from(values)))
+    ask = draw(st.sampled_from(COMPARISONS))
+    if ask == "safe":
+        return column.eqNullSafe(value)
+    return getattr(column, f"__{ask}__")(value)
+
+
+predicates = st.recursive(
+    comparisons(),
+    lambda inner: st.one_of(
+        st.builds(lambda a: ~a, inner),
+        st.builds(lambda a, b: a & b, inner, inner),
+        st.builds(lambda a, b: a | b, inner, inner),
+    ),
+    max_leaves=4,
+)
+
+
+def test_filters_keep_the_rows_that_spark_would(spark, kinds):
+    """Many predicates in one job; Spark evaluates them over its own copy of the rows."""
+    frame, memory = kinds
+    seen = []
+
+    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(predicates, min_size=40, max_size=40))
+    def collect(several):
+        seen.extend(several)
+
+    collect()
+    several = seen[:40]
+
+    union = None
+    for number, predicate in enumerate(several):
+        part = frame.where(predicate).select(F.lit(number).alias("number"), "id")
+        union = part if union is None else union.union(part)
+    assert union is not None
+    kept: dict[int, set[int]] = {number: set() for number in range(len(several))}
+    for row in union.collect():
+        kept[row.number].add(row.id)
+    assert plan_of(union).count(" Filter ") < len(several) * 0.8
+    answers = memory.select("id", *several).collect()
+    for number, predicate in enumerate(several):
+        expected = {row[0] for row in answers if row[number + 1]}
+        assert kept[number] == expected, str(predicate)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_pushed"),
+    [
+        ("tiny > 3", True),
+        ("inner.x = 4", True),
+        ("float >= 0.1", True),
+        ("double >= 0.1D", True),
+        ("price = 1.10", True),
+        ("moment < timestamp'2024-03-10 07:00:00Z'", True),
+        ("day in (date'1969-12-31')", True),
+        ("text like 'a%'", True),
+        ("flag", True),
+        ("huge > 1", False),
+        ("fine > timestamp_ntz'1970-01-01'", False),
+        ("length(text) = 1", False),
+        ("rlike(text, 'a')", False),
+    ],
+)
+def test_what_is_taken_over(kinds, text, is_pushed):
+    frame, memory = kinds
+    asked = frame.where(text)
+    assert (" Filter " not in plan_of(asked)) == is_pushed
+    assert asked.count() == memory.where(text).count()
+
+
+def test_counts_least_and_greatest_values(kinds):
+    frame, memory = kinds
+    counted = frame.groupBy().count()
+    assert "LocalTableScan" in plan_of(counted)
+    assert counted.collect()[0][0] == 40
+    names = ["tiny", "small", "whole", "text", "day", "price", "moment", "clock", "fine"]
+    aggregates = [fn(name) for name in names for fn in (F.min, F.max, F.count)]
+    asked = frame.where("id > 3").agg(F.count("*"), *aggregates)
+    assert "count(*)" in plan_of(asked)
+    assert asked.collect() == memory.where("id > 3").agg(F.count("*"), *aggregates).collect()
+    nothing = frame.where("id > 99").agg(F.count("*"), F.min("tiny"))
+    assert [tuple(row) for row in nothing.collect()] == [(0, None)]
+    assert frame.agg(F.max("double"), F.max("float")).collect()[0][0] is not None
+    assert "max" not in plan_of(frame.agg(F.max("double"))).split("BatchScan")[1].split("pushed")[0]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> str:
+    uri = str(tmp_path_factory.mktemp("connector") / "table")
+    rows = pa.table(
+        {
+            "id": pa.array(range(NUM_ROWS)),
+            "text": [f"row {number}" for number in range(NUM_ROWS)],
+            "wide": [b"x" * 200] * NUM_ROWS,
+        }
+    )
+    lance.write_dataset(rows, uri, max_rows_per_file=NUM_ROWS // 2)
+    return uri
+
+
+def test_only_columns_of_the_query_are_read(spark, table):
+    frame = spark.read.format("alance").load(table)
+    plan = plan_of(frame.where("id < 5").select("text"))
+    assert "BatchScan alance[text#" in plan
+    assert [row.text for row in frame.where("id < 2").select("text").collect()] == [
+        "row 0",
+        "row 1",
+    ]
+    assert [bytes(row.wide) for row in frame.limit(1).select("wide").collect()] == [b"x" * 200]
+    assert len(frame.select(F.lit(1)).collect()) == NUM_ROWS
+
+
+def test_small_tables_are_broadcast(spark, table):
+    frame = spark.read.format("alance").load(table)
+    joined = spark.range(1_000_000).join(frame.select("id"), "id")
+    assert "BroadcastHashJoin" in plan_of(joined)
+
+
+def test_a_list_of_paths_is_refused_with_what_to_do_instead(spark, table):
+    with pytest.raises(AnalysisException, match=r"one path.*union"):
+        spark.read.format("alance").load([table, table])
+
+
+def test_errors_of_tasks_have_their_text(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"id": list(range(9))}), uri)
+    frame = spark.read.format("alance").load(uri)
+    (file,) = (tmp_path / "table" / "data").iterdir()
+    file.write_bytes(b"")
+    with pytest.raises(Exception, match=rf"(?s)CorruptFileError.*{file.name}"):
+        frame.collect()

@@ -1,0 +1,145 @@
+"""The Python process of the connector, asked over its socket: without a session of Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+import alance.sync
+from alance.spark.server import Server
+from alance.spark.source import AlanceSource
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
+
+
+class Client:
+    """A JVM's side of the socket."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def send(self, request: dict[str, Any]) -> tuple[asyncio.StreamReader, Any]:
+        reader, writer = await asyncio.open_unix_connection(self._path)
+        text = json.dumps(request).encode()
+        writer.write(struct.pack(">I", len(text)) + text)
+        return reader, writer
+
+    async def ask(self, request: dict[str, Any]) -> tuple[bytes, Any]:
+        reader, writer = await self.send(request)
+        answer = await reader.read()
+        writer.close()
+        return answer[:1], json.loads(answer[5:])
+
+    async def work(self, uri: str) -> dict[str, Any]:
+        """A request for the rows of the first task of a table."""
+        source = base64.b64encode(cloudpickle.dumps(AlanceSource)).decode()
+        options = {"path": uri, "batch_size": "1000"}
+        request = {"verb": "open", "source": source, "options": options, "parallelism": 1}
+        kind, opened = await self.ask(request)
+        assert kind == b"J", opened
+        request = {"verb": "plan", "state": opened["state"], "schema": json.dumps(SCHEMA)}
+        _, plan = await self.ask(request)
+        pieces = plan["partitions"][0]
+        return {"verb": "read", "work": plan["work"], "pieces": pieces, "cores": 1}
+
+
+def served(folder: Path, story: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> None:
+    """A server and its client, in the loop that reads."""
+
+    async def both() -> None:
+        server, path = Server(), str(folder / "socket")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            serving = asyncio.ensure_future(server.serve(listener))
+            await story(server, Client(path))
+            serving.cancel()
+
+    run(both())
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    path = str(tmp_path / "table")
+    alance.sync.write_dataset(pa.table({"id": range(500_000)}), path)
+    return path
+
+
+def test_rows_come_as_batches_after_a_byte_each(tmp_path, uri):
+    async def story(_, client):
+        reader, writer = await client.send(await client.work(uri))
+        answer = await reader.read()
+        writer.close()
+        assert (answer[:1], answer[-1:]) == (b"B", b"Z")
+        assert len(answer) >= 500_000 * 8
+
+    served(tmp_path, story)
+
+
+def test_a_task_that_hangs_up_ends_its_read(tmp_path, uri):
+    async def story(server, client):
+        reader, writer = await client.send(await client.work(uri))
+        assert await reader.readexactly(1) == b"B"
+        assert len(server._tasks) == 1  # it waits until somebody takes the rows
+        (reading,) = server._tasks
+        writer.transport.abort()
+        await asyncio.wait([reading])
+        reader, writer = await client.send(await client.work(uri))  # others are served
+        assert (await reader.read())[-1:] == b"Z"
+        writer.close()
+
+    served(tmp_path, story)
+
+
+def test_errors_are_answers(tmp_path, uri):
+    async def story(_, client):
+        kind, error = await client.ask({"verb": "open", "source": "", "options": {}})
+        assert (kind, "EOFError" in error["message"]) == (b"E", True)
+        work = await client.work(uri)
+        (file,) = (tmp_path / "table" / "data").iterdir()
+        file.write_bytes(b"")
+        kind, error = await client.ask(work)
+        assert kind == b"E"
+        assert error["message"].startswith("CorruptFileError")
+        assert "Traceback" in error["trace"]
+
+    served(tmp_path, story)
+
+
+def test_it_ends_when_nobody_asks(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        run(Server().serve(listener, idle_s=0.01))
+
+
+def test_the_process_ends_with_its_standard_input(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "alance.spark.server", str(tmp_path / "socket")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.communicate()
+    assert process.returncode == 0
