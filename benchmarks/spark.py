@@ -166,16 +166,27 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
             ("alance in Spark", 1.3),
         )
     ]
+    other = spark.read.format("alance").load(uri)
+    queries: dict[str, Callable[[Any], Any]] = {
+        "count": lambda frame: frame.count(),
+        "sum of a column": lambda frame: frame.agg({"l_extendedprice": "sum"}).collect(),
+        "2 columns": lambda frame: noop(frame.select(*TWO)),
+        "a filter that 1 % meet, all columns": lambda frame: noop(frame.where(PERCENT)),
+        "all columns": noop,
+    }
+    found += [
+        Case(
+            f"query: {name}",
+            {
+                "Parquet of Spark": lambda query=query: query(source),
+                "alance in Spark": lambda query=query: query(other),
+            },
+            ("alance in Spark", 1.0),
+        )
+        for name, query in queries.items()
+    ]
     for name, columns in (("all columns", None), ("2 columns", TWO)):
-        picked = source if columns is None else source.select(*columns)
         found += [
-            Case(
-                f"scan to rows of Spark, {name}",
-                {
-                    "Parquet of Spark": lambda picked=picked: noop(picked),
-                    "alance in Spark": lambda columns=columns: noop(read(columns=columns)),
-                },
-            ),
             Case(
                 f"sum over Arrow batches, {name}",
                 {
@@ -195,16 +206,7 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
                 ("map_batches", 1.5),
             ),
         ]
-    found += [
-        Case(
-            "filter that 1 % meet, to rows of Spark",
-            {
-                "Parquet of Spark": lambda: noop(source.where(PERCENT)),
-                "alance in Spark": lambda: noop(read(filter=PERCENT)),
-            },
-        ),
-        Case("B-tree of a column", {"create_scalar_index": create, "build_index": build}),
-    ]
+    found.append(Case("B-tree of a column", {"create_scalar_index": create, "build_index": build}))
     return found
 
 
