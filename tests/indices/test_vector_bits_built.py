@@ -153,7 +153,7 @@ async def test_pylance_finds_as_much_as_by_its_own(tmp_path: Path, metric: str, 
             lance.dataset(place).create_index("v", "IVF_RQ", **options)
         found.append(recall(place, metric, "float32", nprobes=4))
     # Both rotate by chance: where codes are coarse that is several hundredths.
-    assert found[0] >= found[1] - (0.02 if bits > 3 else 0.1)
+    assert found[0] >= found[1] - (0.05 if bits > 3 else 0.1)
 
 
 async def test_an_index_of_pylance_is_extended_by_its_rotation(tmp_path: Path) -> None:
