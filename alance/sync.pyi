@@ -4,6 +4,9 @@ Made by `python -m tools.stubs`.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,10 +56,43 @@ from alance import trace as trace
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import RewriteResult
-from alance.types import Alteration, BranchContents, CleanupExplanation, CleanupStats, Columns, CommitArguments, CommitLock, CompactionArguments, Data, DataFragment, Explanation, ExternalStore, Field, FieldMessage, FileDescription, Fragment, FragmentScanArguments, IndexArguments, KeyColumn, Missing, Mode, NewIndex, NewVectorIndex, Params, Reference, ResolvedCompactionOptions, ScanArguments, SearchArguments, TagContents, TextSearchArguments, Transaction, Transforms, Updates, VectorIndexArguments, VersionInfo
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
+from alance.types import (
+    Alteration,
+    BranchContents,
+    CleanupExplanation,
+    CleanupStats,
+    Columns,
+    CommitArguments,
+    CommitLock,
+    CompactionArguments,
+    Data,
+    DataFragment,
+    Explanation,
+    ExternalStore,
+    Field,
+    FieldMessage,
+    FileDescription,
+    Fragment,
+    FragmentScanArguments,
+    IndexArguments,
+    KeyColumn,
+    Missing,
+    Mode,
+    NewIndex,
+    NewVectorIndex,
+    Params,
+    Reference,
+    ResolvedCompactionOptions,
+    ScanArguments,
+    SearchArguments,
+    TagContents,
+    TextSearchArguments,
+    Transaction,
+    Transforms,
+    Updates,
+    VectorIndexArguments,
+    VersionInfo,
+)
 
 class Dataset:
     def get(
@@ -357,7 +393,8 @@ class Dataset:
         *,
         seed: int | None = ...,
     ) -> pa.Table: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[ScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[ScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
@@ -451,7 +488,8 @@ class DatasetFragment:
         left_on: str = ...,
         right_on: str | None = ...,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
