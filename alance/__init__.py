@@ -32,7 +32,7 @@ from alance.errors import (
 )
 from alance.file_version import FileVersion
 from alance.fragment import DatasetFragment
-from alance.ops.read.options import ScanOptions
+from alance.ops.read.options import ColumnOrdering, ScanOptions
 from alance.scanner import Scanner
 from alance.session import Session
 
@@ -123,6 +123,7 @@ __all__ = [
     "Branches",
     "BucketNotFoundError",
     "ColumnNotFoundError",
+    "ColumnOrdering",
     "CommitConflictError",
     "CommitStateUnknownError",
     "Compaction",

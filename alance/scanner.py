@@ -115,7 +115,7 @@ class Scanner:
             for batch in table.to_batches(max_chunksize=options.batch_size):
                 yield batch
             return
-        if options.order_by:
+        if options.order_by and self.projected_schema.names:  # rows without columns are alike
             table = await ordering.sorted_table(self._snapshot, self._columns, options)
             for batch in table.to_batches(max_chunksize=options.batch_size):
                 yield batch

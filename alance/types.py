@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
-    from alance.ops.read.options import BlobHandling, FragmentScanArguments, ScanArguments
+    from alance.ops.read.options import (
+        BlobHandling,
+        FragmentScanArguments,
+        OrderBy,
+        ScanArguments,
+    )
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
     from alance.ops.search.text.query import Occur, Operator
@@ -91,6 +96,7 @@ _PLACES: Final = {
     "NewIndex": "alance.ops.index.new",
     "Occur": "alance.ops.search.text.query",
     "Operator": "alance.ops.search.text.query",
+    "OrderBy": "alance.ops.read.options",
     "PageDescription": "alance.file.describe",
     "Params": "alance.ops.version.conditions",
     "Purpose": "alance.io.store_report",
@@ -149,6 +155,7 @@ __all__ = [
     "NewVectorIndex",
     "Occur",
     "Operator",
+    "OrderBy",
     "PageDescription",
     "Params",
     "Purpose",

@@ -134,7 +134,7 @@ async def test_filters_read_their_columns_first(uri: str, lab: Lab) -> None:
         assert (found.first, found.late) == (("a",), ("b",))
         lines = str(found).splitlines()
         assert "  filter: a < 100" in lines
-        assert "  sorted in memory by: -a" in lines
+        assert "  sorted by: -a" in lines
         assert "  read first: a" in lines
         late = lines.index("  read late, of rows that the filter keeps: b")
         assert lines[late + 1].startswith("    at most ")

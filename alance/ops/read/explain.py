@@ -12,9 +12,11 @@ from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
+from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
 from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.scan import scan
+from alance.ops.read.sorting import orderings_of
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers
 
@@ -111,10 +113,10 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
+    unsorted = options
     if options.order_by:
-        unsorted = replace(options, order_by=None, limit=None, offset=None)
-    else:
-        unsorted = options
+        columns = scanned_columns(snapshot, columns, options)
+        unsorted = unsorted_options(options)
     if snapshot.has_stable_row_ids:
         await plan_scan(snapshot, columns, unsorted)  # learns the ids, which may be in pages
     use = await _index_use(snapshot, unsorted)
@@ -278,7 +280,11 @@ def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> lis
         if value is not None
     ]
     if options.order_by:
-        lines.append(f"  sorted in memory by: {', '.join(options.order_by)}")
+        lines.append(
+            f"  sorted by: {', '.join(str(key) for key in orderings_of(options.order_by))}"
+        )
+        if takes_others(options):
+            lines.append("  then the output's columns are taken of the rows that are given")
     return lines
 
 

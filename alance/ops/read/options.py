@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -9,7 +10,7 @@ from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     import pyarrow.compute as pc
 
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Condition, Params
 
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrdering:
+    """A column that rows are sorted by.
+
+    Attributes:
+        column_name: name, or path of a member of structs.
+        ascending: False: the greatest first. NaN is greater than all numbers.
+        nulls_first: nulls before all values; else behind them, whatever the direction.
+    """
+
+    column_name: str
+    ascending: bool = True
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        sign = "" if self.ascending else "-"
+        return f"{sign}{self.column_name}{' (nulls first)' if self.nulls_first else ''}"
+
+
+OrderBy: TypeAlias = Sequence[str | ColumnOrdering]
 
 
 class FragmentScanArguments(TypedDict, total=False):
@@ -34,7 +57,7 @@ class FragmentScanArguments(TypedDict, total=False):
     io_buffer_bytes: int | None
     late_materialization: bool | None
     include_deleted_rows: bool
-    order_by: Sequence[str] | None
+    order_by: OrderBy | None
     use_scalar_index: bool
     use_stats: bool
     blob_handling: BlobHandling
@@ -69,7 +92,9 @@ class ScanOptions:
         late_materialization: read the filter's columns first and of the others only the rows
             kept; None: where that reads fewer bytes.
         include_deleted_rows: give deleted rows, too, with a null `_rowid`; needs `with_row_id`.
-        order_by: columns to sort by, `-name` for descending; needs all rows in memory.
+        order_by: columns to sort by, in the output or not: `name`, `-name` for descending, or a
+            `ColumnOrdering`. With a `limit` these columns are scanned, and the others taken of the
+            rows that are given; without, all rows are in memory.
         use_scalar_index: ask B-tree and bitmap indices which rows a filter may keep.
         use_stats: skip rows that a filter rules out by statistics of the files, where they have
             some.
@@ -97,7 +122,7 @@ class ScanOptions:
     fragments: Collection[int] | None = None
     late_materialization: bool | None = None
     include_deleted_rows: bool = False
-    order_by: Sequence[str] | None = None
+    order_by: OrderBy | None = None
     use_scalar_index: bool = True
     use_stats: bool = True
     blob_handling: BlobHandling = "blobs_descriptions"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
+from alance.format.numbers import as_numbers
+from alance.format.paths import join_path
 from alance.ops.read.plan import plan_scan, projection_of
 from alance.ops.read.scan import scan
-from alance.ops.version.projection import plain_names
+from alance.ops.read.sorting import FirstRows, orderings_of
+from alance.ops.read.take import flat_rows
+from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 
 if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
@@ -44,23 +50,74 @@ def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -
 async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
     """All rows of a scan, sorted by `order_by`, then cut by offset and limit.
 
-    A name with a leading `-` sorts descending. Nulls come last. Needs all rows in memory.
+    Cost: with a limit a scan of the columns of the order and a take of the others, of the rows that
+    are given; memory: twice these rows' keys, or 64 Ki. Without one a scan, all of it in memory.
 
     Raises:
-        InvalidInputError: a sort column that the output has not.
+        InvalidInputError: a sort column that the table and the output have not.
+        UnsupportedError: one whose values have no order.
     """
     schema = output_schema(snapshot, columns, options)
-    keys = []
-    for name in options.order_by or ():
-        column, direction = (
-            (name[1:], "descending") if name.startswith("-") else (name, "ascending")
-        )
-        if schema.get_field_index(column) < 0:
-            raise InvalidInputError(f"order_by {name!r}: no such column in the output")
-        keys.append((column, direction))
-    unsorted = replace(options, order_by=None, limit=None, offset=None)
-    plan = await plan_scan(snapshot, columns, unsorted)
+    scanned = scanned_columns(snapshot, columns, options)
+    unsorted = unsorted_options(options)
+    stop = None if options.limit is None else options.limit + (options.offset or 0)
+    first = FirstRows(
+        output_schema(snapshot, scanned, unsorted), orderings_of(options.order_by), stop
+    )
+    plan = await plan_scan(snapshot, scanned, unsorted)
+    run = snapshot.engine.pool.run
     async with aclosing(scan(snapshot, plan)) as batches:
-        table = pa.Table.from_batches([batch async for batch in batches], schema=schema)
-    table = await snapshot.engine.pool.run(lambda: table.sort_by(keys))
-    return table.slice(options.offset or 0, options.limit)
+        async for batch in batches:
+            await run(partial(first.add, batch))
+    table = (await run(first.result)).slice(options.offset or 0)
+    if not takes_others(options):
+        return table.select(schema.names).replace_schema_metadata(schema.metadata)
+    rows = as_numbers(table.column(ROW_ADDRESS).combine_chunks())
+    projection = projection_of(snapshot, columns, options)
+    batch = await flat_rows(snapshot, rows, projection, by_address=True)
+    return pa.Table.from_batches([batch]).cast(schema)
+
+
+def takes_others(options: ScanOptions) -> bool:
+    """Whether the columns of the output are taken of the rows that are given."""
+    return options.limit is not None and not options.include_deleted_rows
+
+
+def unsorted_options(options: ScanOptions) -> ScanOptions:
+    """The options of the scan beneath."""
+    unsorted = replace(options, order_by=None, limit=None, offset=None)
+    if takes_others(options):
+        return replace(unsorted, with_row_id=False, with_row_address=True)
+    return unsorted
+
+
+def scanned_columns(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Columns:
+    """The columns of the scan beneath: of the order alone, or besides those of the output.
+
+    Raises:
+        InvalidInputError: a sort column that the table and the output have not.
+    """
+    names = dict.fromkeys(key.column_name for key in orderings_of(options.order_by))
+    if isinstance(columns, Mapping):
+        texts = {
+            name: columns[name] if name in columns else join_path(_path(snapshot, name))
+            for name in names
+        }
+        return texts if takes_others(options) else {**columns, **texts}
+    for name in names:
+        _path(snapshot, name)
+    if takes_others(options):
+        return list(names)
+    output = output_schema(snapshot, columns, options).names
+    return [*output, *(name for name in names if name not in output)]
+
+
+def _path(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """The field of the table that a sort column is."""
+    if name in META:
+        return (name,)
+    try:
+        snapshot.schema.field(name)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"order_by {name!r}: {error}") from error
+    return snapshot.schema.names_of(name)

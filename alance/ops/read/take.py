@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from alance.ops.version.first_use import load_readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
@@ -77,6 +80,28 @@ async def take_rows(snapshot: Snapshot, row_ids: object, columns: Columns = None
     addresses = await snapshot.addresses_of(ids)
     fragments, offsets = await snapshot.locate_addresses(addresses)
     return await take_located(snapshot, fragments, offsets, columns, live=False)
+
+
+async def flat_rows(
+    snapshot: Snapshot,
+    rows: npt.NDArray[np.integer[Any]],
+    projection: Projection,
+    *,
+    by_address: bool = False,
+) -> pa.RecordBatch:
+    """Rows by row id or address, in one batch with the columns of a scan.
+
+    Raises:
+        NotFoundError: a row that is not there.
+    """
+    needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
+    taking = take_addresses if by_address else take_rows
+    return projection.apply(batch_of(await taking(snapshot, rows, needed)))
+
+
+def batch_of(table: pa.Table) -> pa.RecordBatch:
+    """The rows of a table in one batch."""
+    return (table.combine_chunks().to_batches() or [empty_batch(table.schema)])[0]
 
 
 async def take_located(

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.file.batches import empty_batch
 from alance.file.fragment import open_fragment
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
-from alance.ops.read.take import take_rows
+from alance.ops.read.take import flat_rows
 from alance.ops.search.cost import pays_taking
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
@@ -26,9 +25,6 @@ from alance.ops.version.projection import project
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
-
-    import numpy.typing as npt
-    import pyarrow as pa
 
     from alance import _kernels
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
@@ -265,7 +261,7 @@ async def _refine(
 ) -> None:
     """Compare the vectors of rows exactly. Cost: a take of them."""
     ids, places = distinct(hits.ids.astype(np.int64))
-    batch = await rows_of(snapshot, ids, [search.path])
+    batch = await flat_rows(snapshot, ids, project(snapshot.schema, [search.path], flat=True))
 
     def add() -> None:
         vectors = batch.column(0)
@@ -286,25 +282,10 @@ async def _compare(
     if not len(rows):
         return
     ids = rows.to_numpy()
-    batch = await rows_of(snapshot, ids, [search.path])
+    batch = await flat_rows(snapshot, ids, project(snapshot.schema, [search.path], flat=True))
     numbers = np.arange(len(search.queries), dtype=np.int32)
 
     def add() -> None:
         add_vectors(nearest, search, metric, numbers, ids.view(np.uint64), batch.column(0))
 
     await snapshot.engine.decode(add, int(batch.nbytes) * len(numbers))
-
-
-async def rows_of(
-    snapshot: Snapshot, ids: npt.NDArray[np.integer[Any]], columns: Columns
-) -> pa.RecordBatch:
-    """Rows by id, in one batch whose columns are named as those of a scan. Cost: a take."""
-    projection = project(snapshot.schema, columns, flat=True)
-    needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
-    table = await take_rows(snapshot, ids, needed)
-    return projection.apply(batch_of(table))
-
-
-def batch_of(table: pa.Table) -> pa.RecordBatch:
-    """The rows of a table in one batch."""
-    return (table.combine_chunks().to_batches() or [empty_batch(table.schema)])[0]

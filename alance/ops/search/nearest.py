@@ -15,18 +15,20 @@ from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import ScanOptions, condition_of
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.take import take_rows
-from alance.ops.search.answer import batch_of, check_queries, find_hits, rows_of
+from alance.ops.read.sorting import in_order, orderings_of
+from alance.ops.read.take import batch_of, flat_rows, take_rows
+from alance.ops.search.answer import check_queries, find_hits
 from alance.ops.search.joined import Part, joint_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.arrays import Float64s, Int64s
+    from alance.ops.read.options import ColumnOrdering
     from alance.ops.search.answer import Hits
     from alance.ops.search.options import Search
     from alance.ops.version.projection import Columns
@@ -63,21 +65,19 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     if search.is_batch:
         arrays[QUERY_INDEX] = to_arrow(part.numbers)
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
-    return table.sort_by(keys) if keys else table
+    return in_order(table, keys) if keys else table
 
 
-def sort_keys(schema: pa.Schema, options: ScanOptions) -> list[tuple[str, str]]:
+def sort_keys(schema: pa.Schema, options: ScanOptions) -> tuple[ColumnOrdering, ...]:
     """What a table is sorted by.
 
     Raises:
         InvalidInputError: a column that the output has not.
     """
-    keys = []
-    for key in options.order_by or ():
-        name = key.removeprefix("-")
-        if schema.get_field_index(name) < 0:
-            raise InvalidInputError(f"order_by {key!r}: no such column in the output")
-        keys.append((name, "descending" if key != name else "ascending"))
+    keys = orderings_of(options.order_by)
+    for key in keys:
+        if schema.get_field_index(key.column_name) < 0:
+            raise InvalidInputError(f"order_by {key.column_name!r}: no such column in the output")
     return keys
 
 
@@ -202,7 +202,7 @@ async def output_of(
         names = list(names)
     arrays = {measure: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
     if names is None or set(names) - set(arrays) or options.with_row_address:
-        batch = await rows_of(snapshot, hits.ids, names)
+        batch = await flat_rows(snapshot, hits.ids, project(snapshot.schema, names, flat=True))
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
         if options.with_row_address and ROW_ADDRESS not in arrays:
             arrays[ROW_ADDRESS] = to_arrow(

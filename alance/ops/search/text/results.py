@@ -11,6 +11,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.io.tasks import all_of
 from alance.ops.read.options import condition_of
+from alance.ops.read.sorting import in_order
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.nearest import filtered, output_of, schema_of, sort_keys, stored
 from alance.ops.search.text.answer import ranked_rows
@@ -55,7 +56,7 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     batch = await output_of(snapshot, columns, options, hits, SCORE)
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
-    return table.sort_by(keys) if keys else table
+    return in_order(table, keys) if keys else table
 
 
 def text_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
