@@ -1,0 +1,127 @@
+"""`docs/from-pylance.md` leaves out no public name of pylance; those of alance in it are there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, Final
+
+import lance
+import lance.file
+import lance.optimize
+import lance.query
+import pytest
+from lance.dataset import LanceOperation, MergeInsertBuilder
+
+import alance
+import alance.operations
+import alance.types
+from tests.pages import ROOT
+
+PAGE: Final = (ROOT / "docs" / "from-pylance.md").read_text()
+CODE: Final = re.compile(r"`([^`]+)`")
+NONE: Final = "—"
+
+
+def tables() -> dict[str, list[tuple[str, str, str]]]:
+    """The rows of the table below each heading: names of pylance, of alance, what differs."""
+    sections: dict[str, list[tuple[str, str, str]]] = {}
+    for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+        title, _, text = section.partition("\n")
+        lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        if rows:
+            sections[title.replace("`", "")] = [(row[0], row[1], row[2]) for row in rows]
+    return sections
+
+
+TABLES: Final = tables()
+
+
+def public(owner: object) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def classes_of(module: Any) -> set[str]:
+    return {
+        name
+        for name in public(module)
+        if getattr(getattr(module, name), "__module__", None) == module.__name__
+    }
+
+
+OWNERS: Final = {
+    "LanceDataset": public(lance.LanceDataset),
+    "LanceFragment": public(lance.LanceFragment),
+    "LanceScanner": public(lance.LanceScanner),
+    "MergeInsertBuilder": public(MergeInsertBuilder),
+    "LanceOperation": public(LanceOperation),
+    "lance.optimize": classes_of(lance.optimize),
+    "lance.query": classes_of(lance.query),
+    "lance.file": set(lance.file.__all__),
+}
+
+
+@pytest.mark.parametrize("title", sorted(OWNERS))
+def test_no_public_name_of_pylance_is_left_out(title: str) -> None:
+    named = [CODE.findall(theirs)[0] for theirs, _, _ in TABLES[title]]
+    assert sorted(named) == sorted(OWNERS[title])
+
+
+def test_no_argument_of_scans_is_left_out() -> None:
+    parameters = set(inspect.signature(lance.LanceDataset.scanner).parameters) - {"self"}
+    named = [CODE.findall(theirs)[0] for theirs, _, _ in TABLES["Arguments of scans"]]
+    assert sorted(named) == sorted(parameters)
+
+
+def test_functions_of_the_package_are_named() -> None:
+    functions = {
+        f"lance.{name}"
+        for name in lance.__all__
+        if inspect.isroutine(getattr(lance, name)) and not name.startswith("_")
+    }
+    named = {CODE.findall(theirs)[0] for theirs, _, _ in TABLES["Functions and arguments"]}
+    assert functions <= named
+    for name in named:
+        value: Any = lance
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+
+
+def resolve(path: str) -> object:
+    value: object = alance
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def keywords_of(function: Any) -> set[str]:
+    """The parameters of a function; of `**options` the keys of all argument types."""
+    names = set(inspect.signature(function).parameters)
+    for name in alance.types.__all__:
+        if name.endswith("Arguments"):
+            names |= set(getattr(alance.types, name).__annotations__)
+    return names
+
+
+@pytest.mark.parametrize("title", sorted(TABLES))
+def test_each_name_of_alance_exists(title: str) -> None:
+    for theirs, ours, note in TABLES[title]:
+        if ours == NONE:
+            continue
+        for code in CODE.findall(ours):
+            path, _, arguments = code.partition("(")
+            value = resolve(path)
+            for argument in re.findall(r"(\w+)=", arguments):
+                assert argument in keywords_of(value), (theirs, code)
+        for code in CODE.findall(note):
+            if code.startswith(("Dataset.", "distributed.", "DatasetFragment.")):
+                resolve(code)
+
+
+def test_names_that_only_alance_has_are_named() -> None:
+    paragraph = PAGE.split("Only in alance:")[1].split("\n\n")[0]
+    only = public(alance.Dataset) - public(lance.LanceDataset)
+    named = {code.removeprefix("Dataset.") for code in re.findall(r"`([^`\n]+)`", PAGE)}
+    assert {code.removeprefix("Dataset.") for code in re.findall(r"`([^`\n]+)`", paragraph)} <= only
+    assert only <= named, only - named
