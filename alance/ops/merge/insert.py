@@ -8,7 +8,7 @@ columns. Rows that are updated are deleted where they are and written anew, with
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,7 @@ from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
-from alance.ops.rows.moved import commit_rows
+from alance.ops.rows.moved import prepare_rows
 from alance.ops.version.commits import latest
 from alance.ops.version.first_use import load_readers
 from alance.ops.write.blob_moves import moved_blobs
@@ -32,14 +32,17 @@ from alance.ops.write.sources import open_source
 from alance.ops.write.spool import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Mapping
+    from typing import Any
 
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask, UInt64s
+    from alance.format.table.operations import Operation
     from alance.ops.merge.match import Matches
     from alance.ops.merge.options import MergePlan
     from alance.ops.merge.source import HeldSource
+    from alance.ops.version.commits import PreparedChange
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
 
@@ -50,14 +53,31 @@ async def merge_insert(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> Snapshot:
     """The version with a source merged into it. See `alance.MergeInsert`."""
+    async with _held(snapshot, plan, data, schema) as held:
+        return await _with_retries(snapshot, *held)
+
+
+async def merge_uncommitted(
+    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
+) -> tuple[Operation, Mapping[str, Any]]:
+    """The operation that merges a source, whose files are there, and counts of its rows."""
+    async with _held(snapshot, plan, data, schema) as held:
+        change = await _attempt(snapshot, *held)
+        return await change.give(), change.summary or {}
+
+
+@asynccontextmanager
+async def _held(
+    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
+) -> AsyncGenerator[tuple[Merge, HeldSource, Scratch], None]:
+    """What a merge is computed from: the data read, and where it waits."""
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     source = await open_source(data, schema, snapshot.engine.pool)
     merge = Merge.of(plan, snapshot.schema, source.schema)
     scratch = Scratch(snapshot.engine.pool)
     try:
-        held = await hold(source, merge, scratch)
-        return await _with_retries(snapshot, merge, held, scratch)
+        yield merge, await hold(source, merge, scratch), scratch
     finally:
         await scratch.remove()
 
@@ -74,8 +94,8 @@ async def _with_retries(
         try:
             # A commit that has begun goes on: only what comes before it can be given up.
             async with asyncio.timeout_at(None if base is snapshot else deadline):
-                commit = await _attempt(base, merge, source, scratch)
-            return await commit()
+                change = await _attempt(base, merge, source, scratch)
+            return await change.commit()
         except RetryableConflictError:
             if not left or loop.time() >= deadline:
                 raise
@@ -97,8 +117,8 @@ async def _with_retries(
 
 async def _attempt(
     base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
-) -> Callable[[], Awaitable[Snapshot]]:
-    """Write all that the merge of a version needs; gives what then makes the next one."""
+) -> PreparedChange:
+    """Write all that the merge of a version needs."""
     plan = merge.plan
     run = base.engine.pool.run
     if plan.when_matched == "update" and not merge.rewrites_columns:
@@ -124,8 +144,7 @@ async def _attempt(
     except BaseException:
         await files.discard()
         raise
-    return partial(
-        commit_rows,
+    return await prepare_rows(
         base,
         Update(fields_for_preserving_frag_bitmap=_field_ids(merge), inserted_rows=keys),
         deleted=deleted,

@@ -33,7 +33,7 @@ from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take_addresses
 from alance.ops.rows.delete import Offsets
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
@@ -43,7 +43,7 @@ from alance.ops.write.write import table_schema
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from alance.arrays import Int64s, Mask, UInt64s
     from alance.format.proto import table_pb2
@@ -205,9 +205,8 @@ async def rewrite_columns(
     places: UInt64s,
     scratch: Scratch,
     summary: Mapping[str, int],
-) -> Callable[[], Awaitable[Snapshot]]:
-    """Write files by which rows have the data's values where they are; gives what then makes the
-    version.
+) -> PreparedChange:
+    """Write files by which rows have the data's values where they are, and give that change.
 
     Cost: the data's columns of the fragments that have such rows are read, and written.
 
@@ -230,11 +229,10 @@ async def rewrite_columns(
         operation = await run(partial(_operation, fragments, field_ids, changed, base.version + 1))
     lineage = lineage_reader(base) if base.has_stable_row_ids else None
     rules = TableRules(base.engine, base.table, lineage=lineage)
-    return partial(
-        commit_change,
-        base,
-        operation,
-        merge.plan.commit,
+    return PreparedChange(
+        snapshot=base,
+        operation=operation,
+        options=merge.plan.commit,
         rules=rules,
         discard=backfill.discard,
         summary=summary,

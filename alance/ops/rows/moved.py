@@ -9,7 +9,7 @@ not make the version, nothing that was written for it stays.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -19,25 +19,48 @@ from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_d
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
-from alance.format.table.transaction import Transaction
 from alance.io.tasks import all_of
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.commits import commit_on
+from alance.ops.version.commits import PreparedChange
 from alance.ops.version.discards import discard_objects, in_time
 from alance.ops.version.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Required, Unpack
 
     from alance.arrays import Int64s, UInt64s
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files import DataFiles
 
 
 async def commit_rows(
+    snapshot: Snapshot, change: Delete | Update, **rows: Unpack[ChangedRows]
+) -> Snapshot:
+    """The version without some rows, and with some new fragments; see `prepare_rows`.
+
+    Raises:
+        RetryableConflictError: others changed the same rows; run the operation again.
+        CommitConflictError: a newer version rules this one out.
+    """
+    return await (await prepare_rows(snapshot, change, **rows)).commit()
+
+
+class ChangedRows(TypedDict, total=False):
+    """What `prepare_rows` is told of the rows."""
+
+    deleted: Required[Mapping[int, Int64s]]
+    emptied: Collection[int]
+    files: DataFiles | None
+    new_fragments: Sequence[table_pb2.DataFragment]
+    row_ids: UInt64s | None
+    options: CommitOptions | None
+    summary: Mapping[str, Any] | None
+
+
+async def prepare_rows(
     snapshot: Snapshot,
     change: Delete | Update,
     *,
@@ -48,11 +71,11 @@ async def commit_rows(
     row_ids: UInt64s | None = None,
     options: CommitOptions | None = None,
     summary: Mapping[str, Any] | None = None,
-) -> Snapshot:
-    """The version without some rows, and with some new fragments.
+) -> PreparedChange:
+    """The change that takes some rows away and adds some new fragments.
 
-    Cost: a GET for each deletion vector that is not known yet; a PUT for each fragment that loses
-    rows, beside what `files` still uploads; and the commit.
+    Cost: a GET for each deletion vector that is not known yet; of its commit a PUT for each
+    fragment that loses rows, beside what `files` still uploads.
 
     Args:
         snapshot: the version that `deleted` was computed from.
@@ -68,22 +91,14 @@ async def commit_rows(
         row_ids: with stable row ids: those of the moved rows, in the order of `new_fragments`;
             the rows after them get new ones.
         options: its `max_retries` is for commits that get along with those in between.
-
-    Raises:
-        RetryableConflictError: others changed the same rows; run the operation again.
-        CommitConflictError: a newer version rules this one out.
     """
     vectors = _DeletionFiles(snapshot, [])
     handles = [snapshot.handle(fragment_id) for fragment_id in sorted(deleted)]
 
-    options = options or CommitOptions()
-    noted = options.noted()
-
-    def build() -> Transaction:
+    def build() -> Delete | Update:
         gone = sorted({*vectors.build(handles, deleted), *emptied})
         added = with_row_ids(new_fragments, row_ids)
-        operation = _operation(snapshot, change, vectors.files, gone, added)
-        return Transaction.of(operation, read_version=snapshot.version, properties=noted)
+        return _operation(snapshot, change, vectors.files, gone, added)
 
     async def discard() -> None:
         discards = [vectors.discard(), *([] if files is None else [files.discard()])]
@@ -91,7 +106,7 @@ async def commit_rows(
 
     try:
         await snapshot.prepare(handles)
-        transaction = await snapshot.engine.pool.run(build)
+        operation = await snapshot.engine.pool.run(build)
     except BaseException:
         await discard()
         raise
@@ -105,15 +120,13 @@ async def commit_rows(
         deleted=deleted,
         lineage=lineage_reader(snapshot) if snapshot.has_stable_row_ids else None,
     )
-    return await commit_on(
-        snapshot.session,
-        snapshot.table,
-        snapshot.manifest,
-        transaction,
+    return PreparedChange(
+        snapshot=snapshot,
+        operation=operation,
+        options=options,
         rules=rules,
-        data=upload(),
+        upload=upload,
         discard=discard,
-        max_retries=options.max_retries,
         summary=summary,
     )
 

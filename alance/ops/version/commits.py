@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import RetryableConflictError
@@ -74,6 +75,46 @@ async def commit_change(
         max_retries=options.max_retries,
         summary=summary,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedChange:
+    """An operation whose files are written or wait for it: to be committed, or given to a driver.
+
+    Attributes:
+        rules, discard, summary: see `commit_change`.
+        upload: what must be there before the version.
+    """
+
+    snapshot: Snapshot
+    operation: Operation
+    options: CommitOptions | None = None
+    rules: TableRules | None = None
+    upload: Callable[[], Awaitable[object]] | None = None
+    discard: Callable[[], Awaitable[object]]
+    summary: Mapping[str, Any] | None = None
+
+    async def commit(self) -> Snapshot:
+        """Make it the next version; see `commit_change`."""
+        return await commit_change(
+            self.snapshot,
+            self.operation,
+            self.options,
+            rules=self.rules,
+            data=None if self.upload is None else self.upload(),
+            discard=self.discard,
+            summary=self.summary,
+        )
+
+    async def give(self) -> Operation:
+        """Upload what waits, and make no version."""
+        try:
+            if self.upload is not None:
+                await self.upload()
+        except BaseException:
+            await self.discard()
+            raise
+        return self.operation
 
 
 async def commit_on(
