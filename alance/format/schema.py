@@ -88,17 +88,32 @@ class UnbuiltFields:
         return field
 
 
-class _Remembered(dict[Any, object]):
-    """What was made of a schema; copies of the schema make it anew."""
+class Remembered(dict[Any, object]):
+    """What was made of something that never changes, by what makes it and what from; of some
+    hundred things at most. For all threads; copies of the thing make it anew."""
+
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What is remembered of this key, or is now made."""
+        remembered = self.get(key)
+        if remembered is None:
+            remembered = make()
+            if len(self) >= MAX_REMEMBERED:
+                self.clear()
+            self[key] = remembered
+        return cast("T", remembered)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Remembered, ()
+        return Remembered, ()
 
 
 class Schema:
-    """The top-level fields of a table or file, and the metadata of the whole. Immutable."""
+    """The top-level fields of a table or file, and the metadata of the whole. Immutable.
 
-    __slots__ = ("__weakref__", "_by_name", "_fields", "_remembered", "_unbuilt", "metadata")
+    Attributes:
+        remember: what was made of this schema alone, which versions of a table share.
+    """
+
+    __slots__ = ("__weakref__", "_by_name", "_fields", "_unbuilt", "metadata", "remember")
 
     def __init__(
         self, fields: tuple[Field, ...] | UnbuiltFields, metadata: Mapping[str, str]
@@ -107,7 +122,7 @@ class Schema:
         self._unbuilt = fields if isinstance(fields, UnbuiltFields) else None
         self.metadata = metadata
         self._by_name: dict[str, Field] = {}
-        self._remembered = _Remembered()
+        self.remember = Remembered()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
@@ -215,21 +230,6 @@ class Schema:
         """All fields, depth-first."""
         for field in self.fields:
             yield from field.walk()
-
-    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made of this schema alone, which versions of a table share; of some hundred
-        things at most. For all threads.
-
-        Args:
-            key: what makes it, and what from.
-        """
-        remembered = self._remembered.get(key)
-        if remembered is None:
-            remembered = make()
-            if len(self._remembered) >= MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = remembered
-        return cast("T", remembered)
 
     @property
     def by_name(self) -> Mapping[str, Field]:

@@ -116,7 +116,7 @@ async def test_a_text_is_parsed_once(
     for number in range(300):
         assert await dataset.count_rows("id = ? and id >= 0", params=[number]) == (number < ROWS)
     assert texts == ["id = ? and id >= 0"]
-    assert len(dataset._snapshot._remembered) < 20
+    assert len(dataset._snapshot.remember) < 20
 
 
 @pytest.mark.parametrize(

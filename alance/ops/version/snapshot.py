@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
+from alance.format.schema import Remembered
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.handles import Handles
@@ -16,7 +17,7 @@ from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from alance.arrays import Int64s
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
-
-MAX_REMEMBERED: Final = 256
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +61,19 @@ class TakenColumns:
 
 
 class Snapshot:
-    """One version of a dataset with the session that reads it. Immutable but for caches."""
+    """One version of a dataset with the session that reads it. Immutable but for caches.
+
+    Attributes:
+        remember: what was made of this version.
+    """
 
     __slots__ = (
         "_counts",
         "_firsts",
-        "_remembered",
         "_row_index",
         "handles",
         "manifest",
+        "remember",
         "schema",
         "session",
         "summary",
@@ -95,7 +96,7 @@ class Snapshot:
         self._counts: Int64s | None = None
         self._firsts: Int64s | None = None
         self._row_index: RowIdIndex | None = None
-        self._remembered: dict[Hashable, object] = {}
+        self.remember = Remembered()
 
     def __copy__(self) -> Snapshot:
         copied = object.__new__(Snapshot)
@@ -151,20 +152,6 @@ class Snapshot:
         return self.schema.remember(
             (TakenColumns, names), lambda: TakenColumns.of(self.schema, columns)
         )
-
-    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made of this version, which never changes; of some hundred things at most.
-
-        Args:
-            key: what makes it, and what from.
-        """
-        remembered = self._remembered.get(key)
-        if remembered is None:
-            remembered = make()
-            if len(self._remembered) >= MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = remembered
-        return cast("T", remembered)
 
     def handle(self, fragment_id: int) -> FragmentHandle:
         """A fragment by id.
