@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from alance.format.index import bitmap, btree
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.table.indices import ADDRESSES_FROM
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, FileEnd, SegmentFiles
+from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
@@ -32,29 +32,21 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.format.proto import table_pb2
+    from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
 DETAILS: Final = "/lance.table.{}IndexDetails"
 
 
 @dataclass(slots=True, eq=False)
-class SegmentBuilder:
-    """Builds one segment. Whoever does not commit it calls `discard`.
+class SegmentBuilder(NewSegment):
+    """Builds one segment.
 
     Attributes:
-        column: the path of the field.
         kind: `BTree` or `Bitmap`.
     """
 
-    snapshot: Snapshot
-    column: str
-    leaf: Field
     kind: str
-    name: str
-    files: SegmentFiles = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.files = SegmentFiles(self.snapshot)
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -88,17 +80,11 @@ class SegmentBuilder:
 
     def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         has_addresses = self.snapshot.has_stable_row_ids and self.kind == BTREE
-        return self.files.record(
-            self.leaf,
-            self.name,
+        return self.record(
             fragment_ids,
             version=ADDRESSES_FROM if has_addresses else 0,
             details=(DETAILS.format(self.kind), b""),
         )
-
-    async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
-        await self.files.discard()
 
 
 async def write_tree(

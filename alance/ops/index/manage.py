@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder
-from alance.ops.index.new import KINDS, check_new, refuse_reuse
+from alance.ops.index.new import KINDS, check_new, commit_segments, indexed_column
 from alance.ops.index.texts import texts_like
 from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
-from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
+from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from alance.format.proto import table_pb2
     from alance.ops.index.new import NewIndex
+    from alance.ops.index.segment_files import NewSegment
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
-
-
-class Builder(Protocol):
-    """Builds one segment. Whoever does not commit it calls `discard`."""
-
-    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata: ...
-
-    async def discard(self) -> None: ...
 
 
 async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions) -> Snapshot:
@@ -41,8 +33,8 @@ async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new(base, new)
         covered = [handle.id for handle in base.handles] if new.train else []
-        builder = SegmentBuilder(base, checked.column, checked.leaf, checked.kind, checked.name)
-        return await _commit(base, {builder: covered}, checked.old, options)
+        builder = SegmentBuilder(base, checked.column, checked.leaf, checked.name, checked.kind)
+        return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -77,11 +69,11 @@ async def optimize_indices(
                 groups[message.name].append(message)
         for name in index_names or ():
             _segments(base, name)
-        new: dict[Builder, list[int]] = {}
+        new: dict[NewSegment, list[int]] = {}
         old: list[table_pb2.IndexMetadata] = []
         warnings = []
         for name, segments in groups.items():
-            builder: Builder | None = _builder_like(base, segments)
+            builder: NewSegment | None = _builder_like(base, segments)
             of_vectors = builder is None
             least = merged if merged is not None else 1
             if merged is None and of_vectors:
@@ -102,7 +94,7 @@ async def optimize_indices(
         summary = {"indices": len(new), "warnings": warnings}
         if not new:
             return base
-        return await _commit(base, new, old, options, summary)
+        return await commit_segments(base, new, old, options, summary)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -147,28 +139,6 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     return {"min": low, "max": high, "num_pages": table.num_pages}
 
 
-async def _commit(
-    base: Snapshot,
-    new: Mapping[Builder, Collection[int]],
-    old: Sequence[table_pb2.IndexMetadata],
-    options: CommitOptions,
-    summary: dict[str, Any] | None = None,
-) -> Snapshot:
-    refuse_reuse(base)
-
-    async def discard() -> None:
-        for builder in new:
-            await builder.discard()
-
-    try:
-        messages = [await builder.build(fragments) for builder, fragments in new.items()]
-    except BaseException:
-        await discard()
-        raise
-    change = CreateIndex(new_indices=tuple(messages), removed_indices=tuple(old))
-    return await commit_change(base, change, options, discard=discard, summary=summary)
-
-
 def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
     segments = [
         message
@@ -184,15 +154,12 @@ def _builder_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder | None:
     """A builder of a segment like others; None where such are not written."""
-    paths = dict(struct_paths(base.schema.fields))
     kinds = {(Index.from_protobuf(message).kind, tuple(message.fields)) for message in segments}
-    if len(kinds) != 1:
+    index = Index.from_protobuf(segments[0])
+    column = indexed_column(base, index)
+    if len(kinds) != 1 or index.kind not in KINDS.values() or column is None:
         return None
-    ((kind, fields),) = kinds
-    if kind not in KINDS.values() or len(fields) != 1 or fields[0] not in paths:
-        return None
-    column = join_path(paths[fields[0]])
-    return SegmentBuilder(base, column, base.schema.field(column), kind, segments[0].name)
+    return SegmentBuilder(base, column, base.schema.field(column), index.name, index.kind)
 
 
 async def _num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:

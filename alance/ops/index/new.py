@@ -1,19 +1,27 @@
-"""An index that is to be made: what it is called, on what, and whether it can be."""
+"""An index that is to be made: what it is called, on what, whether it can be; and its commit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.paths import join_path
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
+from alance.format.table.operations_meta import CreateIndex
 from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
+from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from alance.format.field import Field
     from alance.format.proto import table_pb2
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import NewSegment
+    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 KINDS: Final = {"BTREE": BTREE, "BITMAP": BITMAP}
@@ -72,9 +80,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
     leaf = _leaf(base, column)
-    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    old = tuple(message for message in base.manifest.indices if message.name == name)
-    check_name(name, old, leaf, replace=new.replace)
+    name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     return Checked(column, kind, name, leaf, old)
 
 
@@ -87,23 +93,61 @@ def refuse_reuse(base: Snapshot) -> None:
 
 
 def check_name(
-    name: str, old: tuple[table_pb2.IndexMetadata, ...], leaf: Field, *, replace: bool
-) -> None:
-    """Make sure that an index may have a name.
+    base: Snapshot, name: str | None, column: str, leaf: Field, *, replace: bool
+) -> tuple[str, tuple[table_pb2.IndexMetadata, ...]]:
+    """The name of a new index, and the segments that it replaces.
 
     Args:
-        old: the segments that have it.
+        name: None: the column's, and `_idx`.
 
     Raises:
         InvalidInputError: a name of the format, or none.
         AlreadyExistsError: it is in use.
     """
-    if not isinstance(name, str) or name in SYSTEM or not name:
+    name = name or f"{'.'.join(base.schema.names_of(column))}_idx"
+    if not isinstance(name, str) or name in SYSTEM:
         raise InvalidInputError(f"index name {name!r}: expected text that is no name of the format")
+    old = tuple(message for message in base.manifest.indices if message.name == name)
     if any(list(message.fields) != [leaf.id] for message in old):
         raise AlreadyExistsError(f"index {name!r}: there is one on other columns; choose a name")
     if old and not replace:
         raise AlreadyExistsError(f"index {name!r}: there is one; name another, or replace=True")
+    return name, old
+
+
+def indexed_column(base: Snapshot, index: Index) -> str | None:
+    """The path of the one column that an index is on; None: it is gone, or there are several."""
+    paths = dict(struct_paths(base.schema.fields))
+    if len(index.fields) != 1 or index.fields[0] not in paths:
+        return None
+    return join_path(paths[index.fields[0]])
+
+
+async def commit_segments(
+    base: Snapshot,
+    new: Mapping[NewSegment, Collection[int]],
+    old: Sequence[table_pb2.IndexMetadata],
+    options: CommitOptions,
+    summary: dict[str, Any] | None = None,
+) -> Snapshot:
+    """The version that has new segments, of some fragments each, in the place of old ones.
+
+    Raises:
+        UnsupportedError: a table whose indices are translated late.
+    """
+    refuse_reuse(base)
+
+    async def discard() -> None:
+        for segment in new:
+            await segment.discard()
+
+    try:
+        messages = [await segment.build(fragments) for segment, fragments in new.items()]
+    except BaseException:
+        await discard()
+        raise
+    change = CreateIndex(new_indices=tuple(messages), removed_indices=tuple(old))
+    return await commit_change(base, change, options, discard=discard, summary=summary)
 
 
 def _leaf(snapshot: Snapshot, column: str) -> Field:

@@ -119,7 +119,5 @@ def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
     is_text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
     if leaf.id not in dict(struct_paths(base.schema.fields)) or not is_text:
         raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
-    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    old = tuple(message for message in base.manifest.indices if message.name == name)
-    check_name(name, old, leaf, replace=new.replace)
+    name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     return CheckedText(column, leaf, name, old)

@@ -199,9 +199,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     if leaf.id not in dict(struct_paths(base.schema.fields)):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
     _check_type(column, leaf.arrow_type, asked, metric)
-    name = new.name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    old = tuple(message for message in base.manifest.indices if message.name == name)
-    check_name(name, old, leaf, replace=new.replace)
+    name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     has_graphs = asked in WITH_GRAPHS
     checked = CheckedVectors(column, leaf, name, kind, has_graphs, metric, new.options, old)
     _check_codes(checked)

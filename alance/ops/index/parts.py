@@ -250,7 +250,7 @@ async def merge(
     if isinstance(new, CheckedVectors):
         record = await merge_coded(base, new, plan.build, merged, ids)
         return IndexSegment(record, tuple(all_parts))
-    builder = SegmentBuilder(base, plan.new.column, new.leaf, new.kind, new.name)
+    builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind)
     try:
         schema = run_schema(new.kind, new.leaf.arrow_type)
         record = await builder.build_from(merged(schema), ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -144,39 +145,60 @@ class SegmentFiles:
             await upload.finish()
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
 
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await discard_files(self.snapshot, self.id, self.files)
+
+
+@dataclass(slots=True, eq=False)
+class NewSegment(ABC):
+    """A segment that is to be built. Whoever does not commit it calls `discard`.
+
+    Attributes:
+        column: the path of the field.
+        leaf: that field.
+        name: of the index.
+    """
+
+    snapshot: Snapshot
+    column: str
+    leaf: Field
+    name: str
+    files: SegmentFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = SegmentFiles(self.snapshot)
+
+    @abstractmethod
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, whose files are then there."""
+
+    async def discard(self) -> None:
+        """Remove the files, as far as the store can be reached."""
+        await self.files.discard()
+
     def record(
-        self,
-        leaf: Field,
-        name: str,
-        fragment_ids: Collection[int],
-        *,
-        version: int,
-        details: tuple[str, bytes],
+        self, fragment_ids: Collection[int], *, version: int, details: tuple[str, bytes]
     ) -> table_pb2.IndexMetadata:
         """The segment's record in the manifest, of the files that are there.
 
         Args:
-            leaf: the field that it is on.
             fragment_ids: the fragments that it covers.
             version: of the kind of index.
             details: the type of the details' message, and its bytes.
         """
         record = table_pb2.IndexMetadata(
-            fields=[leaf.id],
-            name=name,
+            fields=[self.leaf.id],
+            name=self.name,
             dataset_version=self.snapshot.version,
             fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
             index_version=version,
             created_at=int(time.time() * 1000),
-            files=self.files,
+            files=self.files.files,
         )
-        record.uuid.uuid = self.id.bytes
+        record.uuid.uuid = self.files.id.bytes
         record.index_details.type_url, record.index_details.value = details
         return record
-
-    async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
-        await discard_files(self.snapshot, self.id, self.files)
 
 
 async def discard_files(

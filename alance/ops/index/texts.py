@@ -6,9 +6,8 @@ they become a partition of the segment, and the next one begins.
 
 from __future__ import annotations
 
-import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,20 +20,16 @@ from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import as_numbers
-from alance.format.paths import join_path
-from alance.format.proto import table_pb2
 from alance.format.table.indices import Index
-from alance.format.table.operations_meta import CreateIndex
-from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
+from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_text import check_new_text
-from alance.ops.index.segment_files import FileEnd, SegmentFiles, StoredFile
+from alance.ops.index.segment_files import FileEnd, NewSegment, StoredFile
 from alance.ops.index.sort import MEMORY
-from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -43,8 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import UInt32s, UInt64s
-    from alance.format.field import Field
     from alance.format.index.text.params import TextParams
+    from alance.format.proto import table_pb2
     from alance.ops.index.new_text import NewTextIndex
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
@@ -65,13 +60,8 @@ async def create_text_index(
         builder = TextSegmentBuilder(
             base, checked.column, checked.leaf, checked.name, new.params, new.memory_bytes
         )
-        try:
-            record = await builder.build([handle.id for handle in base.handles])
-        except BaseException:
-            await builder.discard()
-            raise
-        change = CreateIndex(new_indices=(record,), removed_indices=checked.old)
-        return await commit_change(base, change, options, discard=builder.discard)
+        covered = [handle.id for handle in base.handles]
+        return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -85,8 +75,8 @@ async def texts_like(
         CorruptFileError, NotFoundError: files that cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
-    paths = dict(struct_paths(base.schema.fields))
-    if index.kind != KIND or len(index.fields) != 1 or index.fields[0] not in paths:
+    column = indexed_column(base, index)
+    if index.kind != KIND or column is None:
         return None
     if is_of_elements(index.message.index_details.value):
         return None
@@ -95,29 +85,19 @@ async def texts_like(
         params = TextMetadata.parse(head.metadata).params
     except UnsupportedError:
         return None
-    column = join_path(paths[index.fields[0]])
     return TextSegmentBuilder(base, column, base.schema.field(column), index.name, params)
 
 
 @dataclass(slots=True, eq=False)
-class TextSegmentBuilder:
-    """Builds one segment. Whoever does not commit it calls `discard`.
+class TextSegmentBuilder(NewSegment):
+    """Builds one segment.
 
     Attributes:
-        column: the path of the field.
         memory_bytes: of a partition before it is written.
     """
 
-    snapshot: Snapshot
-    column: str
-    leaf: Field
-    name: str
     params: TextParams
     memory_bytes: int = MEMORY
-    files: SegmentFiles = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.files = SegmentFiles(self.snapshot)
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -152,11 +132,9 @@ class TextSegmentBuilder:
             numbers.append(len(numbers))
         schema = columns.metadata_schema(self.params, numbers)
         await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
-        return self._record(fragment_ids)
-
-    async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
-        await self.files.discard()
+        return self.record(
+            fragment_ids, version=columns.FORMAT, details=(DETAILS, self.params.details())
+        )
 
     async def _write(self, part: _NewPartition, number: int) -> None:
         pool = self.snapshot.engine.pool
@@ -177,21 +155,6 @@ class TextSegmentBuilder:
                 yield batch
 
         await self.files.write(metadata.postings_file(number), schema, lists())
-
-    def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        record = table_pb2.IndexMetadata(
-            fields=[self.leaf.id],
-            name=self.name,
-            dataset_version=self.snapshot.version,
-            fragment_bitmap=roaring_bytes(np.array(sorted(fragment_ids), np.int64)),
-            index_version=columns.FORMAT,
-            created_at=int(time.time() * 1000),
-            files=self.files.files,
-        )
-        record.uuid.uuid = self.files.id.bytes
-        record.index_details.type_url = DETAILS
-        record.index_details.value = self.params.details()
-        return record
 
 
 class _NewPartition:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,22 +20,20 @@ from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
 from alance.format.index.values import METRICS, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
-from alance.format.paths import join_path
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
-from alance.format.table.operations_meta import CreateIndex
 from alance.io.readahead import in_turn
 from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
+from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
-from alance.ops.index.segment_files import FileEnd, SegmentFiles
+from alance.ops.index.segment_files import FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.train import train, training_of
-from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -69,13 +67,8 @@ async def create_vector_index(
             lambda: train(base, checked),
             checked.options.memory_bytes,
         )
-        try:
-            record = await builder.build([handle.id for handle in base.handles])
-        except BaseException:
-            await builder.discard()
-            raise
-        change = CreateIndex(new_indices=(record,), removed_indices=checked.old)
-        return await commit_change(base, change, options, discard=builder.discard)
+        covered = [handle.id for handle in base.handles]
+        return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -98,11 +91,9 @@ async def vectors_like(
         CorruptFileError, NotFoundError: files that cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
-    paths = dict(struct_paths(base.schema.fields))
-    fields = index.fields
-    if index.kind != "Vector" or len(fields) != 1 or fields[0] not in paths:
+    column = indexed_column(base, index)
+    if index.kind != "Vector" or column is None:
         return None
-    column = join_path(paths[fields[0]])
     leaf = base.schema.field(column)
     try:
         training = await training_of(base, index, leaf.arrow_type)
@@ -141,27 +132,18 @@ def _as_before(column: str, leaf: Field, name: str, training: Training) -> Check
 
 
 @dataclass(slots=True, eq=False)
-class VectorSegmentBuilder:
-    """Builds one segment. Whoever does not commit it calls `discard`.
+class VectorSegmentBuilder(NewSegment):
+    """Builds one segment.
 
     Attributes:
-        column: the path of the field.
         training: gives what vectors are assigned and coded by.
         memory_bytes: codes that are sorted at once; more go to the local disk.
         carried: segments whose fragments are not scanned.
     """
 
-    snapshot: Snapshot
-    column: str
-    leaf: Field
-    name: str
     training: Callable[[], Awaitable[Training]]
     memory_bytes: int = MEMORY
     carried: tuple[CarriedSegment, ...] = ()
-    files: SegmentFiles = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.files = SegmentFiles(self.snapshot)
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -214,10 +196,6 @@ class VectorSegmentBuilder:
             await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
         return self._record(training, fragment_ids)
 
-    async def discard(self) -> None:
-        """Remove the files, as far as the store can be reached."""
-        await self.files.discard()
-
     async def _write_centroids(self, training: Training) -> None:
         kind = {"type": f"IVF_{training.encoder.KIND}", ivf.METRIC: training.metric}
         metadata = {
@@ -244,9 +222,7 @@ class VectorSegmentBuilder:
         training.encoder.describe(details)
         if training.links is not None:
             hnsw.describe(training.links, details)
-        return self.files.record(
-            self.leaf,
-            self.name,
+        return self.record(
             fragment_ids,
             version=training.encoder.VERSION,
             details=(DETAILS, details.SerializeToString(deterministic=True)),
