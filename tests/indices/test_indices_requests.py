@@ -63,6 +63,20 @@ async def test_a_point_lookup(lab: Lab) -> None:
         assert seen.records == []
 
 
+async def test_sizes_that_the_manifest_does_not_tell_are_asked_for_once(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        for heads in (2, 0):
+            dataset = await alance.dataset(
+                "s3://lab/indexed", storage_options=options, session=session
+            )
+            for index in dataset._snapshot.manifest.indices:
+                del index.files[:]
+            with lab.recording() as seen:
+                assert await ids(dataset, "i = 7919") == [1]
+            assert [record["op"] for record in seen.records].count("HEAD") == heads
+
+
 async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
     sizes = {}
     for use in (True, False):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from alance.file.fragment import open_fragment
-from alance.file.plain import open_plain
 from alance.file.states import ScanStates
 from alance.file.v0_1_writer import writer_of
 from alance.file_version import FileVersion
@@ -24,7 +23,7 @@ from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
 from alance.ops.version.discards import discard_objects
-from alance.ops.version.index_files import located_files
+from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -224,9 +223,7 @@ class StoredFile:
             NotFoundError: no such file.
             CorruptFileError: no Lance file.
         """
-        engine = snapshot.engine
-        (place,) = await located_files(snapshot, index, [name])
-        file = await engine.drive(open_plain(*place, engine.cache), "open index")
+        (file,) = await opened_files(snapshot, index, [name])
         return cls(snapshot, file)
 
     @property

@@ -12,13 +12,11 @@ from alance.errors import CorruptFileError
 from alance.expr.compare import float_values, total_order
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
-from alance.file.plain import open_plain
 from alance.format.index import bitmap, btree
 from alance.format.index.addresses import parse_rows
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.format.plans import together
-from alance.io.tasks import all_of
+from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,14 +45,13 @@ class IndexFiles:
         identity: stands for the segment in this version, in keys of the search cache.
     """
 
-    __slots__ = ("_index", "_sizes", "_snapshot", "identity", "where")
+    __slots__ = ("_index", "_snapshot", "identity", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
         self._index = index
         self.identity = object()
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
-        self._sizes = {file.path: file.size_bytes for file in index.message.files}
 
     async def page_table(self) -> PageTable:
         """The page table of a B-tree. Cost: one round of two GETs, once.
@@ -169,20 +166,7 @@ class IndexFiles:
         return await self._rows(file, [(0, file.num_rows)], lambda batch: batch)
 
     async def _open(self, *names: str) -> list[PlainFile]:
-        engine = self._snapshot.engine
-        table, manifest = self._snapshot.table, self._snapshot.manifest
-
-        async def sized(name: str) -> tuple[str, int]:
-            location = table.index_file(manifest, self._index, name)
-            size = self._sizes.get(name)
-            if not size:
-                size = await engine.scheduler.size(location, reason="file size")
-                self._sizes[name] = size
-            return location, size
-
-        places = await all_of(sized(name) for name in names)
-        plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
-        return await engine.drive(together(plans), "open index")
+        return await opened_files(self._snapshot, self._index, names)
 
     async def _rows(
         self,

@@ -1,16 +1,22 @@
-"""Where the files of a segment of an index are."""
+"""The files of a segment of an index: where they are, and their heads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from alance.file.plain import open_plain
+from alance.format.plans import together
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from alance.file.plain import PlainFile
+    from alance.format.plans import Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
+
+SIZE_BYTES: Final = 200  # of a file's size in the search cache, with its key
 
 
 async def located_files(
@@ -18,16 +24,38 @@ async def located_files(
 ) -> list[tuple[str, int]]:
     """The location and size of some files of a segment, in the order of their names.
 
-    Cost: a HEAD for each file whose size the segment's record does not tell.
+    Cost: a HEAD, once, for each file whose size the segment's record does not tell.
 
     Raises:
         NotFoundError: no such file.
     """
+    engine = snapshot.engine
     sizes = {file.path: file.size_bytes for file in index.message.files}
 
     async def located(name: str) -> tuple[str, int]:
         location = snapshot.table.index_file(snapshot.manifest, index, name)
-        size = sizes.get(name) or await snapshot.engine.scheduler.size(location, reason="file size")
+        size = sizes.get(name, 0)
+        if not size:
+
+            async def load() -> int:
+                return await engine.scheduler.size(location, reason="file size")
+
+            size = await engine.cache.get(("file size", location), load, lambda _: SIZE_BYTES)
         return location, size
 
     return await all_of(located(name) for name in names)
+
+
+async def opened_files(snapshot: Snapshot, index: Index, names: Iterable[str]) -> list[PlainFile]:
+    """The heads of some files of a segment, in the order of their names.
+
+    Cost: one GET each where the size is told, rarely two; once.
+
+    Raises:
+        NotFoundError: no such file.
+        CorruptFileError: no Lance file.
+    """
+    engine = snapshot.engine
+    places = await located_files(snapshot, index, names)
+    plans: list[Plan[PlainFile]] = [open_plain(*place, engine.cache) for place in places]
+    return await engine.drive(together(plans), "open index")

@@ -17,7 +17,6 @@ import numpy as np
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
-from alance.file.plain import open_plain
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import (
@@ -32,7 +31,7 @@ from alance.format.index.text.postings import Postings, columns_of
 from alance.format.plans import together
 from alance.format.table.roaring import parse_roaring
 from alance.io.tasks import all_of
-from alance.ops.version.index_files import located_files
+from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,9 +135,7 @@ async def _heads(snapshot: Snapshot, index: Index, partitions: Iterable[int]) ->
     names = [text_metadata.FILE]
     for number in sorted(partitions):
         names += _names_of(number)
-    places = await located_files(snapshot, index, names)
-    plans: list[Plan[PlainFile]] = [open_plain(*place, snapshot.engine.cache) for place in places]
-    return await snapshot.engine.drive(together(plans), "open index")
+    return await opened_files(snapshot, index, names)
 
 
 def _names_of(number: int) -> list[str]:
