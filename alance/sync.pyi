@@ -63,6 +63,7 @@ from alance.types import (
     CleanupExplanation,
     CleanupStats,
     Columns,
+    Combine,
     CommitArguments,
     CommitLock,
     CompactionArguments,
@@ -75,6 +76,7 @@ from alance.types import (
     FileDescription,
     Fragment,
     FragmentScanArguments,
+    HybridArguments,
     IndexArguments,
     KeyColumn,
     Missing,
@@ -136,6 +138,24 @@ class Dataset:
         k: int = ...,
         **options: Unpack[TextSearchArguments],
     ) -> pa.Table: ...
+    def search(
+        self,
+        *,
+        text: str | TextQuery,
+        vector: object,
+        k: int = ...,
+        combine: Combine = ...,
+        **options: Unpack[HybridArguments],
+    ) -> pa.Table: ...
+    def explain_search(
+        self,
+        *,
+        text: str | TextQuery,
+        vector: object,
+        k: int = ...,
+        combine: Combine = ...,
+        **options: Unpack[HybridArguments],
+    ) -> Explanation: ...
     def create_scalar_index(
         self,
         column: str,

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     )
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
+    from alance.ops.search.text.fusion import Combine
     from alance.ops.search.text.query import Occur, Operator
-    from alance.ops.search.text.search_options import TextSearchArguments
+    from alance.ops.search.text.search_options import HybridArguments, TextSearchArguments
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
         CompactionMode,
@@ -72,6 +73,7 @@ _PLACES: Final = {
     "CleanupStats": "alance.ops.cleanup.policy",
     "ColumnDescription": "alance.file.describe",
     "Columns": "alance.ops.version.projection",
+    "Combine": "alance.ops.search.text.fusion",
     "CommitArguments": "alance.ops.version.commit_options",
     "CommitLock": "alance.versioning.lock",
     "CompactionArguments": "alance.ops.upkeep.compact_plan",
@@ -88,6 +90,7 @@ _PLACES: Final = {
     "FileDescription": "alance.file.describe",
     "Fragment": "alance.format.table.fragment",
     "FragmentScanArguments": "alance.ops.read.options",
+    "HybridArguments": "alance.ops.search.text.search_options",
     "IndexArguments": "alance.ops.index.index_arguments",
     "IndexMetadata": "alance.format.proto.table_pb2",
     "KeyColumn": "alance.ops.read.keys",
@@ -130,6 +133,7 @@ __all__ = [
     "CleanupStats",
     "ColumnDescription",
     "Columns",
+    "Combine",
     "CommitArguments",
     "CommitLock",
     "CompactionArguments",
@@ -146,6 +150,7 @@ __all__ = [
     "FileDescription",
     "Fragment",
     "FragmentScanArguments",
+    "HybridArguments",
     "IndexArguments",
     "IndexMetadata",
     "KeyColumn",

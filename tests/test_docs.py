@@ -135,8 +135,11 @@ async def text_search() -> Names:
     words = ("river", "stone", "glass", "of", "rivers", "night")
     texts = pa.array([f"{words[n % 6]} of {words[n * n % 5]}" for n in range(100)])
     years = pa.array([2015 + n % 10 for n in range(100)])
-    table = rows(0, 100, year=years, title=texts, text=texts)
-    return {"dataset": await alance.write_dataset(table, "table", max_rows_per_file=40)}
+    numbers = np.random.default_rng(0).random(800, np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 8)
+    table = rows(0, 100, year=years, title=texts, text=texts, vector=vectors)
+    dataset = await alance.write_dataset(table, "table", max_rows_per_file=40)
+    return {"dataset": dataset, "query": [0.5] * 8}
 
 
 async def tracing() -> Names:

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance.ops.read.explain import Explanation
     from alance.ops.search import nearest as search
     from alance.ops.search import options as search_options
     from alance.ops.search.options import SearchArguments
+    from alance.ops.search.text import hybrid
     from alance.ops.search.text import results as text_search
     from alance.ops.search.text import search_options as text_options
+    from alance.ops.search.text.fusion import Combine
     from alance.ops.search.text.query import TextQuery
-    from alance.ops.search.text.search_options import TextSearchArguments
+    from alance.ops.search.text.search_options import HybridArguments, TextSearchArguments
 else:
+    hybrid = Deferred("alance.ops.search.text.hybrid")
     search = Deferred("alance.ops.search.nearest")
     search_options = Deferred("alance.ops.search.options")
     text_options = Deferred("alance.ops.search.text.search_options")
@@ -115,3 +119,57 @@ class SearchVerbs(Handle):
         await self._load(text_search)
         columns, asked = text_options.asked_by(query, k, options)
         return await text_search.text_table(self._snapshot, columns, asked)
+
+    async def search(
+        self,
+        *,
+        text: str | TextQuery,
+        vector: object,
+        k: int = 10,
+        combine: Combine = "rrf",
+        **options: Unpack[HybridArguments],
+    ) -> pa.Table:
+        """The k most relevant rows of two searches at once: by words, and by a vector.
+
+        Each search gives its best `candidates`; `combine` makes one ranking of them. The output has
+        the columns asked for, `_relevance_score`, `_score` and `_distance` (float32; the last two
+        null where a search did not give the row), in the order of relevance, then row id.
+
+        Cost: the requests of `search_text` and `nearest` side by side, in as many rounds as the
+        longer of the two needs; a filter is asked once. The columns of the k rows are taken once.
+
+        Args:
+            text: as of `search_text`; vector: a query, as of `nearest`.
+            combine: "rrf": the sum of 1 / (60 + rank) over the searches that gave the row;
+                `{"text": w, "vector": v}`: weighted scores, in each search 1 for its first
+                candidate, 0 for its last and for rows that it did not give; or a function of a
+                table with a row for each candidate, `_rowid`, `_score`, `_distance`, `_score_rank`
+                and `_distance_rank` (from 1), which gives as many numbers, more being better. It
+                runs in a thread, or as a coroutine.
+            options: see `alance.types.HybridArguments`.
+
+        Raises:
+            InvalidInputError: as of `search_text` and `nearest`; several columns of vectors and
+                none named; fewer candidates than k; bad weights; what a function gave.
+            CorruptFileError: files that contradict the format, or an index.
+        """
+        await self._load(hybrid)
+        asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
+        return await hybrid.hybrid_table(self._snapshot, asked)
+
+    async def explain_search(
+        self,
+        *,
+        text: str | TextQuery,
+        vector: object,
+        k: int = 10,
+        combine: Combine = "rrf",
+        **options: Unpack[HybridArguments],
+    ) -> Explanation:
+        """What `search` asks of indices and of the store, before the columns of the rows.
+
+        Cost: as of `Scanner.explain`, for both searches.
+        """
+        await self._load(hybrid)
+        asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
+        return await hybrid.explain_hybrid(self._snapshot, asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from alance.format.index.values import NO_MASK
 from alance.format.numbers import as_numbers, places_in
 from alance.format.row_set import NO_ROWS, RowSet
+from alance.io.cache import SearchCache
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions
@@ -122,7 +123,21 @@ async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
 
 
 async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
-    """The live rows for which a scan's filter is true.
+    """The live rows for which a scan's filter is true; those who ask at once share the scan."""
+    flights = snapshot.remember(_filtered_rows, lambda: SearchCache(0))  # it keeps nothing
+    # An expression's == is an expression; values of parameters are equal across types.
+    text = options.filter if isinstance(options.filter, str) else id(options.filter)
+    rest = [
+        getattr(options, field.name)
+        for field in fields(options)
+        if field.name not in ("filter", "params")
+    ]
+    key = (text, id(options.params), *rest)
+    return await flights.get(key, lambda: _scanned_rows(snapshot, options), len)
+
+
+async def _scanned_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
+    """The same by a scan.
 
     Cost: a scan of its columns; where rows are named by address, of fragments for which no index
     answers the whole filter, and deletion files of those of which one does.

@@ -8,5 +8,6 @@ Where to change what:
     the documents of an index that match, and their scores: `scores`
     the rows that no index covers: `flat`
     all of it together: `answer`; the table that comes of it: `results`; what is told: `explained`
+    both kinds of searches at once: `hybrid`; how their rankings become one: `fusion`
     the bytes of the index files, and how texts become tokens: `alance.format.index.text`
 """

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from alance.errors import InvalidInputError
 from alance.ops.read.options import ScanOptions
+from alance.ops.search.options import SearchArguments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns
 
 _OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
+OF_BOTH: Final = (*_OF_SCANS, "prefilter", "use_index")  # searches, by words and by vectors
+OF_TEXTS: Final = ("on",)
 
 
 class TextSearchArguments(TypedDict, total=False):
@@ -46,6 +49,21 @@ class TextSearchArguments(TypedDict, total=False):
     fast_search: bool
     fragments: Collection[int] | None
     use_scalar_index: bool
+
+
+class HybridArguments(SearchArguments, total=False):
+    """The keyword arguments of `search`: those of `nearest`, which both searches share as far as
+    they know them, and
+
+    Attributes:
+        on: the column of texts to search, or several; None: those with an inverted index.
+        vector_column: None: the only column of vectors.
+        candidates: rows of each search that are ranked together; None: 4 k, and at least 50.
+    """
+
+    on: str | Sequence[str] | None
+    vector_column: str | None
+    candidates: int | None
 
 
 def asked_by(

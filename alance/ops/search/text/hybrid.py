@@ -1,0 +1,182 @@
+"""The rows that match words and are near a vector: both searches at once, then one ranking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import AlanceError, InvalidInputError
+from alance.io.tasks import all_of
+from alance.ops.search.answer import Hits, open_ahead
+from alance.ops.search.explained import explain_search
+from alance.ops.search.nearest import output_of, schema_of, search_table, stored
+from alance.ops.search.options import asked_by as asked_by_vector
+from alance.ops.search.options import vector_type
+from alance.ops.search.text.explained import explain_text
+from alance.ops.search.text.fusion import (
+    DISTANCE,
+    ROW_ID,
+    SCORE,
+    Candidates,
+    check_combine,
+    checked_scores,
+    relevance_of,
+)
+from alance.ops.search.text.results import text_table
+from alance.ops.search.text.search_options import OF_BOTH, OF_TEXTS, HybridArguments
+from alance.ops.search.text.search_options import asked_by as asked_by_words
+from alance.ops.version.first_use import load_readers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from alance.arrays import Float64s
+    from alance.format.schema import Schema
+    from alance.ops.read.explain import Explanation
+    from alance.ops.search.text.fusion import Combine
+    from alance.ops.search.text.query import TextQuery
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+RELEVANCE: Final = "_relevance_score"
+_PARTS: Final = (SCORE, DISTANCE)
+LEAST_CANDIDATES: Final = 50  # rows far down in one ranking may be first in both together
+
+
+class Hybrid:
+    """A search by words and by a vector, checked.
+
+    Raises:
+        TypeError: an unknown argument.
+        InvalidInputError: no text or vector; see `asked_by` of both searches.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        text: str | TextQuery,
+        vector: object,
+        k: int,
+        combine: Combine,
+        arguments: HybridArguments,
+    ) -> None:
+        if vector is None or text is None:
+            raise InvalidInputError("search: expected a text and a vector, both")
+        left: dict[str, Any] = dict(arguments)
+        self.combine = check_combine(combine)
+        self.columns: Columns = left.pop("columns", None)
+        column = left.pop("vector_column", None) or _vector_column(snapshot.schema)
+        candidates = left.pop("candidates", None)
+        if candidates is None and isinstance(k, int):
+            candidates = max(4 * k, LEAST_CANDIDATES)
+        both = {name: left[name] for name in OF_BOTH if name in left}
+        of_text = {name: left.pop(name) for name in OF_TEXTS if name in left}
+        of_vector = {name: value for name, value in left.items() if name not in both}
+        asked: Any = {**both, **of_text, "columns": [ROW_ID]}
+        _, self.by_text = asked_by_words(text, candidates, asked)
+        asked = {**both, **of_vector, "columns": [ROW_ID]}
+        _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= candidates:
+            raise InvalidInputError(f"k={k!r}: expected an integer of 1 to {candidates} candidates")
+        if np.ndim(cast("Any", vector)) == 2:
+            raise InvalidInputError("vector: expected one, of one dimension")
+        self.k = k
+
+    @property
+    def own_columns(self) -> Columns:
+        """The columns that are the table's, and the relevance."""
+        columns = self.columns
+        for name in _PARTS:
+            columns = stored(columns, name)
+        return columns
+
+
+async def hybrid_table(snapshot: Snapshot, asked: Hybrid) -> pa.Table:
+    """The rows of a hybrid search, the most relevant first.
+
+    Cost: the requests of both searches, in as many rounds as the longer one needs; a filter is
+    asked once; a take of the k rows.
+    """
+    await load_readers(snapshot, asked.columns)
+    schema = _schema_of(snapshot, asked)
+    text, vector, _ = await all_of(
+        cast(
+            "list[Awaitable[Any]]",
+            [
+                text_table(snapshot, [ROW_ID], asked.by_text),
+                search_table(snapshot, [ROW_ID], asked.by_vector),
+                open_ahead(snapshot, asked.by_text, stored(asked.own_columns, RELEVANCE)),
+            ],
+        )
+    )
+
+    def rate() -> tuple[Candidates, Float64s | Awaitable[Any]]:
+        candidates = Candidates.of(text, vector)
+        return candidates, relevance_of(candidates, asked.combine)
+
+    engine = snapshot.engine
+    candidates, relevance = await engine.pool.run(rate)
+    if not isinstance(relevance, np.ndarray):
+        relevance = checked_scores(await relevance, len(candidates.ids))
+    first, parts = await engine.decode(partial(candidates.best, relevance, asked.k), text.nbytes)
+    hits = Hits(
+        np.zeros(len(first), np.int32), relevance[first].astype(np.float32), candidates.ids[first]
+    )
+    batch = await output_of(snapshot, asked.own_columns, asked.by_text, hits, RELEVANCE)
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays |= {name: parts.column(name) for name in _PARTS}
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+async def explain_hybrid(snapshot: Snapshot, asked: Hybrid) -> Explanation:
+    """What both searches cost before the columns of the rows are taken. Cost: as of each."""
+    await load_readers(snapshot, asked.columns)
+    _schema_of(snapshot, asked)
+    text = await explain_text(snapshot, [ROW_ID], asked.by_text)
+    vector = await explain_search(snapshot, [ROW_ID], asked.by_vector)
+    how = asked.combine if isinstance(asked.combine, str | dict) else "a function"
+    return replace(
+        vector,
+        what=(
+            f"hybrid search of {snapshot.uri}, version {snapshot.version}: {asked.k} rows of the "
+            f"{asked.by_text.limit} best of each search, by {how}",
+            *text.what,
+            *vector.what,
+        ),
+        steps=(*text.steps, *vector.steps),
+        rounds=max(text.rounds, vector.rounds),
+        num_rows=text.num_rows + vector.num_rows,
+        num_rows_skipped=text.num_rows_skipped + vector.num_rows_skipped,
+        num_pages=text.num_pages + vector.num_pages,
+        num_pages_skipped=text.num_pages_skipped + vector.num_pages_skipped,
+        first=tuple(dict.fromkeys([*text.first, *vector.first])),
+        late=tuple(dict.fromkeys([*text.late, *vector.late])),
+        at_most=(*text.at_most, *vector.at_most),
+    )
+
+
+def _schema_of(snapshot: Snapshot, asked: Hybrid) -> pa.Schema:
+    schema = schema_of(snapshot, asked.own_columns, asked.by_text, measure=RELEVANCE)
+    fields = {field.name: field for field in schema}
+    fields |= {name: pa.field(name, pa.float32()) for name in _PARTS}
+    names = [*schema.names, *_PARTS] if asked.columns is None else list(asked.columns)
+    names += [name for name in (RELEVANCE, *_PARTS) if name not in names]
+    return pa.schema([fields[name] for name in names], metadata=schema.metadata)
+
+
+def _vector_column(schema: Schema) -> str:
+    """The only column of vectors."""
+    names = []
+    for field in schema.fields:
+        try:
+            vector_type(field, field.name)
+        except AlanceError:
+            continue
+        names.append(field.name)
+    if len(names) != 1:
+        raise InvalidInputError(f"vector_column: which? columns of vectors: {names}")
+    return names[0]
