@@ -991,8 +991,15 @@ class GraphBuilder:
 
 # The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.
 class Nearest:
+    # A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
     def __init__(
-        self, queries: npt.NDArray[np.float64], dim: int, k: int, lower: float, upper: float
+        self,
+        queries: npt.NDArray[np.float64],
+        dim: int,
+        k: int,
+        lower: float,
+        upper: float,
+        width: int = 1,
     ) -> None: ...
     # Of each query the number of rows; the distances and ids of all of them, nearest first.
     def result(
@@ -1012,6 +1019,21 @@ def add_vectors(
     baseline: bool = False,
     graph: Graph | None = None,
     ef: int = 0,
+) -> None: ...
+
+# As `add_vectors`, of rows that are lists of vectors: `ends` has that of each one's, in vectors.
+# The distance of a row is the sum over the query's vectors of that of the nearest of the row;
+# vectors with NaN are passed over, as are lists without others.
+def add_lists(
+    nearest: Nearest,
+    numbers: npt.NDArray[np.int32],
+    ids: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+    ends: npt.NDArray[np.int64],
+    values: npt.NDArray[np.uint8],
+    type: int,
+    metric: int,
+    baseline: bool = False,
 ) -> None: ...
 
 # --- vector_codes.cpp ---

@@ -112,9 +112,13 @@ async def search() -> Names:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(8000, np.float32)), 8)
     years = pa.array([2015 + n % 10 for n in range(1000)])
     texts = pa.array([f"text {n}" for n in range(1000)])
-    table = rows(0, 1000, year=years, text=texts, vector=vectors)
+    lists = pa.ListArray.from_arrays(pa.array(range(1001), pa.int32()), vectors)
+    table = rows(0, 1000, year=years, text=texts, vector=vectors, tokens=lists)
     dataset = await alance.write_dataset(table, "table", max_rows_per_file=400)
-    return {"dataset": dataset, "query": rng.random(8), "queries": rng.random((3, 8))}
+    queries = rng.random((3, 8))
+    return {
+        "dataset": dataset, "query": queries[0], "queries": queries, "token_queries": queries
+    }  # fmt: skip
 
 
 async def security() -> Names:

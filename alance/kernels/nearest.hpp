@@ -58,22 +58,26 @@ struct Rows {
 
 // Queries with the rows nearest to each: by distance, then by id. Distances outside of
 // [lower, upper) are left out, and NaN. Threads may add to it at once.
+//
+// A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
 class Nearest {
  public:
-  Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper)
-      : dim_(dim), k_(k), lower_(lower), upper_(upper) {
-    if (dim <= 0 || k <= 0 || queries.size() % static_cast<size_t>(dim) != 0)
-      corrupt("queries: " + std::to_string(queries.size()) + " values of dimension " +
-              std::to_string(dim) + ", k " + std::to_string(k));
-    count_ = static_cast<int64_t>(queries.size()) / dim;
+  Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper, int64_t width)
+      : dim_(dim), k_(k), width_(width), lower_(lower), upper_(upper) {
+    const bool is_valid = dim > 0 && k > 0 && width > 0 && width <= (int64_t{1} << 40) / dim;
+    if (!is_valid || queries.size() % static_cast<size_t>(dim * width) != 0)
+      corrupt("queries: " + std::to_string(queries.size()) + " values of " + std::to_string(width) +
+              " vectors of dimension " + std::to_string(dim) + ", k " + std::to_string(k));
+    const int64_t vectors = static_cast<int64_t>(queries.size()) / dim;
+    count_ = vectors / width;
     stride_ = (dim + kLanes - 1) / kLanes * kLanes;
-    exact_.resize(static_cast<size_t>(count_ * stride_));
+    exact_.resize(static_cast<size_t>(vectors * stride_));
     floats_.resize(exact_.size());
     bytes_.resize(exact_.size());
-    for (int64_t query = 0; query < count_; ++query)
+    for (int64_t vector = 0; vector < vectors; ++vector)
       for (int64_t i = 0; i < dim; ++i) {
-        const double value = queries.data()[query * dim + i];
-        const size_t at = static_cast<size_t>(query * stride_ + i);
+        const double value = queries.data()[vector * dim + i];
+        const size_t at = static_cast<size_t>(vector * stride_ + i);
         exact_[at] = value;
         floats_[at] = static_cast<float>(value);
         bytes_[at] = value >= 0 && value <= 255 ? static_cast<uint8_t>(value) : uint8_t{0};
@@ -82,13 +86,18 @@ class Nearest {
   }
 
   int64_t dim() const { return dim_; }
-  // The values of a query, followed by zeros up to a multiple of eight.
-  const float* floats(int64_t query) const { return floats_.data() + query * stride_; }
-  const double* exact(int64_t query) const { return exact_.data() + query * stride_; }
-  const uint8_t* bytes(int64_t query) const { return bytes_.data() + query * stride_; }
+  int64_t width() const { return width_; }
+  // The values of a query's vector, followed by zeros up to a multiple of eight.
+  const float* floats(int64_t vector) const { return floats_.data() + vector * stride_; }
+  const double* exact(int64_t vector) const { return exact_.data() + vector * stride_; }
+  const uint8_t* bytes(int64_t vector) const { return bytes_.data() + vector * stride_; }
 
-  // The rows that a kernel was given, and the queries that it is to answer.
-  Rows checked(const In<uint64_t>& ids, const Bytes& mask, const In<int32_t>& numbers) const {
+  // The rows that a kernel was given, and the queries that it is to answer; `width`: vectors that
+  // it expects of a query.
+  Rows checked(const In<uint64_t>& ids, const Bytes& mask, const In<int32_t>& numbers,
+               int64_t width = 1) const {
+    if (width != width_)
+      corrupt("queries of " + std::to_string(width_) + " vectors, expected " + std::to_string(width));
     if (mask.size() && mask.size() != ids.size())
       corrupt("a mask of " + std::to_string(mask.size()) + " for " + std::to_string(ids.size()) +
               " rows");
@@ -161,7 +170,7 @@ class Nearest {
     std::push_heap(heap.begin(), heap.end());
   }
 
-  int64_t dim_, k_, count_ = 0, stride_ = 0;
+  int64_t dim_, k_, width_, count_ = 0, stride_ = 0;
   float lower_, upper_;
   std::vector<double> exact_;
   std::vector<float> floats_;

@@ -116,6 +116,58 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
   }
 }
 
+// Adds rows that are lists of vectors: the end of each one's, in `values`. The distance of a row is
+// the sum over the query's vectors of that of the nearest vector of the row. Vectors that cannot be
+// compared, as those with NaN, are passed over; so are lists without others.
+void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
+               In<int64_t> ends, Bytes values, int type, int metric, bool baseline) {
+  const Rows rows = nearest.checked(ids, mask, numbers, nearest.width());
+  const Loop loop = loop_of(type, metric, baseline);
+  if (!loop) corrupt("vectors of type " + std::to_string(type) + " by metric " + std::to_string(metric));
+  const int64_t row_bytes = nearest.dim() * width_of(type);
+  int64_t last = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (ends.data()[i] < last) corrupt("lists of vectors: one ends before the one before it");
+    last = ends.data()[i];
+  }
+  const int64_t most = static_cast<int64_t>(values.size()) / row_bytes;
+  if (static_cast<int64_t>(ends.size()) != rows.count || last != most ||
+      static_cast<int64_t>(values.size()) != most * row_bytes)
+    corrupt("lists of vectors: " + std::to_string(values.size()) + " bytes for " +
+            std::to_string(last) + " vectors of " + std::to_string(row_bytes) + " in " +
+            std::to_string(rows.count) + " rows");
+  nb::gil_scoped_release release;
+  const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock), width = nearest.width();
+  std::vector<float> distances, sums(kBlock);
+  int64_t stop = 0;
+  for (int64_t start = 0; start < rows.count; start = stop) {
+    const int64_t first = start ? ends.data()[start - 1] : 0;
+    // Rows of about a block of vectors, which stays in the processor's cache; at least a row.
+    stop = start + 1;
+    while (stop < rows.count && stop - start < kBlock && ends.data()[stop] - first <= step) ++stop;
+    if (!rows.any(start, stop)) continue;
+    distances.resize(static_cast<size_t>(ends.data()[stop - 1] - first));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      std::fill_n(sums.begin(), stop - start, 0.0f);
+      for (int64_t j = 0; j < width; ++j) {
+        const int64_t vector = numbers.data()[i] * width + j;
+        loop(nearest, vector, length_of(nearest, vector), values.data() + first * row_bytes,
+             static_cast<int64_t>(distances.size()), distances.data());
+        for (int64_t row = start, at = 0; row < stop; ++row) {
+          float least = std::numeric_limits<float>::quiet_NaN();
+          for (; at < ends.data()[row] - first; ++at)
+            if (!(distances[static_cast<size_t>(at)] >= least)) {
+              const float distance = distances[static_cast<size_t>(at)];
+              if (!std::isnan(distance)) least = distance;
+            }
+          sums[static_cast<size_t>(row - start)] += least;
+        }
+      }
+      nearest.offer(numbers.data()[i], sums.data(), rows, start, stop);
+    }
+  }
+}
+
 }  // namespace
 
 Loop loop_of(int type, int metric, bool baseline) {
@@ -140,10 +192,14 @@ void register_vectors(nanobind::module_& m) {
   namespace nb = nanobind;
   using alance::vectors::Nearest;
   nb::class_<Nearest>(m, "Nearest")
-      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float>(), nb::arg("queries"),
-           nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"))
+      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float, int64_t>(),
+           nb::arg("queries"), nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"),
+           nb::arg("width") = 1)
       .def("result", &Nearest::result);
   m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
         nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
         nb::arg("baseline") = false, nb::arg("graph") = nb::none(), nb::arg("ef") = 0);
+  m.def("add_lists", &alance::vectors::add_lists, nb::arg("nearest"), nb::arg("numbers"),
+        nb::arg("ids"), nb::arg("mask"), nb::arg("ends"), nb::arg("values"), nb::arg("type"),
+        nb::arg("metric"), nb::arg("baseline") = false);
 }

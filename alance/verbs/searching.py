@@ -55,9 +55,12 @@ class SearchVerbs(Handle):
 
         Args:
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
-                float32, float64 or uint8.
+                float32, float64 or uint8, or of lists of such vectors.
             query: as many numbers as the vectors have. Of two dimensions it is a batch: the first
-                column of the output is then `query_index` (int32), with k rows for each.
+                column of the output is then `query_index` (int32), with k rows for each. Where
+                rows are lists of vectors, two dimensions are one query of several vectors, whose
+                distance from a row is the sum of those of each from the nearest of the row; and
+                three are a batch.
             options: see `alance.types.SearchArguments`.
 
         Raises:
@@ -87,7 +90,9 @@ class SearchVerbs(Handle):
         await self._load(search)
         columns, asked = search_options.asked_by(column, queries, k, options)
         if not search_options.search_of(self._snapshot.schema, asked.nearest or {}).is_batch:
-            raise InvalidInputError("queries: expected a matrix, a query a row")
+            raise InvalidInputError(
+                "queries: expected a matrix, a query a row; of lists of vectors one of matrices"
+            )
         return await search.search_table(self._snapshot, columns, asked)
 
     async def search_text(

@@ -161,3 +161,49 @@ def test_wrong_sizes_are_refused(change: dict[str, Any], message: str) -> None:
     }
     with pytest.raises(ValueError, match=message):
         _kernels.add_vectors(nearest(np.ones((1, 4)), 2), **(arguments | change))
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+@pytest.mark.parametrize("dim", [3, 32, 300])
+def test_lists_are_compared_by_the_nearest_of_their_vectors(metric: str, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    counts = rng.integers(0, 9, 700)
+    counts[5] = 400  # more than a block
+    ends, width = np.cumsum(counts), 4
+    rows = rng.integers(0, 256, (int(ends[-1]), dim)).astype(np.uint8)
+    queries = rng.integers(0, 256, (3 * width, dim)).astype(np.uint8)
+    flat = queries.astype(np.float64).reshape(-1)
+    kernel = _kernels.Nearest(flat, dim, 700, -np.inf, np.inf, width=width)
+    numbers, ids = np.arange(3, dtype=np.int32), np.arange(700, dtype=np.uint64)
+    kind, by = TYPES["uint8"], METRICS.index(metric)
+    _kernels.add_lists(kernel, numbers, ids, ALL, ends, rows.reshape(-1), kind, by)
+    distances = expected(queries, rows, metric)
+    sums = np.stack(
+        [
+            distances[:, end - count : end]
+            .min(axis=1, initial=np.inf)
+            .reshape(3, width)
+            .sum(axis=1)
+            for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
+        ]
+    )
+    filled, found, rows_found = kernel.result()
+    assert filled.tolist() == [int((counts > 0).sum())] * 3
+    owners = np.repeat(np.arange(3), filled)
+    np.testing.assert_allclose(found, sums[rows_found, owners], rtol=1e-4, atol=1e-5)
+
+
+def test_lists_that_contradict_their_values_are_refused() -> None:
+    rows, ids = np.zeros(8 * 4, np.uint8), np.arange(2, dtype=np.uint64)
+    numbers = np.zeros(1, np.int32)
+    kernel = _kernels.Nearest(np.zeros(8), 4, 1, -np.inf, np.inf, width=2)
+    for ends in ([3, 7], [3, 9], [9, 8], [-1, 8], [8]):
+        with pytest.raises(ValueError, match="lists of vectors"):
+            _kernels.add_lists(kernel, numbers, ids, ALL, np.array(ends), rows, TYPES["uint8"], 0)
+    with pytest.raises(ValueError, match="queries of 2 vectors"):
+        _kernels.add_vectors(kernel, numbers, ids, ALL, rows[:8], TYPES["uint8"], 0)
+    with pytest.raises(ValueError, match="query 1 of 1"):
+        _kernels.add_lists(kernel, numbers + 1, ids, ALL, np.array([3, 8]), rows, 4, 0)
+    for width in (0, -1, 3, 1 << 60):
+        with pytest.raises(ValueError, match="queries"):
+            _kernels.Nearest(np.zeros(8), 4, 1, -np.inf, np.inf, width=width)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.format.numbers import as_mask
+from alance.format.numbers import as_mask, as_numbers
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float32s, Int64s, Mask
@@ -89,6 +89,31 @@ def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
         return np.empty(0, np.uint8), valid
     start = items.offset * width
     return np.frombuffer(content, np.uint8)[start : start + len(items) * width], valid
+
+
+def lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
+    """Lists of vectors: the bytes of the values of all, where each list ends, which are no null.
+
+    Vectors that are null or have nulls are left out.
+
+    Returns:
+        ends: in vectors; shape (n,). The last is as `values_of` gives it.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if not len(array):
+        return NO_MASK, np.empty(0, np.int64), NO_MASK
+    offsets = as_numbers(array.offsets).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    vectors = array.values.slice(first, last - first)
+    values, valid = values_of(vectors)
+    ends = offsets[1:] - first
+    if len(valid):
+        kept = valid.view(np.bool_)
+        values = values.reshape(len(vectors), -1)[kept].reshape(-1)
+        ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+    is_there = as_mask(array.is_valid()).view(np.uint8) if array.null_count else NO_MASK
+    return values, ends, is_there
 
 
 def whole_vectors(array: pa.Array, type_: str, metric: str) -> tuple[Vectors, Mask]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -62,11 +63,36 @@ class Hits:
         distances = np.concatenate([result[1] for result in results])
         ids = np.concatenate([result[2] for result in results])
         hits = cls(numbers, distances, ids)
-        if len(parts) == 1:
-            return hits
-        hits = hits.where(np.lexsort((ids, distances, numbers)))
+        return hits if len(parts) == 1 else hits.ranked(k)
+
+    def ranked(self, k: int) -> Hits:
+        """The k nearest rows of each query, of rows in any order."""
+        hits = self.where(np.lexsort((self.ids, self.distances, self.numbers)))
         starts = np.searchsorted(hits.numbers, hits.numbers)
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
+
+    def of_lists(self, search: Search, k: int) -> Hits:
+        """The k nearest rows of each query, of what each of its vectors has found.
+
+        The distance of a row is the sum over these vectors; where one has not found it, the
+        distance of the farthest that it has found stands for the row's, which is no less.
+        """
+        vectors = self.numbers.astype(np.int64)
+        ids, places = distinct(self.ids.astype(np.int64))
+        farthest = np.full(len(search.vectors), -np.inf)
+        np.maximum.at(farthest, vectors, self.distances)
+        rest = farthest.reshape(-1, search.width)
+        rest = np.where(np.isinf(rest), rest.max(axis=1, keepdims=True), rest)
+        # Of several vectors of a row the nearest counts, which comes first.
+        first = np.unique(vectors * len(ids) + places, return_index=True)[1]
+        vectors, queries = vectors[first], vectors[first] // search.width
+        gains = self.distances[first] - rest.reshape(-1)[vectors]
+        rows, owners = np.unique(queries * len(ids) + places[first], return_inverse=True)
+        numbers, rows = np.divmod(rows, max(1, len(ids)))
+        sums = np.bincount(owners, gains, len(rows)) + rest.sum(axis=1)[numbers]
+        distances = sums.astype(np.float32)
+        hits = Hits(numbers.astype(np.int32), distances, ids[rows].astype(np.uint64))
+        return hits.where((sums >= search.lower) & (sums < search.upper)).ranked(k)
 
     def where(self, chosen: Mask | Int64s | slice) -> Hits:
         """Some of the rows."""
@@ -79,7 +105,7 @@ def check_queries(search: Search, way: Way) -> None:
     Raises:
         InvalidInputError: a query of zeros by cosine.
     """
-    if way.metric == "cosine" and not search.queries.any(axis=1).all():
+    if way.metric == "cosine" and not search.vectors.any(axis=1).all():
         raise InvalidInputError("metric='cosine': a query of zeros has no direction")
 
 
@@ -148,11 +174,11 @@ async def _indexed(
 
 
 def unit_queries(search: Search, metric: str) -> Float64s:
-    """The queries as an index compares them: by cosine of length one."""
+    """The vectors of queries as an index compares them: by cosine of length one."""
     if metric != "cosine":
-        return search.queries
-    lengths: Float64s = np.linalg.norm(search.queries, axis=1, keepdims=True)
-    return search.queries / lengths
+        return search.vectors
+    lengths: Float64s = np.linalg.norm(search.vectors, axis=1, keepdims=True)
+    return search.vectors / lengths
 
 
 def _uncovered(
@@ -175,17 +201,19 @@ async def _probed(
     """The nearest rows in the partitions of an index; and of fragments that it does not cover."""
     opened = [ivf for ivf, _ in segments]
     refine = search.probing.refine_factor
-    is_exact = all(ivf.quantizer.is_exact for ivf in opened)
+    is_exact = not search.is_multi and all(ivf.quantizer.is_exact for ivf in opened)
     is_refined = not is_exact and (refine is not None or bool(way.uncovered))
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
-    kernels = _kernels_of(search, opened, queries, k)
+    num_probed = search.num_probed if search.is_multi else k
+    kernels = _kernels_of(search, opened, queries, num_probed)
     exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
 
     async def ask() -> None:
-        await search_segments(snapshot, search, segments, queries, k, kernels)
+        await search_segments(snapshot, search, segments, queries, num_probed, kernels)
         if exact is not None and is_refined:
-            named = _checked(snapshot, way, Hits.of(kernels.distinct, k))
+            hits = Hits.of(kernels.distinct, num_probed)
+            named = _checked(snapshot, way, hits.of_lists(search, k) if search.is_multi else hits)
             await _refine(snapshot, search, way.metric, named, exact)
 
     rest = [] if exact is None else _uncovered(snapshot, search, options, way, exact)
@@ -193,7 +221,9 @@ async def _probed(
     if is_refined:
         assert exact is not None
         return Hits.of([exact], search.k)
-    hits = Hits.of([*kernels.distinct, *([] if exact is None else [exact])], search.k)
+    hits = Hits.of([*kernels.distinct, *([] if exact is None else [exact])], num_probed)
+    if search.is_multi:
+        hits = hits.of_lists(search, k)
     return _checked(snapshot, way, hits)
 
 
@@ -227,6 +257,8 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
 
 def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
     """What collects the rows of segments: one for all whose queries are the same."""
+    if search.is_multi:
+        search = replace(search, lower=-math.inf, upper=math.inf)  # it is of the sums
     shared: _kernels.Nearest | None = None
     of_segments = []
     for ivf in opened:
@@ -236,7 +268,7 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
             of_segments.append(shared)
         else:
             of_segments.append(kernel_of(replace(search, queries=turned), k))
-    return Kernels(of_segments, search.probing.width(search.k * search.probing.refined))
+    return Kernels(of_segments, search.probing.width(search.num_probed))
 
 
 async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:

@@ -103,7 +103,7 @@ async def _of_partitions(
 ) -> tuple[list[str], Step | None]:
     """The partitions that are searched in any case, and what is read of them."""
     engine, profile = snapshot.engine, snapshot.table.store.profile
-    ef = search.probing.width(search.k * search.probing.refined)
+    ef = search.probing.width(search.num_probed)
     lines: list[str] = []
     by_path: dict[str, list[tuple[int, int]]] = {}
     for ivf in opened:
@@ -136,7 +136,7 @@ async def _of_partitions(
 
 def _of_graphs(search: Search, way: Way) -> list[str]:
     """Which partitions of indices with graphs are walked through, for each number of links."""
-    ef = search.probing.width(search.k * search.probing.refined)
+    ef = search.probing.width(search.num_probed)
     details = (segment.index.message.index_details.value for segment in way.segments)
     numbers = {links.m for links in map(described, details) if links is not None}
     return [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
-from alance.format.index.values import METRICS, NO_MASK, TYPES, values_of
+from alance.format.index.values import METRICS, NO_MASK, TYPES, lists_of, values_of
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.plan import plan_scan
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 def kernel_of(search: Search, k: int) -> _kernels.Nearest:
     """The k nearest rows of each query of a search: nothing yet."""
-    return _kernels.Nearest(search.queries.reshape(-1), search.dim, k, search.lower, search.upper)
+    values, bounds = search.queries.reshape(-1), (search.lower, search.upper)
+    return _kernels.Nearest(values, search.dim, k, *bounds, width=search.width)
 
 
 async def search_flat(
@@ -69,13 +70,20 @@ def add_vectors(
     vectors: pa.Array,
     mask: Bytes = NO_MASK,
 ) -> None:
-    """Add the rows of an Arrow array of vectors to some queries; nulls are left out.
+    """Add the rows of an Arrow array of vectors, or lists, to some queries; nulls are left out.
 
     Args:
         mask: nonzero for the rows that count; empty: all.
     """
-    values, valid = values_of(vectors)
+    kind, by = TYPES[search.value_type], METRICS.index(metric)
+    ends = None
+    if search.is_multi:
+        values, ends, valid = lists_of(vectors)
+    else:
+        values, valid = values_of(vectors)
     if len(valid):
         mask = mask & valid if len(mask) else valid
-    kind, by = TYPES[search.value_type], METRICS.index(metric)
-    _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)
+    if ends is None:
+        _kernels.add_vectors(nearest, numbers, ids, mask, values, kind, by)
+    else:
+        _kernels.add_lists(nearest, numbers, ids, mask, ends, values, kind, by)

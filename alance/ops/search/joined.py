@@ -62,10 +62,10 @@ def joint_of(snapshot: Snapshot, search: Search, columns: object, options: ScanO
     )
     asked = (
         search.path, search.k, search.metric, search.lower, search.upper, search.probing,
-        search.fast_search,
+        search.fast_search, search.width,
     )  # fmt: skip
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
-    joint = Joint(MAX_ROWS // search.k, UNDER_WAY[snapshot.is_remote])
+    joint = Joint(MAX_ROWS // (search.k * search.width), UNDER_WAY[snapshot.is_remote])
     key: Hashable = (Joint, asked, names, rest)
     # An expression's == is an expression; values of parameters are equal across types.
     is_plain = isinstance(options.filter, str | None) and options.params is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, TYPES
 from alance.ops.read.options import ScanOptions
 
@@ -29,6 +29,7 @@ Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
 DISTANCE: Final = "_distance"
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
+LISTED: Final = 10  # times k vectors of lists are found by each vector of a query, as in pylance
 BFLOAT16: Final = "bfloat16"
 
 
@@ -108,7 +109,9 @@ class Search:
 
     Attributes:
         path: the column's, as text.
-        queries: shape (q, dimension), float64.
+        queries: shape (q, width x dimension), float64.
+        dim: numbers of a vector.
+        is_multi: rows are lists of vectors, and a query is one or more.
         is_batch: the answer tells the rows of the queries apart by `query_index`.
         metric: None: that of the index.
         lower, upper: the distances kept are at least the one, and below the other.
@@ -117,6 +120,7 @@ class Search:
     path: str
     value_type: str
     queries: Float64s
+    dim: int
     is_batch: bool
     k: int
     metric: str | None
@@ -124,10 +128,22 @@ class Search:
     upper: float
     probing: Probing
     fast_search: bool = False
+    is_multi: bool = False
 
     @property
-    def dim(self) -> int:
-        return int(self.queries.shape[1])
+    def width(self) -> int:
+        """Vectors of a query."""
+        return int(self.queries.shape[1]) // self.dim
+
+    @property
+    def num_probed(self) -> int:
+        """Rows that an index is asked for, by each vector."""
+        return self.k * (LISTED if self.is_multi else self.probing.refined)
+
+    @property
+    def vectors(self) -> Float64s:
+        """Of all queries; shape (q x width, dimension)."""
+        return self.queries.reshape(-1, self.dim)
 
     @property
     def default_metric(self) -> str:
@@ -169,7 +185,6 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
     Raises:
         InvalidInputError: an unknown name or column, a query of another shape or type than the
             vectors, or with NaN; numbers out of range.
-        UnsupportedError: a column of lists of vectors.
     """
     unknown = set(asked) - set(_NEAREST)
     if unknown:
@@ -181,14 +196,15 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
     if not isinstance(column, str):
         raise InvalidInputError(f"nearest: column {column!r}: expected a name")
     field = schema.field(column)
-    value_type, dim = vector_type(field, column)
-    queries, is_batch = _queries(asked.get("q"), dim, column)
-    metric = _metric(asked.get("metric"), value_type, queries)
+    value_type, dim, is_multi = vector_type(field, column)
+    queries, is_batch = _queries(asked.get("q"), dim, column, is_multi=is_multi)
+    metric = _metric(asked.get("metric"), value_type, queries.reshape(-1, dim))
     lower, upper = _range(asked.get("distance_range"))
     return Search(
         path=column,
         value_type=value_type,
         queries=queries,
+        dim=dim,
         is_batch=is_batch,
         k=_count("k", asked.get("k")) or DEFAULT_K,
         metric=metric,
@@ -196,25 +212,26 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
         upper=upper,
         probing=_probing(asked),
         fast_search=fast_search,
+        is_multi=is_multi,
     )
 
 
-def vector_type(field: Field, column: str) -> tuple[str, int]:
-    """The type of a vector's values, as of `TYPES`, and its dimension.
+def vector_type(field: Field, column: str) -> tuple[str, int, bool]:
+    """The type of vectors' values, as of `TYPES`, their dimension, and whether rows are lists.
 
     Raises:
         InvalidInputError: no column of vectors.
-        UnsupportedError: lists of vectors.
     """
     arrow = field.arrow_type
-    if pa.types.is_fixed_size_list(arrow):
-        name = BFLOAT16 if BFLOAT16 in field.logical_type else _name(arrow.value_type)
-        if name in TYPES and arrow.list_size > 0:
-            return name, int(arrow.list_size)
-    if pa.types.is_list(arrow) and pa.types.is_fixed_size_list(arrow.value_type):
-        raise UnsupportedError(f"column {column!r}: lists of vectors are not searched yet")
+    is_multi = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
+    leaf, type_ = (field.children[0], arrow.value_type) if is_multi else (field, arrow)
+    if pa.types.is_fixed_size_list(type_):
+        name = BFLOAT16 if BFLOAT16 in leaf.logical_type else _name(type_.value_type)
+        if name in TYPES and type_.list_size > 0:
+            return name, int(type_.list_size), is_multi
     raise InvalidInputError(
-        f"column {column!r} is of type {arrow}: expected a fixed-size list of {', '.join(TYPES)}"
+        f"column {column!r} is of type {arrow}: expected a fixed-size list of {', '.join(TYPES)}, "
+        "or lists of such"
     )
 
 
@@ -224,21 +241,27 @@ def _name(arrow: pa.DataType) -> str:
     )
 
 
-def _queries(q: object, dim: int, column: str) -> tuple[Float64s, bool]:
-    """The queries as a matrix, and whether they were given as one."""
+def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float64s, bool]:
+    """The queries as a matrix, and whether they were given as several.
+
+    A query of a column of lists has one dimension more, or is a single vector.
+    """
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
     try:
         values = np.asarray(q, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"query of column {column!r}: expected numbers ({error})") from None
-    if values.ndim not in (1, 2) or values.shape[-1] != dim:
+    is_batch = values.ndim == 2 + is_multi
+    shape = values.shape if is_batch else (1, *values.shape)
+    width = math.prod(shape[1:])
+    if values.ndim not in (1, 2, 2 + is_multi) or shape[-1] != dim or not width:
         raise InvalidInputError(
             f"query of shape {values.shape}: column {column!r} has vectors of dimension {dim}"
         )
     if not np.isfinite(values).all():
         raise InvalidInputError(f"query of column {column!r}: NaN or infinite values")
-    return np.ascontiguousarray(values.reshape(-1, dim)), values.ndim == 2
+    return np.ascontiguousarray(values.reshape(shape[0], width)), is_batch
 
 
 def _metric(name: object, value_type: str, queries: Float64s) -> str | None:
