@@ -10,9 +10,10 @@ from alance.ops.read import count
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version import opening
-from alance.ops.version.defaults import BLOB_BYTES
+from alance.ops.version.defaults import BLOB_BYTES, SMALL_ROWS
 from alance.scanner import Scanner
 from alance.verbs import Verbs
+from alance.verbs.engines import EngineVerbs
 from alance.verbs.keys import KeyVerbs
 from alance.verbs.searching import SearchVerbs
 
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from alance.file_version import FileVersion
     from alance.format.field import Field
-    from alance.ops.read import blobs, explain, sample
+    from alance.ops.read import blobs, explain, sample, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanArguments
+    from alance.ops.read.stats import DatasetStats
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
     from alance.session import Session
@@ -40,6 +44,7 @@ else:
     blobs = Deferred("alance.ops.read.blobs")
     explain = Deferred("alance.ops.read.explain")
     sample = Deferred("alance.ops.read.sample")
+    stats = Deferred("alance.ops.read.stats")
 
 
 async def dataset(
@@ -93,13 +98,16 @@ async def dataset(
     )
 
 
-class Dataset(Verbs, SearchVerbs, KeyVerbs):
+class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
     """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return f"Dataset({self.uri!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        return stats.html(self._snapshot)
 
     @property
     def uri(self) -> str:
@@ -278,6 +286,30 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs):
     async def to_table(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> pa.Table:
         """Scan into memory; options are the fields of `ScanOptions`."""
         return await self.scanner(columns, **options).to_table()
+
+    async def to_pandas(
+        self, columns: Columns = None, **options: Unpack[ScanArguments]
+    ) -> pd.DataFrame:
+        """Scan into a DataFrame of pandas, which has to be installed; see `Scanner.to_pandas`."""
+        return await self.scanner(columns, **options).to_pandas()
+
+    async def to_polars(
+        self, columns: Columns = None, **options: Unpack[ScanArguments]
+    ) -> pl.DataFrame:
+        """Scan into a DataFrame of Polars, which has to be installed; see `Scanner.to_polars`."""
+        return await self.scanner(columns, **options).to_polars()
+
+    async def stats(self, *, small_rows: int = SMALL_ROWS) -> DatasetStats:
+        """What the version consists of: rows, deleted rows, fragments, files, bytes, indices.
+
+        Cost: nothing is read but what the manifest does not tell: a HEAD for a file whose size it
+        lacks, as those of old releases do, a GET for a deletion file of unknown count.
+
+        Args:
+            small_rows: fragments of fewer rows are counted as small.
+        """
+        await self._load(stats)
+        return await stats.dataset_stats(self._snapshot, small_rows)
 
     async def count_rows(
         self, filter: str | pc.Expression | None = None, *, params: Params = None

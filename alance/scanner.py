@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alance.deferred import Deferred
+from alance.errors import UnsupportedError
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.plan import plan_scan
@@ -19,7 +21,11 @@ from alance.ops.version.projection import ROW_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    import pandas as pd
+    import polars as pl
+
     from alance.format.field import Field
+    from alance.io.pool import DecodePool
     from alance.ops.read import blob_bytes, explain
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
@@ -130,6 +136,28 @@ class Scanner:
         batches = [batch async for batch in self.to_batches()]
         return pa.Table.from_batches(batches, schema=self.projected_schema)
 
+    async def to_pandas(self) -> pd.DataFrame:
+        """All rows as a DataFrame of pandas, which a thread makes of them.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+        """
+        pool = self._snapshot.engine.pool
+        await _load_optional(pool, "pandas")
+        return await pool.run((await self.to_table()).to_pandas)
+
+    async def to_polars(self) -> pl.DataFrame:
+        """All rows as a DataFrame of Polars, which a thread makes of them.
+
+        Raises:
+            UnsupportedError: Polars is not installed.
+        """
+        pool = self._snapshot.engine.pool
+        await _load_optional(pool, "polars")
+        import polars as pl
+
+        return await pool.run(partial(pl.DataFrame, await self.to_table()))
+
     async def count_rows(self) -> int:
         """The number of rows that the scan would give."""
         if self._is_search:
@@ -150,3 +178,10 @@ class Scanner:
             return await search_explain.explain_search(self._snapshot, self._columns, self._options)
         await self._snapshot.engine.pool.load(explain)
         return await explain.explain_scan(self._snapshot, self._columns, self._options)
+
+
+async def _load_optional(pool: DecodePool, package: str) -> None:
+    try:
+        await pool.load(package)
+    except ImportError as error:
+        raise UnsupportedError(f"{package} is not installed: `pip install {package}`") from error

@@ -102,6 +102,9 @@ def _wrap(value: Any) -> Any:
 
 
 def _unwrap(value: Any) -> Any:
+    """Blocking faces as the async objects below them, those that a dict holds too."""
+    if type(value) is dict:
+        return {name: _unwrap(item) for name, item in value.items()}
     return value._inner if type(value) in _faces.values() else value
 
 
@@ -165,6 +168,8 @@ def _face(async_class: type) -> type:
     if hasattr(async_class, "__aenter__"):
         members["__enter__"] = _enter
         members["__exit__"] = _exit
+    if hasattr(async_class, "_repr_html_"):
+        members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self, Unpack
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,6 +71,7 @@ from alance.types import (
     CompactionArguments,
     Data,
     DataFragment,
+    DatasetStats,
     Explanation,
     ExternalStore,
     Field,
@@ -98,6 +101,24 @@ from alance.types import (
 )
 
 class Dataset:
+    def sql(
+        self,
+        query: str,
+        *,
+        params: Params = ...,
+        tables: Mapping[str, object] | None = ...,
+        settings: Mapping[str, object] | None = ...,
+    ) -> pa.Table: ...
+    def sql_batches(
+        self,
+        query: str,
+        *,
+        params: Params = ...,
+        tables: Mapping[str, object] | None = ...,
+        settings: Mapping[str, object] | None = ...,
+    ) -> Iterator[pa.RecordBatch]: ...
+    def to_arrow_dataset(self) -> pa.dataset.Dataset: ...
+    def to_polars_lazy(self) -> pl.LazyFrame: ...
     def get(
         self,
         key: object,
@@ -400,6 +421,17 @@ class Dataset:
         **options: Unpack[ScanArguments],
     ) -> Iterator[pa.RecordBatch]: ...
     def to_table(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> pa.Table: ...
+    def to_pandas(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[ScanArguments],
+    ) -> pd.DataFrame: ...
+    def to_polars(
+        self,
+        columns: Columns = ...,
+        **options: Unpack[ScanArguments],
+    ) -> pl.DataFrame: ...
+    def stats(self, *, small_rows: int = ...) -> DatasetStats: ...
     def count_rows(
         self,
         filter: str | pc.Expression | None = ...,
@@ -520,6 +552,8 @@ class Scanner:
     def projected_schema(self) -> pa.Schema: ...
     def to_batches(self) -> Iterator[pa.RecordBatch]: ...
     def to_table(self) -> pa.Table: ...
+    def to_pandas(self) -> pd.DataFrame: ...
+    def to_polars(self) -> pl.DataFrame: ...
     def count_rows(self) -> int: ...
     def explain(self) -> Explanation: ...
     def to_reader(self) -> pa.RecordBatchReader: ...

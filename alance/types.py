@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         OrderBy,
         ScanArguments,
     )
+    from alance.ops.read.stats import DatasetStats
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
     from alance.ops.search.text.fusion import Combine
@@ -80,6 +81,7 @@ _PLACES: Final = {
     "CompactionMode": "alance.ops.upkeep.compact_plan",
     "Data": "alance.ops.write.sources",
     "DataFile": "alance.format.table.fragment",
+    "DatasetStats": "alance.ops.read.stats",
     "DataFragment": "alance.format.proto.table_pb2",
     "DeletionFile": "alance.format.table.fragment",
     "Entry": "alance.versioning.external_store",
@@ -141,6 +143,7 @@ __all__ = [
     "Data",
     "DataFile",
     "DataFragment",
+    "DatasetStats",
     "DeletionFile",
     "Entry",
     "Explanation",

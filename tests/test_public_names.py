@@ -32,7 +32,7 @@ MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 OWN = ("alance.spark", "alance.sync")
 # Names of other packages, and of typing, that annotations may have.
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
-OUTSIDE |= {"Path", "pa", "pc", "datetime", "timedelta", "table_pb2", "file_pb2"}
+OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}
 OUTSIDE |= {"AsyncGenerator", "AsyncIterator", "Awaitable", "Callable", "Collection", "Iterable"}
 OUTSIDE |= {"Iterator", "Mapping", "Sequence", "T"}
 OUTSIDE |= {"Int64s", "UInt64s"}  # of alance.arrays: short for numpy's own

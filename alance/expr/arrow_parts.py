@@ -7,6 +7,7 @@ that are not understood are left out where that implies less; else nothing is im
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -204,6 +205,10 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
     ):
         node = is_null(column)
         return Implied(negation(node) if name == "is_valid" else node, is_same=True, is_true=True)
+    if name == "is_nan" and is_float:  # in our order NaNs are beyond the infinities
+        infinities = [Literal(as_scalar(sign * math.inf).cast(column.type)) for sign in (1, -1)]
+        parts = [compare(op, column, end) for op, end in zip("><", infinities, strict=True)]
+        return Implied(junction(False, parts), is_same=True, is_true=True)
     if name == "starts_with" and not option("ignore_case").as_py():
         pattern = Literal(as_scalar(option("pattern").as_py()))
         return Implied(apply("starts_with", [column, pattern]), is_same=True, is_true=True)

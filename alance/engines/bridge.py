@@ -1,0 +1,123 @@
+"""Calls of threads that block into the event loop that a dataset is used in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from concurrent.futures import CancelledError, Future, wait
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from alance.errors import AlanceError, InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+
+    import pyarrow as pa
+
+    from alance.scanner import Scanner
+
+T = TypeVar("T")
+
+# A loop that does not begin with a call for so long waits for the engine itself: it would do so
+# for ever. A loop that others keep busy begins within milliseconds.
+STALL_S: Final = 10.0
+
+BLOCKED: Final = (
+    "an engine was called on the event loop, which has to go on while it reads: call it by "
+    "`asyncio.to_thread`, use `await dataset.sql(...)`, or use `alance.sync`"
+)
+
+
+class Bridge:
+    """Calls into the event loop that is running where this is made.
+
+    What is called runs with the context variables of that place, so that a trace there sees it.
+
+    Attributes:
+        error: the first one of ours, which an engine may tell in words of its own.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._pending: set[Future[Any]] = set()
+        self._is_stopped = False
+        self.error: AlanceError | None = None
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run to the end in the loop; an interrupt cancels it there.
+
+        Raises:
+            InvalidInputError: called from the loop's own thread, or while that waits for the
+                engine; the loop has ended, or the call was stopped.
+        """
+        try:
+            return self._run(work)
+        except AlanceError as error:
+            self.error = self.error or error
+            raise
+
+    def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        begun = threading.Event()
+
+        async def call() -> T:
+            return await work()
+
+        async def start() -> T:
+            begun.set()
+            return await self._loop.create_task(call(), context=self._context)
+
+        if self._is_here():
+            raise InvalidInputError(BLOCKED)
+        future = self._submit(start())
+        self._pending.add(future)
+        try:
+            if self._is_stopped:
+                future.cancel()
+            while not wait([future], STALL_S).done:
+                if not begun.is_set() or self._loop.is_closed():
+                    raise InvalidInputError(BLOCKED)
+            return future.result()
+        except CancelledError:
+            raise InvalidInputError("the query was stopped, or its event loop has ended") from None
+        finally:
+            future.cancel()
+            self._pending.discard(future)
+
+    def iterate(self, scanner: Scanner) -> Iterator[pa.RecordBatch]:
+        """The batches of a scan, which ends with this iterator."""
+        batches = scanner.to_batches()
+
+        async def following() -> pa.RecordBatch | None:
+            return await anext(batches, None)
+
+        async def close() -> None:
+            await batches.aclose()
+
+        try:
+            while (batch := self.run(following)) is not None:
+                yield batch
+        finally:
+            # The collector of cycles may come by in any thread, the loop's too: nobody waits.
+            if not self._loop.is_closed():
+                self._submit(close())
+
+    def stop(self) -> None:
+        """End all calls, those that come, too."""
+        self._is_stopped = True
+        for future in tuple(self._pending):
+            future.cancel()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise InvalidInputError("the event loop of the dataset has ended") from None
+
+    def _is_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False

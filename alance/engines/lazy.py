@@ -1,0 +1,97 @@
+"""A dataset as a lazy frame of Polars: it asks for columns, a predicate and a number of rows.
+
+Polars itself makes a pyarrow expression of a predicate, as far as it can, for any pyarrow dataset:
+`_filter_of` hands it one that remembers what it is asked. What is left of the predicate, and
+values that both compare in ways of their own, are filtered by Polars afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from alance.engines.arrow import ArrowDataset, ArrowScanner
+from alance.errors import UnsupportedError
+
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ImportError as error:
+    raise UnsupportedError("lazy frames are those of Polars: `pip install polars`") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.datasets import Dataset
+
+# Values of these compare in pyarrow as in Polars, but for NaN. Others do not: a float32 with a
+# number that it cannot hold, decimals, categories.
+SHARED: Final = (
+    types.is_boolean,
+    types.is_integer,
+    types.is_float64,
+    types.is_date,
+    types.is_timestamp,
+    types.is_string,
+    types.is_large_string,
+    types.is_string_view,
+)
+
+
+def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
+    """See `Dataset.to_polars_lazy`."""
+    source = ArrowDataset(dataset)
+    bridge, schema = source._bridge, source.schema
+
+    def frames(
+        columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # A predicate is asked of the rows that a limit leaves.
+        condition = _filter_of(predicate, source) if num_rows is None else None
+        scanner = source._scan(columns, condition, limit=num_rows)
+        for batch in ArrowScanner(scanner, bridge).to_batches():
+            frame = pl.DataFrame(batch)
+            yield frame if predicate is None else frame.filter(predicate)
+
+    return register_io_source(frames, schema=pl.DataFrame(schema.empty_table()).schema)
+
+
+def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression | None:
+    """A condition that is true of all rows that a predicate is true of; None: none is known."""
+    if predicate is None:
+        return None
+    fields = [source.schema.field(name) for name in predicate.meta.root_names()]
+    if not all(any(is_kind(field.type) for is_kind in SHARED) for field in fields):
+        return None
+    asked = _Asked(source._dataset, source._bridge)
+    try:
+        pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
+        condition = asked.condition
+        if condition is None:
+            return None
+        for field in fields:
+            if types.is_floating(field.type):  # to Polars a NaN is above all, and equal to itself
+                condition = condition | pc.is_nan(pc.field(field.name))
+        source.schema.empty_table().filter(condition)
+    except (pl.exceptions.PolarsError, pa.ArrowException):
+        return None
+    return condition
+
+
+class _Asked(ArrowDataset):
+    """A dataset that gives no rows, and remembers the filter of a scan."""
+
+    condition: pc.Expression | None = None
+
+    def to_batches(self, *_: object, filter: object = None, **__: object) -> Iterator[object]:
+        """Nothing."""
+        self.condition = filter
+        return iter(())
+
+    def to_table(self, *_: object, filter: object = None, **__: object) -> pa.Table:
+        """Nothing; what older releases of Polars call."""
+        self.condition = filter
+        return self.schema.empty_table()

@@ -1,0 +1,129 @@
+"""SQL by DuckDB: a query in a thread of its own, which reads datasets by scans.
+
+Rows come as they are asked for. A query sees the tables that it is given and nothing else: files,
+extensions and Python variables are out of its reach, unless settings say otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+
+from alance.engines.arrow import ArrowDataset
+from alance.engines.bridge import Bridge
+from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.io.generators import outermost
+
+try:
+    import duckdb
+except ImportError as error:
+    raise UnsupportedError("SQL is run by DuckDB: `pip install alance[sql]`") from error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from alance.datasets import Dataset
+    from alance.ops.version.conditions import Params
+
+T = TypeVar("T")
+
+BATCH_ROWS: Final = 64 << 10
+TABLE: Final = "dataset"  # what a query calls the dataset itself
+CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
+
+
+@outermost
+async def sql_batches(
+    dataset: Dataset,
+    query: str,
+    params: Params,
+    tables: Mapping[str, object] | None,
+    settings: Mapping[str, object] | None,
+) -> AsyncIterator[pa.RecordBatch]:
+    """The result of a query as a stream; without rows it is one empty batch.
+
+    See `Dataset.sql_batches`.
+    """
+    bridge = Bridge()
+    sources = _sources(dataset, tables or {}, bridge)
+    config: dict[str, Any] = {**CLOSED, **(settings or {})}
+    connect = partial(duckdb.connect, config=config)
+    with _Thread(bridge) as thread:
+        try:
+            connection = thread.connection = await thread.run(connect)
+            reader = await thread.run(partial(_reader, connection, query, params, sources))
+            batch = await thread.run(partial(next, reader, None))
+            yield pa.RecordBatch.from_pylist([], reader.schema) if batch is None else batch
+            while batch is not None:
+                batch = await thread.run(partial(next, reader, None))
+                if batch is not None:
+                    yield batch
+        except (duckdb.Error, pa.ArrowException, OSError, ValueError) as error:
+            if bridge.error is not None:
+                raise bridge.error from error
+            if isinstance(error, AlanceError):
+                raise
+            raise InvalidInputError(f"sql: {error}") from error
+
+
+async def sql_table(
+    dataset: Dataset,
+    query: str,
+    params: Params,
+    tables: Mapping[str, object] | None,
+    settings: Mapping[str, object] | None,
+) -> pa.Table:
+    """The result of a query in memory. See `Dataset.sql`."""
+    batches = [batch async for batch in sql_batches(dataset, query, params, tables, settings)]
+    return pa.Table.from_batches(batches)
+
+
+def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> dict[str, object]:
+    """Tables by name as DuckDB takes them."""
+    if TABLE in tables:
+        raise InvalidInputError(f"tables: {TABLE!r} is the name of the dataset itself")
+    return {
+        name: ArrowDataset(table, bridge) if isinstance(table, type(dataset)) else table
+        for name, table in {TABLE: dataset, **tables}.items()
+    }
+
+
+def _reader(
+    connection: Any, query: str, params: Params, sources: Mapping[str, object]
+) -> pa.RecordBatchReader:
+    for name, source in sources.items():
+        try:
+            connection.register(name, source)
+        except (duckdb.Error, TypeError) as error:
+            raise InvalidInputError(f"tables: {name!r}: {error}") from error
+    relation = connection.sql(query, params=params)
+    if relation is None:
+        raise InvalidInputError("sql: an empty text; expected a query")
+    return relation.to_arrow_reader(BATCH_ROWS)
+
+
+class _Thread:
+    """The thread of one query. One that is cancelled is stopped, and nobody waits for it."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._pool = ThreadPoolExecutor(1, "alance-sql")
+        self.connection: Any = None
+
+    def __enter__(self) -> _Thread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bridge.stop()
+        if self.connection is not None:
+            self.connection.interrupt()
+            self._pool.submit(self.connection.close)
+        self._pool.shutdown(wait=False)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of a call, made after all others."""
+        return await asyncio.wrap_future(self._pool.submit(work))

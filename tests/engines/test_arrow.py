@@ -1,0 +1,225 @@
+"""Datasets as pyarrow datasets and as lazy frames of Polars: same rows, and what is read."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import math
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pytest
+from polars import col
+
+import alance
+import alance.sync
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from alance.testing.lab import Lab
+
+ROWS = 1000
+DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+NANS = {0: math.nan, 1: -math.nan}
+MIXED = pa.table(
+    {
+        "id": range(ROWS),
+        "x": [None if n % 9 == 0 else n % 7 for n in range(ROWS)],
+        "f": [NANS.get(n % 100, n / 2) for n in range(ROWS)],
+        "small": pa.array([n / 10 for n in range(ROWS)], pa.float32()),
+        "text": [f"text {n}" for n in range(ROWS)],
+        "kind": pa.array([["a", "b", None][n % 3] for n in range(ROWS)]).dictionary_encode(),
+        "nested": [{"a": n, "b": n / 2} for n in range(ROWS)],
+        "date": [DAY.date() + dt.timedelta(n) for n in range(ROWS)],
+        "time": [DAY + dt.timedelta(hours=n) for n in range(ROWS)],
+        "price": pa.array([n * 5 for n in range(ROWS)]).cast(pa.decimal128(22, 2)),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> alance.sync.Dataset:
+    uri = tmp_path_factory.mktemp("mixed") / "t"
+    return alance.sync.write_dataset(MIXED, uri, max_rows_per_file=100)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda frame: frame.head(10).filter(col("x") == 3),
+        lambda frame: frame.filter(col("x") == 3).head(2),
+        lambda frame: frame.head(5).select("id"),
+        lambda frame: frame.slice(150, 3).select("text"),
+        lambda frame: frame.tail(2),
+        lambda frame: frame.filter(col("f") > 480).select("id"),
+        lambda frame: frame.filter(col("f") <= 3),
+        lambda frame: frame.filter(col("f").is_nan()).select("id"),
+        lambda frame: frame.filter(col("f").is_in([3.0, math.nan])).select("id"),
+        lambda frame: frame.filter(col("small") == 0.1).select("id"),
+        lambda frame: frame.filter(col("small") != 0.1).select("id"),
+        lambda frame: frame.filter(col("text").str.starts_with("text 9") & (col("id") < 200)),
+        lambda frame: frame.filter(col("kind") == "b").select("id", "kind"),
+        lambda frame: frame.filter(col("nested").struct.field("a") == 4),
+        lambda frame: frame.filter(col("date") > dt.date(2022, 9, 20)).select("date"),
+        lambda frame: frame.filter(col("time") > DAY + dt.timedelta(hours=990)),
+        lambda frame: frame.filter(col("price") > 4990).select("price"),
+        lambda frame: frame.filter(col("x").is_null() & (col("id") < 20)),
+        lambda frame: frame.filter(~(col("x") > 2) & (col("id") < 20)),
+        lambda frame: frame.filter(col("x").ne_missing(2)).select(pl.len()),
+        lambda frame: frame.filter(col("id") + col("x") > 990).select("text"),
+        lambda frame: frame.filter(col("id") > 1.5, col("id") < 2**70).select("id"),
+        lambda frame: frame.select(pl.len()),
+        lambda frame: frame.group_by("x").agg(col("id").sum()).sort("x"),
+    ],
+)
+def test_a_lazy_frame_gives_what_one_of_the_rows_gives(
+    mixed: alance.sync.Dataset, query: Callable[[pl.LazyFrame], pl.LazyFrame]
+) -> None:
+    expected = query(pl.DataFrame(MIXED).lazy()).collect()
+    assert query(mixed.to_polars_lazy()).collect().equals(expected)
+    assert query(mixed.to_polars_lazy()).collect(engine="streaming").equals(expected)
+
+
+@pytest.fixture
+async def wide(lab: Lab) -> AsyncIterator[alance.Dataset]:
+    """A table of 24 MB on the store, of which the footers are known."""
+    rng = np.random.default_rng(7)
+    async with alance.Session() as session:
+        place = {"uri": "s3://lab/wide.lance", "storage_options": lab.lance_options()}
+        for part in range(3):
+            ids = np.arange(250_000) + part * 250_000
+            columns = {"id": ids, "day": ids // 25_000, "a": rng.random(len(ids))}
+            columns |= {"b": rng.random(len(ids))}
+            mode: Any = "append" if part else "overwrite"
+            dataset = await alance.write_dataset(columns, mode=mode, session=session, **place)
+        await dataset.to_table(["id"], filter="id < 0", use_stats=False)
+        yield dataset
+
+
+async def test_polars_reads_the_columns_rows_and_limits_that_it_needs(
+    wide: alance.Dataset, lab: Lab
+) -> None:
+    frame = await wide.to_polars_lazy()
+    seen: dict[str, int] = {}
+    for name, query in {
+        "head": frame.head(5),
+        "narrow": frame.select(col("a").sum()),
+        "few": frame.filter(col("day") == 3).select("a"),
+        "none": frame.filter(col("id") > 10_000_000),
+        "all": frame.select(pl.all().sum()),
+    }.items():
+        with lab.recording() as recording:
+            await query.collect_async()
+        seen[name] = recording.summary()["get_bytes"]
+    assert seen["none"] == 0
+    assert seen["head"] < seen["all"] / 20
+    assert seen["few"] < seen["all"] / 15
+    assert seen["narrow"] < seen["all"] / 2
+
+
+async def test_duckdb_reads_the_columns_and_rows_that_it_needs(
+    wide: alance.Dataset, lab: Lab
+) -> None:
+    seen: dict[str, int] = {}
+    for name, query in {
+        "narrow": "select sum(a) from dataset",
+        "few": "select sum(a) from dataset where day = 3",
+        "none": "select sum(a) from dataset where id > 10000000",
+        "all": "select sum(a), sum(b), sum(id), sum(day) from dataset",
+    }.items():
+        with lab.recording() as recording:
+            await wide.sql(query)
+        seen[name] = recording.summary()["get_bytes"]
+    assert seen["none"] == 0
+    assert seen["few"] < seen["all"] / 15
+    assert seen["narrow"] < seen["all"] / 2
+
+
+def test_a_pyarrow_dataset_gives_the_rows_of_scans(mixed: alance.sync.Dataset) -> None:
+    table = mixed.to_arrow_dataset()
+    assert isinstance(table, pads.Dataset)
+    theirs = lance.dataset(mixed.uri)
+    assert table.schema == mixed.schema
+    assert table.count_rows() == ROWS
+    condition = (pads.field("x") == 3) & (pads.field("id") < 90)
+    assert table.count_rows(condition) == theirs.count_rows(condition)
+    assert table.to_table(["id"], condition).equals(theirs.to_table(["id"], filter=condition))
+    assert table.to_table(columns={"y": "id * 2"}, filter="id < 3")["y"].to_pylist() == [0, 2, 4]
+    assert table.head(7, columns=["id"]).equals(theirs.head(7, columns=["id"]))
+    assert table.take([5, 3], columns=["id"])["id"].to_pylist() == [5, 3]
+    assert sum(batch.num_rows for batch in table.to_batches(batch_size=30)) == ROWS
+    reader = table.scanner(columns=["x", "id"], filter=condition, use_threads=False).to_reader()
+    assert reader.schema.names == ["x", "id"]
+    assert reader.read_all().num_rows == theirs.count_rows(condition)
+    assert "version=1" in repr(table)
+    with pytest.raises(alance.InvalidInputError, match="nope"):
+        table.to_table(columns=["nope"])
+
+
+def test_blobs_are_their_bytes_to_engines() -> None:
+    field = pa.field("image", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    rows = pa.table([[1, 2], [b"a", b"bc"]], schema=pa.schema([("id", pa.int64()), field]))
+    dataset = alance.sync.write_dataset(rows, "memory://engine-blobs")
+    query = "select id, octet_length(image) as n from dataset order by id"
+    assert dataset.sql(query)["n"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table.children,
+        lambda table: table.filter(pads.field("id") > 1),
+        lambda table: table.get_fragments(),
+        lambda table: table.join(pads.dataset(MIXED), "id"),
+        lambda table: table.join_asof(pads.dataset(MIXED), "id", "x", 1),
+        lambda table: table.replace_schema(MIXED.schema),
+        lambda table: table.sort_by("id"),
+        pickle.dumps,
+    ],
+)
+def test_what_is_not_done_is_refused(
+    mixed: alance.sync.Dataset, use: Callable[[Any], object]
+) -> None:
+    with pytest.raises(alance.UnsupportedError, match="ArrowDataset"):
+        use(mixed.to_arrow_dataset())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: pads.Scanner.from_dataset(table).to_table(),
+        lambda table: pads.dataset([table]).to_table(),
+        lambda table: pads.UnionDataset(table.schema, [table]).count_rows(),
+        lambda table: pads.write_dataset(table, "nowhere", format="parquet"),
+    ],
+)
+def test_readers_of_arrow_that_go_around_it_fail(
+    mixed: alance.sync.Dataset, use: Callable[[Any], object]
+) -> None:
+    """Neither a crash of the process nor rows that are not there."""
+    with pytest.raises(
+        (OSError, TypeError, alance.UnsupportedError), match=r"ArrowDataset|ArrowScanner"
+    ):
+        use(mixed.to_arrow_dataset())
+
+
+async def test_frames_are_the_rows(mixed: alance.sync.Dataset) -> None:
+    dataset = await alance.dataset(mixed.uri)
+    plain = ["id", "x", "text", "date"]
+    rows = await dataset.to_table(plain, filter="id < 50")
+    frame = await dataset.to_pandas(plain, filter="id < 50")
+    assert frame.equals(rows.to_pandas())
+    assert (await dataset.to_polars(filter="x = 3")).equals(
+        pl.DataFrame(MIXED).filter(col("x") == 3)
+    )
+    scanner = dataset.scanner(["id"], limit=3)
+    assert (await scanner.to_pandas())["id"].tolist() == [0, 1, 2]
+    assert (await scanner.to_polars())["id"].to_list() == [0, 1, 2]
+    blocking = await asyncio.to_thread(mixed.to_pandas, plain, filter="id < 50")
+    assert blocking.equals(frame)

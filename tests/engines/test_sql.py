@@ -1,0 +1,224 @@
+"""SQL by DuckDB over datasets: the same rows as over pylance's, and no more read than it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+import alance.sync
+from alance.engines import bridge as bridges
+from alance.engines.bridge import Bridge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from alance.testing.lab import Lab
+
+QUERIES = [
+    "select l_orderkey, l_tax from dataset where l_quantity > 49 and l_tax < 0.03 order by all",
+    "select l_returnflag, count(*), sum(l_quantity) from dataset group by all order by all",
+    "select count(*) from dataset",
+    "select count(*) from dataset where l_comment like '%furious%'",
+    "select l_orderkey from dataset where l_shipmode in ('AIR', 'RAIL') order by all limit 20",
+    "select max(a.l_orderkey) from dataset a join dataset b on a.l_orderkey = b.l_partkey",
+]
+
+LONG = "select count(*) from dataset a, dataset b, dataset c where a.l_tax + b.l_tax > c.l_tax"
+
+
+@pytest.fixture
+def uri(golden: Path) -> str:
+    return str(golden / "lineitem.lance")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_a_query_gives_what_it_gives_over_pylance(uri: str, query: str) -> None:
+    rows = await (await alance.dataset(uri)).sql(query)
+    with duckdb.connect() as connection:
+        connection.register("dataset", lance.dataset(uri).to_table())
+        assert rows.equals(connection.sql(query).to_arrow_table())
+
+
+async def test_values_and_other_tables_are_given_beside_the_text(uri: str) -> None:
+    dataset = await alance.dataset(uri)
+    names = pa.table({"flag": ["R", "N"], "name": ["returned", "none"]})
+    query = """select name, count(*) as n from dataset join names on l_returnflag = flag
+        where l_quantity > $least and l_orderkey in (select l_orderkey from older) group by all
+        order by all"""
+    older = await dataset.checkout_version(1)
+    rows = await dataset.sql(query, params={"least": 49}, tables={"names": names, "older": older})
+    keys = (await older.to_table(["l_orderkey"]))["l_orderkey"]
+    flags = await dataset.to_table(
+        ["l_returnflag"], filter="l_quantity > 49 AND l_orderkey IN :keys", params={"keys": keys}
+    )
+    counts = {
+        item["values"]: item["counts"] for item in flags["l_returnflag"].value_counts().to_pylist()
+    }
+    assert rows.to_pylist() == [
+        {"name": name, "n": counts[flag]}
+        for flag, name in (("N", "none"), ("R", "returned"))
+        if counts[flag]
+    ]
+    rows = await dataset.sql("select count(*) as n from dataset where l_orderkey = ?", params=[1])
+    assert rows["n"].to_pylist() == [await dataset.count_rows("l_orderkey = 1")]
+
+
+async def test_only_the_columns_and_rows_that_a_query_needs_are_read(lineitem_lab: Lab) -> None:
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/lineitem.lance",
+            storage_options=lineitem_lab.lance_options(),
+            session=session,
+        )
+        await dataset.sql("select max(l_linenumber) from dataset")  # footers
+        seen = {}
+        for name, query in {
+            "narrow": "select max(l_tax) from dataset",
+            "few": "select l_comment from dataset where l_orderkey = 7",
+            "none": "select l_comment from dataset where l_orderkey < 0",
+            "all": "select * from dataset",
+        }.items():
+            with lineitem_lab.recording() as recording:
+                await dataset.sql(query)
+            seen[name] = recording.summary()["get_bytes"]
+    assert seen["narrow"] < seen["all"] / 8
+    assert seen["few"] < seen["all"] / 8
+    assert seen["none"] <= seen["few"]
+
+
+async def test_a_result_is_a_stream_that_ends_its_query_when_it_is_closed(uri: str) -> None:
+    dataset = await alance.dataset(uri)
+    query = "select a.l_comment from dataset a cross join dataset b"
+    async with aclosing(dataset.sql_batches(query)) as batches:
+        async for batch in batches:
+            assert batch.schema.names == ["l_comment"]
+            break
+    await no_threads()
+    empty = [batch async for batch in dataset.sql_batches("select l_tax from dataset where false")]
+    assert [batch.num_rows for batch in empty] == [0]
+    assert empty[0].schema.names == ["l_tax"]
+    assert (await dataset.sql("select l_tax from dataset where false")).num_rows == 0
+
+
+async def no_threads() -> None:
+    """Wait until the threads of queries have ended."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("alance-sql"):
+            await asyncio.to_thread(thread.join)
+
+
+@pytest.mark.parametrize("query", ["select count(*) from range(100000000000)", LONG, "wait"])
+async def test_a_query_that_is_cancelled_is_free_at_once(uri: str, lab: Lab, query: str) -> None:
+    dataset = await alance.dataset(uri)
+    tables = {}
+    if query == "wait":  # for a store that does not answer
+        place = {"uri": "s3://lab/silent", "storage_options": lab.lance_options()}
+        tables["silent"] = await alance.write_dataset(pa.table({"x": range(9)}), **place)
+        lab.config(latency_ms=60_000)
+        query = "select * from silent"
+    running = asyncio.create_task(dataset.sql(query, tables=tables))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await running
+    await no_threads()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"query": "selec 1"}, "syntax error"),
+        ({"query": "select nope from dataset"}, "nope"),
+        ({"query": "select * from other"}, "other"),
+        ({"query": " -- nothing"}, "expected a query"),
+        ({"query": "select * from dataset where l_tax = ?", "params": [1, 2]}, "sql: "),
+        ({"query": "select l_comment::int from dataset"}, "convert"),
+        ({"query": "select 1", "tables": {"dataset": 1}}, "name of the dataset"),
+        ({"query": "select 1", "tables": {"other": 1}}, "'other'"),
+        ({"query": "select 1", "settings": {"nope": 1}}, "nope"),
+        ({"query": "select * from read_text('/etc/hostname')"}, "/etc/hostname"),
+        ({"query": "copy dataset to 'rows.csv'"}, "rows.csv"),
+    ],
+)
+async def test_what_cannot_be_run_is_told(
+    uri: str, arguments: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(alance.InvalidInputError, match=words):
+        await (await alance.dataset(uri)).sql(**arguments)
+    assert not os.listdir()
+
+
+async def test_settings_let_a_query_read_files(uri: str, tmp_path: Path) -> None:
+    (tmp_path / "flags.csv").write_text("flag\nR\n")
+    query = f"""select count(*) as n from dataset
+        where l_returnflag in (select flag from read_csv('{tmp_path}/flags.csv'))"""
+    dataset = await alance.dataset(uri)
+    rows = await dataset.sql(query, settings={"enable_external_access": True, "threads": 1})
+    assert rows["n"].to_pylist() == [await dataset.count_rows("l_returnflag = 'R'")]
+
+
+async def test_damage_is_told_as_a_scan_tells_it(uri: str, tmp_path: Path) -> None:
+    rows = pa.table({"x": range(1000)})
+    dataset = await alance.write_dataset(rows, tmp_path / "t")
+    (file,) = (tmp_path / "t" / "data").iterdir()
+    file.unlink()
+    with pytest.raises(alance.NotFoundError):
+        await dataset.sql("select max(x) from dataset")
+
+
+async def test_a_trace_sees_what_a_query_reads(uri: str) -> None:
+    dataset = await alance.dataset(uri)
+    with alance.trace() as recorder:
+        await dataset.sql("select max(l_tax) from dataset")
+    assert recorder.totals.num_bytes > 0
+
+
+async def test_an_engine_on_the_loop_is_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = await (await alance.dataset(uri)).to_arrow_dataset()
+    with pytest.raises(alance.InvalidInputError, match="event loop"):
+        table.to_table(columns=["l_tax"])
+    monkeypatch.setattr(bridges, "STALL_S", 0.2)
+    with duckdb.connect() as connection:
+        connection.register("items", table)
+        with pytest.raises(duckdb.Error, match="event loop"):
+            connection.sql("select sum(l_tax) from items").fetchall()
+
+
+def test_a_loop_that_has_ended_is_told(uri: str) -> None:
+    async def start() -> Bridge:
+        return Bridge()
+
+    bridge = asyncio.run(start())
+    with pytest.raises(alance.InvalidInputError, match="ended"):
+        bridge.run(lambda: asyncio.sleep(0))
+
+
+def test_blocking_code_has_the_same(uri: str) -> None:
+    items = alance.sync.dataset(uri)
+    query = "select count(*) as n from dataset where l_tax > 0.07"
+    expected = items.count_rows("l_tax > 0.07")
+    assert items.sql(query)["n"].to_pylist() == [expected]
+    batches = items.sql_batches("select l_tax from dataset")
+    assert sum(batch.num_rows for batch in batches) == len(items)
+    both = "select count(*) as n from dataset semi join other using (l_orderkey)"
+    assert items.sql(both, tables={"other": items})["n"].to_pylist() == [len(items)]
+
+
+def test_duckdb_reads_variables_that_are_datasets(uri: str) -> None:
+    items = alance.sync.dataset(uri)
+    pushed = items.to_arrow_dataset()
+    expected = [(items.count_rows("l_tax > 0.07"),)]
+    assert duckdb.sql("select count(*) from pushed where l_tax > 0.07").fetchall() == expected
+    assert duckdb.sql("select count(*) from items where l_tax > 0.07").fetchall() == expected
+    del pushed
