@@ -37,7 +37,7 @@ from alance.scanner import Scanner
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from alance import distributed, indexing, operations, optimize
+    from alance import distributed, indexing, observe, operations, optimize
     from alance import types as types
     from alance.files import FileReader, FileWriter
     from alance.indexing import IndexBuild
@@ -102,6 +102,7 @@ _PLACES: Final = {
     "drop": "alance.ops.upkeep.place",
     "indexing": "alance.indexing",
     "ingest": "alance.ingesting",
+    "observe": "alance.observe",
     "operations": "alance.operations",
     "optimize": "alance.optimize",
     "trace": "alance.viz.recorder",
@@ -170,6 +171,7 @@ __all__ = [
     "drop",
     "indexing",
     "ingest",
+    "observe",
     "operations",
     "optimize",
     "trace",

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import InvalidInputError
+from alance.io import observing
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
 from alance.io.limits import CONNECT_S, TIMEOUT_S, TimeLimits
+from alance.io.observing import Reading
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from alance.io.cache import CacheStats
@@ -142,6 +145,7 @@ class Session:
             cache = SearchCache(self._cache_bytes, kept)
             self._engine = Engine(registry, scheduler, cache, DecodePool(self._decode_threads))
             self._loop = loop
+            observing.show(self)
         elif self._loop is not loop:
             raise InvalidInputError(
                 "the session belongs to another event loop; open the dataset in this one"
@@ -152,6 +156,18 @@ class Session:
     def cache_stats(self) -> CacheStats:
         """Hits, misses and bytes of the search cache."""
         return self.engine.cache.stats
+
+    def readings(self) -> Iterator[Reading]:
+        """Queues, caches and what is under way at this moment; see `alance.observe`."""
+        engine = self._engine
+        if engine is None:
+            return
+        yield from engine.scheduler.readings()
+        yield from engine.cache.readings()
+        yield Reading("decodes_waiting", "", engine.pool.num_waiting)
+        yield Reading("cleanups_under_way", "", engine.background.num_left)
+        waiting = sum([queue.num_waiting for queue in list(self._commit_queues.values())])
+        yield Reading("appends_waiting", "", waiting)
 
     async def settled(self, timeout_s: float = 60.0) -> int:
         """Wait until what cancelled calls have left to be done has ended.

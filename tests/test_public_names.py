@@ -17,6 +17,7 @@ import pytest
 
 import alance
 import alance.distributed
+import alance.observe
 import alance.types
 from alance.ops.version.commit_options import CommitOptions
 from alance.optimize import CompactionOptions
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".operations", ".optimize", ".types")
+PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".observe")
+PUBLIC += (".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 # What engines and the blocking face may import besides.
 OWN = ("alance.spark", "alance.sync")

@@ -108,6 +108,11 @@ class Background:
         if cancelled is not None:
             raise cancelled
 
+    @property
+    def num_left(self) -> int:
+        """What goes on of calls that were cancelled."""
+        return len(self._left)
+
     def _leave(self, task: asyncio.Task[Any]) -> None:
         if len(self._left) >= MOST:
             oldest = next(iter(self._left))

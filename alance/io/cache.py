@@ -11,10 +11,19 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from alance.io import trace
+from alance.io import observing, trace
+from alance.io.observing import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Hashable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from alance.io.disk_cache import DiskCache
 
@@ -64,6 +73,13 @@ class SearchCache:
             self._hits, self._misses, self._evictions, len(self._entries), self._num_bytes
         )
 
+    def readings(self) -> Iterator[Reading]:
+        """The same for observers."""
+        yield Reading("cache_hits_total", "", self._hits)
+        yield Reading("cache_misses_total", "", self._misses)
+        yield Reading("cache_evictions_total", "", self._evictions)
+        yield Reading("cache_bytes", "", self._num_bytes)
+
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
         entry = self._entries.get(key)
@@ -80,6 +96,8 @@ class SearchCache:
         """Keep a value, in place of an older one."""
         self.discard(key)
         if num_bytes > self._max_bytes // 4:
+            if self._max_bytes:
+                self._warn(num_bytes)
             return
         self._entries[key] = (value, num_bytes)
         self._num_bytes += num_bytes
@@ -87,6 +105,15 @@ class SearchCache:
             _, (_, freed) = self._entries.popitem(last=False)
             self._num_bytes -= freed
             self._evictions += 1
+
+    def _warn(self, num_bytes: int) -> None:
+        observing.warn_rarely(
+            "search cache",
+            "",
+            "the search cache of %d bytes (cache_bytes) keeps no entry of %d: it is read each time",
+            self._max_bytes,
+            num_bytes,
+        )
 
     def discard(self, key: Hashable) -> None:
         """Forget a key."""

@@ -13,17 +13,20 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from alance.io import trace
+from alance.io import observing, trace
 from alance.io.futures import failed
+from alance.io.observing import Reading
 from alance.io.speed import Speed
+from alance.io.store import without_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.store import Store
 
+LONG_WAIT_S: Final = 5.0  # for a request's turn; more is told to the log
 SHARED_GROUP: Final = 4096  # of a store that shares a call among its threads
 
 
@@ -129,6 +132,13 @@ class Lane:
         """Whether nothing waits or is under way."""
         return not self.calls and not self.air
 
+    def readings(self) -> Iterator[Reading]:
+        """How long the queue is, and what is under way."""
+        where = without_number(self.store.root)
+        yield Reading("requests_waiting", where, len(self._waiting))
+        yield Reading("requests_under_way", where, self._num_requests)
+        yield Reading("bytes_under_way", where, self._num_bytes)
+
     def find(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Flight | None]:
         """For each range of an object, a flight that will bring all of it."""
         flights = sorted(self.air.get(path, {}).values(), key=lambda flight: flight.start)
@@ -203,6 +213,8 @@ class Lane:
         self._num_requests += call.num_requests
         self._num_bytes += call.num_bytes
         begun = trace.now()
+        if begun - call.flights[0].queued > LONG_WAIT_S:
+            self._warn(begun - call.flights[0].queued)
         for flight in call.flights:
             flight.call = call
             flight.begun = begun
@@ -214,6 +226,18 @@ class Lane:
             future = failed(error, asyncio.get_running_loop())
         call.future = future
         future.add_done_callback(lambda done: self._ended(call, done))
+
+    def _warn(self, waited_s: float) -> None:
+        observing.warn_rarely(
+            "requests",
+            self.store.root,
+            "%s: a request has waited %.1f s for its turn; the session lets %d requests and %d "
+            "bytes be under way (max_requests, io_buffer_bytes)",
+            without_number(self.store.root),
+            waited_s,
+            self._max_requests,
+            self._max_bytes,
+        )
 
     def _ended(self, call: Call, done: asyncio.Future[Sequence[memoryview]]) -> None:
         self.calls.discard(call)

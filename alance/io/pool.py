@@ -105,6 +105,11 @@ class DecodePool:
             loop = asyncio.get_running_loop()
             await in_thread(self._started(), partial(_import_all, missing), loop)
 
+    @property
+    def num_waiting(self) -> int:
+        """Pieces of work that wait for a thread."""
+        return 0 if self._executor is None else self._executor._work_queue.qsize()
+
     def _started(self) -> ThreadPoolExecutor:
         if self._closed:
             raise InvalidInputError("the session is closed")

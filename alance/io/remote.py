@@ -8,13 +8,14 @@ costs 65 to 135 us whatever it carries, so small ranges cross in groups of ten.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
-from alance.io import lifecycle, trace
+from alance.io import lifecycle, observing, trace
 from alance.io.disk_place import lasting_name
 from alance.io.endpoints import endpoint_of
 from alance.io.futures import Joined, Retried, done, failed
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from alance.io.profile import StoreProfile
     from alance.io.store import Body, Names, Span
+    from alance.io.trace_events import Kind
 
     ObjectStore: TypeAlias = S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore
 
@@ -76,12 +78,12 @@ class RemoteStore:
         is_given: bool = False,
     ) -> None:
         self.root = root
-        self._uri = without_number(root)  # for messages
+        self.uri = without_number(root)  # for messages
         self.profile = profile
         self.is_given = is_given
         self._objects = objects
         self._uploads = cache(uploads or (lambda: objects))
-        self._retries = Retries() if retries is None else retries
+        self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
 
     def __repr__(self) -> str:
@@ -103,7 +105,7 @@ class RemoteStore:
         """The ranges; small ones that follow each other cross to the runtime together."""
         loop = asyncio.get_running_loop()
         try:
-            check_spans(self._uri + path, ranges)
+            check_spans(self.uri + path, ranges)
         except CorruptFileError as error:
             return failed(error, loop)
         calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
@@ -124,7 +126,7 @@ class RemoteStore:
     def _get_group(
         self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[Sequence[memoryview]]:
-        where = self._uri + path
+        where = self.uri + path
         asked = [span for span in ranges if span[0] != span[1]]  # HTTP knows no empty range
 
         def start_one() -> asyncio.Future[obstore.Bytes]:
@@ -150,36 +152,63 @@ class RemoteStore:
             return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]
 
         failure = partial(translate, where=where)
-        limit_s = self.limits.whole(sum([stop - start for start, stop in asked]))
+        num_bytes = sum([stop - start for start, stop in asked])
+        limit_s = self.limits.whole(num_bytes)
         if not asked:
             return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
+        call: asyncio.Future[Sequence[memoryview]]
         if len(asked) == 1:
-            return Retried(
+            call = Retried(
                 start_one, lambda body: finish([body]), failure, self._retries, limit_s, loop
             )
-        return Retried(start_all, finish, failure, self._retries, limit_s, loop)
+        else:
+            call = Retried(start_all, finish, failure, self._retries, limit_s, loop)
+        if observing.is_on():
+            observing.Request("get", self.uri, path, len(asked)).watch(call, num_bytes)
+        return call
 
     async def _run(
-        self, path: str, attempt: Callable[[], Awaitable[T]], limit: Limit | None = None
+        self,
+        kind: Kind,
+        path: str,
+        attempt: Callable[[], Awaitable[T]],
+        limit: Limit | None = None,
+        received: Callable[[T], int] = lambda _: 0,
+        sent: int = 0,
     ) -> T:
-        """The result of a request, with its retries, within its time."""
+        """The result of a request, with its retries, within its time; told to observers."""
+        with observing.request(kind, self.uri, path) as request:
+            request.sent = sent
+            result = await self._tried(path, attempt, limit, request)
+            request.received = received(result)
+            return result
+
+    async def _tried(
+        self,
+        path: str,
+        attempt: Callable[[], Awaitable[T]],
+        limit: Limit | None,
+        request: observing.Request,
+    ) -> T:
         limit = limit or Limit(self.limits.whole())
         last: Exception | None = None
+        request.retries = -1
 
         def enter() -> Awaitable[T]:
+            request.retries += 1
             lifecycle.enter()
             return attempt()
 
         def failed(error: BaseException) -> Exception:
             nonlocal last
-            last = translate(error, self._uri + path)
+            last = translate(error, self.uri + path)
             return last
 
         try:
             async with limit.clock:
                 return await self._retries.run(enter, failed)
         except TimeoutError:
-            raise translate(outlasted(limit.seconds, last), self._uri + path) from None
+            raise translate(outlasted(limit.seconds, last), self.uri + path) from None
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
@@ -212,9 +241,10 @@ class RemoteStore:
             trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async())), result.meta["size"]
 
-        tail, size = await self._run(path, attempt, Limit(self.limits.whole(num_bytes)))
+        limit = Limit(self.limits.whole(num_bytes))
+        tail, size = await self._run("tail", path, attempt, limit, lambda tail: len(tail[0]))
         if len(tail) != min(num_bytes, size):
-            raise short_read(self._uri + path, (max(0, size - num_bytes), size), len(tail))
+            raise short_read(self.uri + path, (max(0, size - num_bytes), size), len(tail))
         return tail, size
 
     def open_file(self, path: str) -> None:
@@ -227,16 +257,18 @@ class RemoteStore:
         async def attempt() -> memoryview:
             result = await _watch(obstore.get_async(self._objects, path))
             trace.note_first_byte()
-            check_tag(self._uri + path, e_tag, result.meta["e_tag"])
-            check_whole(self._uri + path, result.meta["size"])
+            check_tag(self.uri + path, e_tag, result.meta["e_tag"])
+            check_whole(self.uri + path, result.meta["size"])
             limit.become(self.limits.whole(result.meta["size"]))
             return memoryview(await _watch(result.bytes_async()))
 
-        return await self._run(path, attempt, limit)
+        return await self._run("get", path, attempt, limit, len)
 
     async def size(self, path: str) -> int:
         """Bytes of the object; costs a HEAD."""
-        meta = await self._run(path, lambda: _watch(obstore.head_async(self._objects, path)))
+        meta = await self._run(
+            "head", path, lambda: _watch(obstore.head_async(self._objects, path))
+        )
         return meta["size"]
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
@@ -265,13 +297,16 @@ class RemoteStore:
                 raise outlasted(limit.seconds, None) from None
 
         if not if_absent:
-            await self._run(path, attempt, Limit(self.limits.whole(len(content))))
+            limit = Limit(self.limits.whole(len(content)))
+            await self._run("put", path, attempt, limit, sent=len(content))
             return
-        try:
-            await attempt()
-        except Exception as error:
-            failure = translate(error, self._uri + path)
-            raise failure from failure.__cause__
+        with observing.request("put", self.uri, path) as request:
+            request.sent = len(content)
+            try:
+                await attempt()
+            except Exception as error:
+                failure = translate(error, self.uri + path)
+                raise failure from failure.__cause__
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects, a PUT each."""
@@ -297,7 +332,10 @@ class RemoteStore:
         try:
             limit = Limit(self.limits.whole(len(names) * DELETE_BYTES))
             await self._run(
-                names[0], lambda: _watch(obstore.delete_async(self._objects, names)), limit
+                "delete",
+                names[0],
+                lambda: _watch(obstore.delete_async(self._objects, names)),
+                limit,
             )
         except NotFoundError:
             # One was missing: the rest may or may not have been reached.
@@ -307,7 +345,9 @@ class RemoteStore:
 
     async def copy(self, source: str, target: str) -> None:
         """Copy an object over `target`, without its bytes coming here."""
-        await self._run(source, lambda: _watch(obstore.copy_async(self._objects, source, target)))
+        await self._run(
+            "copy", source, lambda: _watch(obstore.copy_async(self._objects, source, target))
+        )
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
         """None: the parts of an upload are not listed."""
@@ -318,7 +358,7 @@ class RemoteStore:
 
     def uri_of(self, path: str) -> str | None:
         """None where the store object has a prefix, which no URI tells."""
-        return None if getattr(self._objects, "prefix", None) else self._uri + path
+        return None if getattr(self._objects, "prefix", None) else self.uri + path
 
     def lasting_name(self) -> str | None:
         """Its root and what names its server."""
@@ -334,6 +374,7 @@ class RemoteStore:
         folder = prefix.strip("/")
 
         listing = await self._run(
+            "list",
             folder,
             lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
         )
@@ -341,7 +382,8 @@ class RemoteStore:
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""
-        return list_objects(self._objects, self._uri, self.profile, self._run, prefix, start_after)
+        run = partial(self._run, "list")
+        return list_objects(self._objects, self.uri, self.profile, run, prefix, start_after)
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:

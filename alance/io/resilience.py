@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import StoreError
-from alance.io import trace
+from alance.io import observing, trace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,6 +75,7 @@ class Retries:
     budget: RetryBudget = field(default_factory=RetryBudget)
     uniform: Callable[[float, float], float] = random.uniform
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    store: str = ""  # its URI, for messages
 
     def pause(self, failure: BaseException, retries: int) -> float | None:
         """Seconds to wait before the next attempt, paid for; None: give up.
@@ -83,10 +84,15 @@ class Retries:
             failure: why the attempt failed, translated.
             retries: attempts made after the first one.
         """
-        transient = isinstance(failure, StoreError) and failure.retryable
-        if not transient or retries >= self.max_retries or not self.budget.spend():
+        if not isinstance(failure, StoreError) or not failure.retryable:
             return None
-        return self.uniform(0.0, min(self.max_pause_s, self.first_pause_s * 2.0**retries))
+        if retries >= self.max_retries:
+            return None
+        pause = None
+        if self.budget.spend():
+            pause = self.uniform(0.0, min(self.max_pause_s, self.first_pause_s * 2.0**retries))
+        observing.retry_decided(self.store, failure, pause)
+        return pause
 
     def succeeded(self) -> None:
         """Count a success."""

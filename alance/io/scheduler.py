@@ -20,6 +20,7 @@ from alance.io.booking import ReadRange, book
 from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
 from alance.io.inline import Note, answer_now, from_blocks, sort_out, total
+from alance.io.observing import Reading
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
 from alance.io.store import ObjectMeta
@@ -235,6 +236,14 @@ class Scheduler:
         store, path = self._resolve(location)
         folders = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
         return [store.root + name for name in await folders]
+
+    def readings(self) -> Iterator[Reading]:
+        """Queues of the stores, and what the block cache did and holds."""
+        for lane in list(self._lanes.values()):
+            yield from lane.readings()
+        yield Reading("block_cache_hits_total", "", self._blocks.hits)
+        yield Reading("block_cache_misses_total", "", self._blocks.misses)
+        yield Reading("block_cache_bytes", "", self._blocks.num_bytes)
 
     def speed(self, location: str) -> Speed:
         """How fast an object's store is, as far as was seen."""

@@ -24,7 +24,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
-from alance.io import lifecycle
+from alance.io import lifecycle, observing
 from alance.io.limits import Limit, outlasted
 from alance.io.store import translate
 from alance.io.upload import Upload
@@ -116,7 +116,7 @@ class RemoteUpload(Upload):
             await self._send_first()
         else:
             self._first.clear()
-            await self._await(self._writer.write(piece))
+            await self._await(self._writer.write(piece), len(piece))
         self._num_sent += len(piece)
         self._hold(self._surely_held() - before - len(piece))
 
@@ -128,7 +128,7 @@ class RemoteUpload(Upload):
             assert self._writer is not None
             try:
                 for piece in pieces:
-                    await self._await(self._writer.write(piece))
+                    await self._await(self._writer.write(piece), len(piece))
                 return
             except AccessError:
                 raise
@@ -143,7 +143,7 @@ class RemoteUpload(Upload):
         full, rest = divmod(self._num_sent, self.part_bytes)
         return min(full, self.max_parts) * self.part_bytes + rest
 
-    async def _await(self, call: Awaitable[object]) -> None:
+    async def _await(self, call: Awaitable[object], sent: int = 0) -> None:
         """Await a call that goes on when this task is cancelled, or its time is over.
 
         It waits for the slowest of the parts under way at most, and for one small request.
@@ -152,8 +152,10 @@ class RemoteUpload(Upload):
         limits = self._store.limits
         limit = Limit(limits.whole(self.part_bytes) + limits.whole())
         try:
-            async with limit.clock:
-                await asyncio.shield(self._call)
+            with observing.request("put", self._store.uri, self._path) as request:
+                request.sent = sent
+                async with limit.clock:
+                    await asyncio.shield(self._call)
         except TimeoutError:
             raise translate(outlasted(limit.seconds, None), self.where) from None
         except Exception as error:

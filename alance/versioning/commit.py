@@ -27,6 +27,7 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
+from alance.io import observing
 from alance.io.tasks import all_of
 from alance.versioning.backoff import Backoff
 from alance.versioning.manifest_store import (
@@ -96,19 +97,24 @@ async def commit(
         UnsupportedError: the store cannot create an object only if it is absent.
     """
     uploads = None if data is None else asyncio.ensure_future(data)
-    run = _Run(engine, table, rules, manifests, transaction, base, loading)
-    try:
-        if loading is None:
-            _check(transaction, base, detached=detached)
-        if detached:
-            return await run.detached(uploads)
-        return await run.attached(uploads, max_retries, backoff or Backoff())
-    except (CommitConflictError, AlreadyExistsError):
-        await run.forget_files()
-        raise
-    finally:
-        if uploads is not None:
-            uploads.cancel()
+    num_appends = max(1, len(transaction.properties.get(MERGED, "").split()))
+    with observing.commit(table.uri, transaction.operation, num_appends) as observed:
+        run = _Run(engine, table, rules, manifests, transaction, base, loading, observed)
+        try:
+            if loading is None:
+                _check(transaction, base, detached=detached)
+            if detached:
+                manifest = await run.detached(uploads)
+            else:
+                manifest = await run.attached(uploads, max_retries, backoff or Backoff())
+        except (CommitConflictError, AlreadyExistsError):
+            await run.forget_files()
+            raise
+        finally:
+            if uploads is not None:
+                uploads.cancel()
+        observed.version = manifest.version
+    return manifest
 
 
 def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -> None:
@@ -138,7 +144,9 @@ class _Run:
         transaction: Transaction,
         base: Manifest | None,
         loading: Awaitable[Manifest] | None,
+        observed: observing.Commit,
     ) -> None:
+        self._observed = observed
         self._engine = engine
         self._table = table
         self._rules = rules
@@ -175,6 +183,7 @@ class _Run:
                     f"in {now - start:.1f} s"
                 )
             retries += 1
+            self._observed.retries = retries
             await asyncio.sleep(pause)
             newer = await self._newer(race)
 

@@ -145,6 +145,11 @@ class CommitQueue:
             waiter.drop_data()
 
     @property
+    def num_waiting(self) -> int:
+        """Appends that wait for a version of theirs to begin."""
+        return len(self._waiting)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing waits, and no version is being made."""
         return self._worker is None

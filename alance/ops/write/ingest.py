@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.file.small_batches import BatchSizes
+from alance.io import observing
+from alance.io.observing import Reading
 from alance.ops.version.discards import in_time
 from alance.ops.write.append import queue_of
 from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
@@ -25,6 +27,8 @@ from alance.ops.write.ingest_options import IngestMetrics
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from alance.format.table.naming import NamingScheme
@@ -75,8 +79,11 @@ class Ingest:
         self._moved = asyncio.Event()  # something left the buffer, was committed, or failed
         self._chunk: Chunk | None = None
         self._committing: asyncio.Task[None] | None = None
+        self._committed_chunk: Chunk | None = None  # by that task
         self._may_be_visible = False  # what was being committed when it failed
         self._worker = asyncio.create_task(self._work())
+        self._clock = asyncio.get_running_loop().time
+        observing.show(self)
 
     async def write(
         self, batches: tuple[pa.RecordBatch, ...], token: str | None, sequence: int | None
@@ -113,6 +120,17 @@ class Ingest:
             num_skipped=self._num_skipped,
             buffered_bytes=self._buffered_bytes,
         )
+
+    def readings(self) -> Iterator[Reading]:
+        """How old the oldest row is that no version has, and what waits in the buffer."""
+        chunk = self._committed_chunk or self._chunk
+        oldest = chunk.accepted if chunk is not None else None
+        if oldest is None and self._items:
+            oldest = self._items[0].accepted
+        lag = 0.0 if oldest is None or self._error is not None else self._clock() - oldest
+        yield Reading("ingest_lag_seconds", self.last.uri, lag)
+        yield Reading("ingest_buffered_bytes", self.last.uri, self._buffered_bytes)
+        yield Reading("ingest_rows_total", self.last.uri, self._num_rows)
 
     async def flush(self) -> Snapshot:
         """Commit what was accepted before the call; a version that has it.
@@ -199,7 +217,9 @@ class Ingest:
     ) -> None:
         num_rows = sum(batch.num_rows for batch in batches)
         self._num_items += 1
-        self._items.append(Item(self._num_items, batches, num_rows, num_bytes, token, sequence))
+        self._items.append(
+            Item(self._num_items, batches, num_rows, num_bytes, token, sequence, self._clock())
+        )
         if token is not None and self._tokens is not None:
             self._tokens[token] = None
             if len(self._tokens) > TOKENS_KEPT:
@@ -244,7 +264,12 @@ class Ingest:
         if self._chunk is None:
             last = self.last
             self._chunk = Chunk(
-                last.session, last.table, last.manifest, self._options, self._written_sequence
+                last.session,
+                last.table,
+                last.manifest,
+                self._options,
+                self._written_sequence,
+                item.accepted,
             )
         await self._chunk.write(item)
         self._written_sequence = self._chunk.last_sequence
@@ -267,6 +292,7 @@ class Ingest:
         is_flushed = chunk.last_item >= self._flush_to > self._committed_items
         if (is_due or is_flushed) and self._committing is None:
             self._chunk = None
+            self._committed_chunk = chunk
             self._committing = asyncio.create_task(self._commit(chunk))
 
     async def _sleep(self) -> None:
@@ -288,7 +314,7 @@ class Ingest:
             self._fail(error)
             return
         finally:
-            self._committing = None
+            self._committing = self._committed_chunk = None
         self.last = snapshot
         self.last_sequence = chunk.last_sequence
         self._committed_items = chunk.last_item

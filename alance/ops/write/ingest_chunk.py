@@ -29,6 +29,7 @@ class Item:
     Attributes:
         number: of the items of a stream, from 1.
         token, sequence: what the producer knows them by.
+        accepted: the loop's time at which they were.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Item:
     num_bytes: int
     token: str | None = None
     sequence: int | None = None
+    accepted: float = 0.0
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Chunk:
         base: a version that the rows fit.
         previous: number of the producer's last batch before.
         begun: the loop's time of the first row.
+        accepted: that at which the first row was accepted.
         file_begun: that of the first row of the file being written.
         last_item: number of the last item.
     """
@@ -56,6 +59,7 @@ class Chunk:
     base: Manifest
     options: IngestOptions
     previous: int
+    accepted: float
     begun: float = field(init=False)
     file_begun: float | None = field(default=None, init=False)
     last_item: int = field(default=0, init=False)

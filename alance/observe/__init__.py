@@ -1,0 +1,49 @@
+"""What a service tells of itself: events to observers, numbers for Prometheus, OpenTelemetry.
+
+    metrics = observe.Metrics()
+    observe.add(metrics)
+    ...
+    metrics.text()  # what Prometheus scrapes
+
+The log `alance.io` has the same without an observer: requests, retries and commits at DEBUG, and
+WARNING where a budget bounds what is done (docs/operations.md).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from alance.deferred import lazy
+from alance.io.observing import (
+    CommitEnded,
+    Observer,
+    Reading,
+    RequestEnded,
+    RetryDecided,
+    add,
+    readings,
+    remove,
+)
+
+if TYPE_CHECKING:
+    from alance.observe.opentelemetry import OpenTelemetry
+    from alance.observe.prometheus import Metrics
+
+_PLACES: Final = {
+    "Metrics": "alance.observe.prometheus",
+    "OpenTelemetry": "alance.observe.opentelemetry",
+}
+
+__all__ = [
+    "CommitEnded",
+    "Metrics",
+    "Observer",
+    "OpenTelemetry",
+    "Reading",
+    "RequestEnded",
+    "RetryDecided",
+    "add",
+    "readings",
+    "remove",
+]
+
+if not TYPE_CHECKING:  # else any name would check
+    __getattr__, __dir__ = lazy(__name__, _PLACES)

@@ -1,0 +1,145 @@
+"""Events and readings for OpenTelemetry (`pip install 'alance[otel]'`).
+
+The classes of the API alone are needed here: what exports is the service's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from alance.io.observing import Observer, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.trace import TracerProvider
+
+    from alance.io.observing import CommitEnded, RequestEnded, RetryDecided
+
+NAME: Final = "alance"
+EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # no faults of a store
+# By reading: its unit. What is missing here is not exported.
+_READINGS: Final = {
+    "appends_waiting": "{append}",
+    "block_cache_bytes": "By",
+    "block_cache_hits_total": "{look}",
+    "block_cache_misses_total": "{look}",
+    "bytes_under_way": "By",
+    "cache_bytes": "By",
+    "cache_evictions_total": "{entry}",
+    "cache_hits_total": "{look}",
+    "cache_misses_total": "{look}",
+    "cleanups_under_way": "{call}",
+    "decodes_waiting": "{job}",
+    "ingest_buffered_bytes": "By",
+    "ingest_lag_seconds": "s",
+    "ingest_rows_total": "{row}",
+    "requests_under_way": "{request}",
+    "requests_waiting": "{request}",
+}
+
+
+class OpenTelemetry(Observer):
+    """Makes spans of requests and commits, and metrics of all that is told.
+
+        observe.add(observe.OpenTelemetry())
+
+    A span is a child of the caller's. Of a request that serves several callers it is a child of
+    the first one's.
+
+    Args:
+        meter_provider, tracer_provider: None: the global ones.
+        spans: whether there are spans, which cost some ten microseconds a request.
+    """
+
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        spans: bool = True,
+    ) -> None:
+        from opentelemetry import metrics, trace
+
+        meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+        self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider) if spans else None
+        self._requests = meter.create_counter("alance.requests", "{request}")
+        self._received = meter.create_counter("alance.received", "By")
+        self._sent = meter.create_counter("alance.sent", "By")
+        self._seconds = meter.create_histogram("alance.request.duration", "s")
+        self._retries = meter.create_counter("alance.retries", "{attempt}")
+        self._commits = meter.create_counter("alance.commits", "{commit}")
+        self._commit_seconds = meter.create_histogram("alance.commit.duration", "s")
+        self._commit_retries = meter.create_counter("alance.commit.retries", "{attempt}")
+        for name, unit in _READINGS.items():
+            make = meter.create_observable_gauge
+            plain = name.removesuffix("_total")
+            if plain != name:
+                make = meter.create_observable_counter  # type: ignore[assignment]  # the same call
+            make(f"alance.{plain}", callbacks=[_reader(name)], unit=unit)
+
+    def on_request(self, event: RequestEnded) -> None:
+        """Count a request, and make a span of it."""
+        store = {"store": event.store}
+        kind = {**store, "kind": event.kind}
+        self._requests.add(event.num_requests, {**kind, "outcome": event.outcome})
+        self._received.add(event.received_bytes, store)
+        self._sent.add(event.sent_bytes, store)
+        self._seconds.record(event.seconds, kind)
+        told: dict[str, str | int] = {
+            **kind,
+            "path": event.path,
+            "received": event.received_bytes,
+            "sent": event.sent_bytes,
+            "retries": event.retries,
+        }
+        self._span(f"alance {event.kind}", event, told)
+
+    def on_retry(self, event: RetryDecided) -> None:
+        """Count an attempt that failed."""
+        cause = "throttled" if event.is_throttled else "failed"
+        refused = event.pause_s is None
+        self._retries.add(1, {"store": event.store, "cause": cause, "refused": refused})
+
+    def on_commit(self, event: CommitEnded) -> None:
+        """Count a commit, and make a span of it."""
+        table = {"table": event.uri}
+        named = {**table, "operation": event.operation}
+        self._commits.add(1, {**named, "outcome": event.outcome})
+        self._commit_seconds.record(event.seconds, table)
+        self._commit_retries.add(event.retries, table)
+        told: dict[str, str | int] = {**named, "appends": event.num_appends}
+        told["retries"] = event.retries
+        if event.version is not None:
+            told["version"] = event.version
+        self._span("alance commit", event, told)
+
+    def _span(
+        self, name: str, event: RequestEnded | CommitEnded, told: dict[str, str | int]
+    ) -> None:
+        if self._tracer is None:
+            return
+        from opentelemetry.trace import SpanKind, StatusCode
+
+        ended = round(event.ended_at * 1e9)
+        span = self._tracer.start_span(
+            name,
+            kind=SpanKind.CLIENT,
+            attributes={f"alance.{key}": value for key, value in told.items()},
+            start_time=ended - round(event.seconds * 1e9),
+        )
+        if event.outcome not in EXPECTED:
+            span.set_status(StatusCode.ERROR, event.outcome)
+        span.end(ended)
+
+
+def _reader(name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        from opentelemetry.metrics import Observation
+
+        for reading in readings():
+            if reading.name == name:
+                yield Observation(reading.value, {"where": reading.where} if reading.where else {})
+
+    return observe

@@ -1,0 +1,141 @@
+"""Counters of a process, as the text that Prometheus scrapes (exposition format 0.0.4)."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from alance.io.observing import Observer, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.io.observing import CommitEnded, RequestEnded, RetryDecided
+
+# Upper bounds in seconds: a cached answer, a store near by, a store far away, one that throttles.
+BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_HELP: Final = {
+    "requests_total": "Requests to remote stores that ended.",
+    "request_seconds": "How long they took, with all attempts.",
+    "received_bytes_total": "Bytes received from stores.",
+    "sent_bytes_total": "Bytes sent to stores.",
+    "retries_total": "Attempts that were made again, or not (refused), by why they failed.",
+    "commits_total": "Attempts to make a version that ended.",
+    "commit_seconds": "How long they took, with the uploads that they waited for.",
+    "commit_retries_total": "Attempts lost to other committers.",
+    "committed_appends_total": "Appends of callers that versions are made of.",
+}
+
+
+class _Histogram:
+    """Seconds, by bucket."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+
+class Metrics(Observer):
+    """Counts events, and gives them as text with the readings of the moment.
+
+    Labels are the store (a bucket), the table, the kind of request and its outcome: never a path,
+    a key or a credential, so that there are few of them.
+    """
+
+    content_type = CONTENT_TYPE
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # loops of several threads may tell of events
+        self._counts: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._times: defaultdict[tuple[str, str], _Histogram] = defaultdict(_Histogram)
+
+    def on_request(self, event: RequestEnded) -> None:
+        """Count a request."""
+        store = _labels(store=event.store)
+        kind = _labels(store=event.store, kind=event.kind)
+        outcome = _labels(store=event.store, kind=event.kind, outcome=event.outcome)
+        with self._lock:
+            self._counts["requests_total", outcome] += event.num_requests
+            self._counts["received_bytes_total", store] += event.received_bytes
+            self._counts["sent_bytes_total", store] += event.sent_bytes
+            self._times["request_seconds", kind].add(event.seconds)
+
+    def on_retry(self, event: RetryDecided) -> None:
+        """Count a failed attempt that may be made again."""
+        cause = "throttled" if event.is_throttled else "failed"
+        is_refused = "true" if event.pause_s is None else "false"
+        with self._lock:
+            labels = _labels(store=event.store, cause=cause, refused=is_refused)
+            self._counts["retries_total", labels] += 1
+
+    def on_commit(self, event: CommitEnded) -> None:
+        """Count a commit."""
+        table = _labels(table=event.uri)
+        outcome = _labels(table=event.uri, operation=event.operation, outcome=event.outcome)
+        with self._lock:
+            self._counts["commits_total", outcome] += 1
+            self._counts["commit_retries_total", table] += event.retries
+            self._times["commit_seconds", table].add(event.seconds)
+            if event.version is not None and event.operation == "Append":
+                self._counts["committed_appends_total", table] += event.num_appends
+
+    def text(self) -> str:
+        """All of it; to be answered with the header `content-type: {content_type}`."""
+        with self._lock:
+            return "\n".join([*self._counters(), *self._histograms(), *_moment(), ""])
+
+    def _counters(self) -> Iterator[str]:
+        last = ""
+        for (name, labels), value in sorted(self._counts.items()):
+            if name != last:
+                yield from _head(name, "counter")
+            last = name
+            yield f"alance_{name}{{{labels}}} {_number(value)}"
+
+    def _histograms(self) -> Iterator[str]:
+        last = ""
+        for (name, labels), times in sorted(self._times.items(), key=lambda item: item[0]):
+            if name != last:
+                yield from _head(name, "histogram")
+            last, total = name, 0
+            for bound, count in zip((*map(str, BUCKETS), "+Inf"), times.counts, strict=True):
+                total += count
+                yield f'alance_{name}_bucket{{{labels},le="{bound}"}} {total}'
+            yield f"alance_{name}_sum{{{labels}}} {times.sum:.6f}"
+            yield f"alance_{name}_count{{{labels}}} {total}"
+
+
+def _moment() -> Iterator[str]:
+    last = ""
+    for name, where, value in readings():
+        if name != last:
+            yield from _head(name, "counter" if name.endswith("_total") else "gauge")
+        last = name
+        labels = _labels(where=where) if where else ""
+        yield f"alance_{name}{{{labels}}} {_number(value)}"
+
+
+def _head(name: str, kind: str) -> Iterator[str]:
+    if name in _HELP:
+        yield f"# HELP alance_{name} {_HELP[name]}"
+    yield f"# TYPE alance_{name} {kind}"
+
+
+def _labels(**labels: str) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:.6f}"
