@@ -53,6 +53,7 @@ from alance import batch_udf as batch_udf
 from alance import blob_field as blob_field
 from alance import distributed as distributed
 from alance import indexing as indexing
+from alance import observe as observe
 from alance import operations as operations
 from alance import optimize as optimize
 from alance import trace as trace
