@@ -16,7 +16,8 @@ from lance.dataset import ColumnOrdering as TheirOrdering
 
 import alance
 from alance import ColumnOrdering, InvalidInputError, Session, UnsupportedError
-from alance.ops.read.sorting import FirstRows, in_order, orderings_of
+from alance.ops.read.options import orderings_of
+from alance.ops.read.sorting import FirstRows, in_order
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,11 @@ from alance.io import trace
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
-from alance.ops.read.options import condition_of
+from alance.ops.read.options import condition_of, orderings_of
 from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
 from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
 from alance.ops.read.scan import scan
-from alance.ops.read.sorting import orderings_of
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers
 

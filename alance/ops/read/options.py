@@ -159,3 +159,22 @@ class ScanOptions:
 def condition_of(options: ScanOptions) -> Condition | None:
     """The filter of a scan with the values of its parameters."""
     return bound(options.filter, options.params)
+
+
+def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:
+    """The columns to sort by, the first one first.
+
+    Raises:
+        InvalidInputError: something that is neither a name nor a `ColumnOrdering`.
+    """
+    if isinstance(order_by, str | ColumnOrdering):
+        raise InvalidInputError(f"order_by={order_by!r}: expected a list")
+    return tuple(_ordering(key) for key in order_by or ())
+
+
+def _ordering(key: str | ColumnOrdering) -> ColumnOrdering:
+    if isinstance(key, ColumnOrdering):
+        return key
+    if not isinstance(key, str):
+        raise InvalidInputError(f"order_by: {key!r} is neither a name nor a ColumnOrdering")
+    return ColumnOrdering(key.removeprefix("-"), ascending=not key.startswith("-"))

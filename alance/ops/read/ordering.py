@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
+from alance.ops.read.options import orderings_of
 from alance.ops.read.plan import plan_scan, projection_of
 from alance.ops.read.scan import scan
-from alance.ops.read.sorting import FirstRows, orderings_of
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 
 if TYPE_CHECKING:
+    from alance.ops.read import sorting
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
+else:
+    sorting = Deferred("alance.ops.read.sorting")
 
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
@@ -61,7 +65,8 @@ async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     scanned = scanned_columns(snapshot, columns, options)
     unsorted = unsorted_options(options)
     stop = None if options.limit is None else options.limit + (options.offset or 0)
-    first = FirstRows(
+    await snapshot.engine.pool.load(sorting)
+    first = sorting.FirstRows(
         output_schema(snapshot, scanned, unsorted), orderings_of(options.order_by), stop
     )
     plan = await plan_scan(snapshot, scanned, unsorted)

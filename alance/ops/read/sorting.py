@@ -1,4 +1,4 @@
-"""The order that `order_by` asks for: its columns, and rows put into it."""
+"""Rows put into the order that `order_by` asks for."""
 
 from __future__ import annotations
 
@@ -8,32 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.errors import InvalidInputError, UnsupportedError
-from alance.ops.read.options import ColumnOrdering
+from alance.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.ops.read.options import OrderBy
-
-
-def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:
-    """The columns to sort by, the first one first.
-
-    Raises:
-        InvalidInputError: something that is neither a name nor a `ColumnOrdering`.
-    """
-    if isinstance(order_by, str | ColumnOrdering):
-        raise InvalidInputError(f"order_by={order_by!r}: expected a list")
-    return tuple(_ordering(key) for key in order_by or ())
-
-
-def _ordering(key: str | ColumnOrdering) -> ColumnOrdering:
-    if isinstance(key, ColumnOrdering):
-        return key
-    if not isinstance(key, str):
-        raise InvalidInputError(f"order_by: {key!r} is neither a name nor a ColumnOrdering")
-    return ColumnOrdering(key.removeprefix("-"), ascending=not key.startswith("-"))
+    from alance.ops.read.options import ColumnOrdering
 
 
 def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:

@@ -13,9 +13,9 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.batches import batch_bytes
 from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
-from alance.ops.read.options import ScanOptions, condition_of
+from alance.ops.read.options import ScanOptions, condition_of, orderings_of
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.sorting import in_order, orderings_of
+from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
 from alance.ops.search.joined import Part, joint_of
