@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from alance.file_version import FileVersion
     from alance.format.field import Field
+    from alance.io.credentials import StorageOptions
     from alance.ops.read import blobs, explain, sample, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
@@ -53,7 +54,7 @@ async def dataset(
     version: int | str | None = None,
     asof: datetime | str | None = None,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
@@ -71,7 +72,9 @@ async def dataset(
         asof: the latest version made strictly before this time (ISO 8601 text or datetime;
             without zone: UTC).
         store: an obstore store to use instead of opening one.
-        storage_options: as Lance and object_store know them (`aws_access_key_id`, `endpoint`, ...).
+        storage_options: as Lance and object_store know them (`aws_access_key_id`, `endpoint`, ...);
+            or a provider of credentials that expire, alone or as `credentials` among them: a
+            function without arguments, async or not (docs/stores.md).
         session: shared scheduler, cache and limits; by default the event loop's own.
         manifest_store: keeps the versions, where the store of objects cannot create one only if
             it is absent: an `ExternalStore`, such as `SqliteStore` and `DynamoDbStore`. All

@@ -26,7 +26,7 @@ from alance.session import Session
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container
     from alance.format.plans import Plan
+    from alance.io.credentials import StorageOptions
     from alance.io.store import Store
     from alance.io.upload import Upload
     from alance.ops.write import sources
@@ -80,7 +81,7 @@ class FileReader:
         uri: str | os.PathLike[str],
         *,
         store: object | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: StorageOptions | None = None,
         session: Session | None = None,
     ) -> FileReader:
         """Open a file by URI or path. Cost: one GET of its last 64 KiB, rarely a second.
@@ -265,7 +266,7 @@ class FileWriter:
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
         store: object | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: StorageOptions | None = None,
         session: Session | None = None,
     ) -> FileWriter:
         """A writer of the object at a URI or path; sends no request.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from alance.io.credentials import StorageOptions
     from alance.ops.write import ingest_open, sources
     from alance.ops.write.ingest import Ingest
     from alance.ops.write.sources import Data
@@ -57,7 +58,7 @@ def ingest(
     properties: Mapping[str, str] | None = None,
     blobs: BlobOptions | None = None,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> Sink:
     """A sink that appends batches to a table, and commits them by time or size.

@@ -92,6 +92,7 @@ from alance.types import (
     ResolvedCompactionOptions,
     ScanArguments,
     SearchArguments,
+    StorageOptions,
     TagContents,
     TextSearchArguments,
     Transaction,
@@ -271,7 +272,7 @@ class Dataset:
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
         store: object | None = ...,
-        storage_options: Mapping[str, str] | None = ...,
+        storage_options: StorageOptions | None = ...,
     ) -> Self: ...
     def update_config(
         self,
@@ -568,7 +569,7 @@ class FileReader:
         uri: str | os.PathLike[str],
         *,
         store: object | None = ...,
-        storage_options: Mapping[str, str] | None = ...,
+        storage_options: StorageOptions | None = ...,
         session: Session | None = ...,
     ) -> FileReader: ...
     @property
@@ -609,7 +610,7 @@ class FileWriter:
         page_bytes: int = ...,
         buffer_bytes: int = ...,
         store: object | None = ...,
-        storage_options: Mapping[str, str] | None = ...,
+        storage_options: StorageOptions | None = ...,
         session: Session | None = ...,
     ) -> FileWriter: ...
     @property
@@ -849,7 +850,7 @@ def check_store(
     uri: str | os.PathLike[str],
     *,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
 ) -> StoreReport: ...
 def commit(
@@ -861,7 +862,7 @@ def commit(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
@@ -873,7 +874,7 @@ def dataset(
     version: int | str | None = ...,
     asof: datetime | str | None = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
@@ -883,7 +884,7 @@ def drop(
     *,
     ignore_missing: bool = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
 ) -> None: ...
@@ -905,7 +906,7 @@ def ingest(
     properties: Mapping[str, str] | None = ...,
     blobs: BlobOptions | None = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
 ) -> Sink: ...
 def write_dataset(
@@ -923,7 +924,7 @@ def write_dataset(
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
@@ -941,6 +942,6 @@ def write_fragments(
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     store: object | None = ...,
-    storage_options: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
 ) -> list[DataFragment]: ...

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from alance.format.table.refs import BranchContents, TagContents
     from alance.format.table.transaction import Transaction
     from alance.io.cache import CacheStats
+    from alance.io.credentials import OptionsProvider, Provider, StorageOptions
     from alance.io.store_report import Purpose, StoreCheck
     from alance.io.trace_events import RequestEvent, Totals
     from alance.ops.cleanup.policy import (
@@ -102,14 +103,17 @@ _PLACES: Final = {
     "Occur": "alance.ops.search.text.query",
     "Operator": "alance.ops.search.text.query",
     "OrderBy": "alance.ops.read.options",
+    "OptionsProvider": "alance.io.credentials",
     "PageDescription": "alance.file.describe",
     "Params": "alance.ops.version.conditions",
+    "Provider": "alance.io.credentials",
     "Purpose": "alance.io.store_report",
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScanArguments": "alance.ops.read.options",
     "SearchArguments": "alance.ops.search.options",
+    "StorageOptions": "alance.io.credentials",
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
     "TextIndexArguments": "alance.ops.index.new_text",
@@ -163,15 +167,18 @@ __all__ = [
     "NewVectorIndex",
     "Occur",
     "Operator",
+    "OptionsProvider",
     "OrderBy",
     "PageDescription",
     "Params",
+    "Provider",
     "Purpose",
     "Reference",
     "RequestEvent",
     "ResolvedCompactionOptions",
     "ScanArguments",
     "SearchArguments",
+    "StorageOptions",
     "StoreCheck",
     "TagContents",
     "TextIndexArguments",

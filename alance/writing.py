@@ -17,13 +17,14 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Unpack
 
     import pyarrow as pa
 
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.manifest import Manifest
+    from alance.io.credentials import StorageOptions
     from alance.operations import Operation
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write import write as writer
@@ -51,7 +52,7 @@ async def write_dataset(
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
@@ -139,7 +140,7 @@ async def write_fragments(
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> list[DataFragment]:
     """Write rows to data files without a commit: what many writers do for one `commit`.
@@ -175,7 +176,7 @@ async def commit(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
@@ -226,7 +227,7 @@ async def commit(
 def _place(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     store: object | None,
-    storage_options: Mapping[str, str] | None,
+    storage_options: StorageOptions | None,
     session: Session | None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,

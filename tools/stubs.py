@@ -39,7 +39,14 @@ STANDARD: Final[dict[str, str]] = {
     "Unpack": "typing",
 }
 # The public modules, in the order in which a name is looked for.
-OURS: Final = (alance, alance.types, alance.operations, alance.optimize, alance.indexing)
+OURS: Final = (
+    alance,
+    alance.types,
+    alance.observe,
+    alance.operations,
+    alance.optimize,
+    alance.indexing,
+)
 MODULES: Final = {"os", "pa", "pc", "pd", "pl", "types"}
 SHOWN_AGAIN: Final[tuple[str, ...]] = vars(sync)["_SAME"]  # the stub does not show it
 ARROW: Final = ("pandas as pd", "polars as pl", "pyarrow as pa", "pyarrow.compute as pc")

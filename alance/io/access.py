@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AccessError, InvalidInputError
-from alance.io.options import BASE_PREFIX, parse_options
+from alance.io.credentials import as_mapping, is_provider
+from alance.io.options import BASE_PREFIX, CHOOSER, parse_options
 from alance.io.uri import Address, parse_uri
 
 if TYPE_CHECKING:
     from alance.io.profile import Kind
     from alance.io.store import Store
 
-CHOOSER: Final = BASE_PREFIX + "*"  # an option: a function of the URI
 # Names that are a part of a path or of a host, wherever a store puts them.
 _NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
 _HERE: Final = frozenset({"local", "memory"})
@@ -199,7 +199,7 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def _checked(key: str, place: Address, value: object) -> Mapping[str, object]:
-    """Options of a place: a mapping, or the text of a JSON object, for engines that pass text.
+    """Options of a place: a mapping, a provider, or JSON text, for engines that pass text.
 
     Raises:
         InvalidInputError: neither, or wrong options for its kind of store. No value is shown.
@@ -210,6 +210,8 @@ def _checked(key: str, place: Address, value: object) -> Mapping[str, object]:
             options = json.loads(value or "{}")
         except ValueError:
             options = None
+    elif is_provider(value):
+        options = as_mapping(value)
     if not isinstance(options, Mapping) or any(is_for_base(name) for name in options):
         raise InvalidInputError(
             f"storage option {key!r}: expected options of that place, a dict or a JSON object, "

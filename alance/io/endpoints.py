@@ -32,11 +32,6 @@ _CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
         ".fabric.microsoft.com",
     ),
 }
-_ALLOW_HTTP: Final[Mapping[str, str]] = {
-    "s3": "AWS_ALLOW_HTTP",
-    "gcs": "GOOGLE_ALLOW_HTTP",
-    "azure": "AZURE_ALLOW_HTTP",
-}
 EMULATOR: Final = "http://127.0.0.1:10000"
 
 
@@ -51,11 +46,6 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
             return server
         return None
     return None
-
-
-def allow_http_of_environment(kind: Kind) -> str | None:
-    """What the environment says of endpoints without TLS: `AWS_ALLOW_HTTP` and its kin."""
-    return os.environ.get(_ALLOW_HTTP.get(kind, ""))
 
 
 def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[str]:

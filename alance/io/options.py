@@ -7,11 +7,13 @@ Options of other places (`base:<uri>`) are none of a store's own; see `io.access
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
+from alance.io.credentials import CREDENTIALS, Renewed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from alance.io.profile import Kind
 
 BASE_PREFIX: Final = "base:"
+CHOOSER: Final = BASE_PREFIX + "*"  # an option: a function of the URI
 WITH_SECRETS: Final = "pickle_secrets"  # an option: pickles of datasets have them all
 
 
@@ -32,6 +35,7 @@ class StoreOptions:
     max_retries: int | None = None  # of obstore, a request
     retry_timeout_s: float | None = None  # of obstore, a request with its retries
     outer_retries: int | None = None  # of alance, on top
+    renewed: Renewed | None = field(default=None, repr=False)  # credentials of a provider
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -55,9 +59,9 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
     for key, value in (options or {}).items():
         if not isinstance(key, str):
             raise InvalidInputError(f"storage option {key!r}: expected a text as key")
-        if key.startswith(BASE_PREFIX) or key == WITH_SECRETS:
+        if key.startswith(BASE_PREFIX) or key in (WITH_SECRETS, CREDENTIALS):
             continue
-        name = _canonical(kind, key.lower())
+        name = canonical(kind, key)
         if name == "default_headers":
             headers.update(_headers(key, value))
         elif name in _RETRY:
@@ -67,9 +71,17 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         elif kind in _CONFIG and name in _CONFIG[kind]:
             _enter(config, name, key, value)
         elif kind in _CONFIG or not any(
-            _canonical(other, key.lower()) in names for other, names in _CONFIG.items()
+            canonical(other, key) in names for other, names in _CONFIG.items()
         ):
             raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
+    provider = (options or {}).get(CREDENTIALS)
+    renewed = None
+    if provider is not None and kind not in ("local", "memory"):
+        renewed = Renewed.of(kind, provider)
+        if both := sorted(SECRETS.intersection(config)):
+            raise InvalidInputError(
+                f"storage options {', '.join(both)} and {CREDENTIALS!r}: expected one of them"
+            )
     outer = retries.get("download_retry_count")
     inner = retries.get("client_max_retries")
     return StoreOptions(
@@ -79,20 +91,62 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         max_retries=None if inner is None else int(inner),
         retry_timeout_s=retries.get("client_retry_timeout"),
         outer_retries=None if outer is None else int(outer),
+        renewed=renewed,
     )
 
 
 def canonical_names(key: str) -> set[str]:
     """The names that a key may stand for, whatever the kind of store."""
-    return {_canonical(kind, key.lower()) for kind in _CONFIG}
+    return {canonical(kind, key) for kind in _CONFIG}
 
 
-def _canonical(kind: Kind, key: str) -> str:
+def canonical(kind: Kind, key: str) -> str:
+    """The name of an option that a key stands for, for a kind of store."""
+    key = key.lower()
     for prefix in _PREFIXES.get(kind, ()):
         if key.startswith(prefix):
             key = key[len(prefix) :]
             break
     return _ALIASES.get(kind, {}).get(key) or _COMMON_ALIASES.get(key, key)
+
+
+def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
+    """The options, with what the environment says of the client where they say nothing.
+
+    obstore reads what the environment says of the store itself (`AWS_REGION`); of its client
+    (`AWS_PROXY_URL`) it does not where it is told anything else of that.
+
+    Raises:
+        InvalidInputError: a variable that is no number of retries.
+    """
+    client, told = dict(options.client), {}
+    for variable, value in os.environ.items():
+        for prefix in _VARIABLES.get(kind, ()):
+            name = canonical(kind, variable[len(prefix) :])
+            if variable.startswith(prefix) and value and (name in _CLIENT or name in _RETRY):
+                told[name] = variable, value
+    retries = {name: _number(*told.pop(name)) for name in _RETRY if name in told}
+    for name, (variable, value) in told.items():
+        if name not in client:
+            _enter(client, name, variable, value)
+    retries |= {
+        name: _number(variable, os.environ[variable])
+        for variable, name in _LANCE_VARIABLES.items()
+        if kind in _CONFIG and os.environ.get(variable)
+    }
+    inner, limit = retries.get("client_max_retries"), retries.get("client_retry_timeout")
+    outer = retries.get("download_retry_count")
+    return replace(
+        options,
+        client=tuple(sorted(client.items())),
+        max_retries=_first(options.max_retries, inner),
+        retry_timeout_s=limit if options.retry_timeout_s is None else options.retry_timeout_s,
+        outer_retries=_first(options.outer_retries, outer),
+    )
+
+
+def _first(given: int | None, told: float | None) -> int | None:
+    return given if given is not None or told is None else int(told)
 
 
 def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
@@ -139,8 +193,38 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "azure": ("azure_storage_", "azure_"),
 }
 
+# What begins the variables of the environment for a kind of store.
+_VARIABLES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "s3": ("AWS_",),
+    "gcs": ("GOOGLE_",),
+    "azure": ("AZURE_STORAGE_", "AZURE_"),
+}
+_LANCE_VARIABLES: Final[Mapping[str, str]] = {  # as Lance has them, for all clouds
+    "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
+    "OBJECT_STORE_CLIENT_RETRY_TIMEOUT": "client_retry_timeout",
+}
+
+# What is secret, and stays in this process; see `io.secrets`.
+SECRETS: Final = frozenset(
+    {
+        "access_key_id",  # no secret, but nothing without one
+        "account_key",
+        "bearer_token",
+        "client_secret",
+        "default_headers",
+        "fabric_session_token",
+        "sas_key",
+        "secret_access_key",
+        "service_account_key",
+        "session_token",
+        "sse_customer_key_base64",
+        "token",
+    }
+)
+
 _COMMON_ALIASES: Final[Mapping[str, str]] = {
     "request_timeout": "timeout",
+    "use_http": "allow_http",
     "max_retries": "client_max_retries",
     "retry_timeout": "client_retry_timeout",
 }

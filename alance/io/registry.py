@@ -23,11 +23,12 @@ from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
 from alance.io import lifecycle, profile
-from alance.io.endpoints import allow_http_of_environment, endpoint_of
+from alance.io.credentials import as_mapping
+from alance.io.endpoints import endpoint_of
 from alance.io.limits import TimeLimits, seconds_of
 from alance.io.local import LocalStore
 from alance.io.memory import MemoryStore
-from alance.io.options import StoreOptions, parse_options
+from alance.io.options import StoreOptions, parse_options, with_environment
 from alance.io.remote import RemoteStore
 from alance.io.resilience import Retries
 from alance.io.store import translate
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
+    from alance.io.credentials import StorageOptions
     from alance.io.profile import StoreProfile
     from alance.io.remote import ObjectStore
     from alance.io.store import PieceReader, Store
@@ -156,7 +158,7 @@ class StoreRegistry:
         self,
         uri: str | os.PathLike[str],
         *,
-        storage_options: Mapping[str, object] | None = None,
+        storage_options: StorageOptions | None = None,
         store: object | None = None,
     ) -> tuple[Store, str]:
         """The store of a URI, and the path inside it. Sends no request.
@@ -166,7 +168,7 @@ class StoreRegistry:
         Args:
             uri: URI or local path; with `store`, a path inside that store.
             storage_options: configuration of store, client and retries; what is not given is
-                taken from the environment, as obstore does.
+                taken from the environment, as obstore does. Or a provider; see `io.credentials`.
             store: a store object of obstore, or a `Store`.
 
         Raises:
@@ -178,7 +180,9 @@ class StoreRegistry:
                 raise InvalidInputError("storage_options: the given store has its own already")
             return self._adopt(store, str(uri))
         address = parse_uri(uri)
-        options = parse_options(address.kind, storage_options)
+        options = with_environment(
+            address.kind, parse_options(address.kind, as_mapping(storage_options))
+        )
         limits = self._limits
         if address.kind in ("local", "memory"):
             options, limits = StoreOptions(), TimeLimits()
@@ -326,15 +330,12 @@ def _objects(
     config: Config = {**(for_writes or {}), **dict(options.config)}
     usual_client = limits.writing(profile.PART_BYTES) if writes else limits.reading()
     client: Config = {**usual_client, **dict(options.client)}
-    # What obstore is told of its client stands in for all that the environment says of it.
-    if (allowed := allow_http_of_environment(address.kind)) is not None:
-        client.setdefault("allow_http", allowed)
     if options.headers:
         client["default_headers"] = dict(options.headers)
     usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)
     inner = usual if options.max_retries is None else options.max_retries
     limit = usual_s if options.retry_timeout_s is None else options.retry_timeout_s
-    given = {
+    given: dict[str, object] = {
         "client_options": client,
         "retry_config": {
             "max_retries": inner,
@@ -342,6 +343,8 @@ def _objects(
             "retry_timeout": timedelta(seconds=limit),
         },
     }
+    if options.renewed is not None:
+        given["credential_provider"] = options.renewed
     match address.kind:
         case "s3":
             suited = profile.S3

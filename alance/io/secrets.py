@@ -9,33 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError
-from alance.io.options import BASE_PREFIX, WITH_SECRETS, canonical_names
+from alance.io.credentials import CREDENTIALS, goes_by_name, is_provider
+from alance.io.options import BASE_PREFIX, CHOOSER, SECRETS, WITH_SECRETS, canonical_names
 from alance.io.remote import RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.io.store import Store
-
-SECRETS: Final = frozenset(
-    {
-        "access_key_id",  # no secret, but nothing without one
-        "account_key",
-        "bearer_token",
-        "client_secret",
-        "default_headers",
-        "fabric_session_token",
-        "sas_key",
-        "secret_access_key",
-        "service_account_key",
-        "session_token",
-        "sse_customer_key_base64",
-        "token",
-    }
-)
 
 
 def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
@@ -47,7 +31,10 @@ def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
     kept: dict[str, object] = {}
     for key, value in options.items():
         if key.startswith(BASE_PREFIX):
-            kept[key] = _of_base(value)
+            kept[key] = value if key == CHOOSER else _of_base(value)
+        elif key == CREDENTIALS:
+            if goes_by_name(value):
+                kept[key] = value
         elif not _is_secret(key, value):
             kept[key] = value
     return kept
@@ -57,6 +44,8 @@ def _of_base(value: object) -> object:
     """An entry for another place: a mapping, or the text of one, or a function."""
     if isinstance(value, str):
         value = json.loads(value or "{}")
+    if is_provider(value):
+        return value if goes_by_name(value) else {}
     return portable(value) if isinstance(value, Mapping) else value
 
 

@@ -7,6 +7,7 @@ a trace names an object, it gives its location: the store's root followed by the
 from __future__ import annotations
 
 import errno
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -272,6 +273,24 @@ _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _BUCKET: Final = re.compile(r"\w+://[^/#]*")
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
+# Where a cloud's machines have credentials, which is asked last.
+_METADATA: Final = re.compile(r"://(169\.254\.169\.254|metadata\.google\.internal|metadata)[:/]")
+_HINTS: Final = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+
+
+def _no_credentials(where: str) -> str:
+    """What to do where neither options nor environment have credentials."""
+    variables = _HINTS.get(where.partition("://")[0], "those of the cloud")
+    profile = os.environ.get("AWS_PROFILE") if where.startswith("s3:") else None
+    told = "" if profile is None else "; AWS_PROFILE is read by boto3 alone, see docs/operations.md"
+    return (
+        f"no credentials: none among the storage options, none in the environment ({variables}), "
+        f"none of this machine; a bucket that is open to all needs skip_signature=true{told}"
+    )
 
 
 def translate(error: BaseException, where: str) -> Exception:
@@ -300,6 +319,8 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
     if code is not None and code[1] in _NO_BUCKET:
         bucket = _BUCKET.match(where)
         return BucketNotFoundError(f"{where}: no such bucket", bucket[0] if bucket else where)
+    if _METADATA.search(text) and status not in _TRANSIENT_STATUS:
+        return AccessError(f"{where}: {_no_credentials(where)} ({summary})", status=status)
     match error:
         case FileNotFoundError() | NotADirectoryError():
             return NotFoundError(f"{where}: no such object")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from alance.format.table.transaction import Transaction
+    from alance.io.credentials import StorageOptions
     from alance.ops.read import delta
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs import clone, refs
@@ -175,7 +176,7 @@ class VersionVerbs(Handle):
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         store: object | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> Self:
         """Make a new table of a version without copying its data, and open it.
 

@@ -12,24 +12,26 @@ from alance.errors import (
     CorruptFileError,
     InvalidInputError,
     TableNotFoundError,
+    UnsupportedError,
     VersionNotFoundError,
 )
 from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
 from alance.io.access import Access, own_options
+from alance.io.credentials import CREDENTIALS, as_mapping
 from alance.io.store import without_number
 from alance.io.uri import clean_path, join, parse_uri
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
     from datetime import datetime
 
     from alance.format.table.fragment import BasePath, DataFile, Fragment
     from alance.format.table.indices import Index
     from alance.format.table.manifest import Manifest
+    from alance.io.credentials import StorageOptions
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
     from alance.versioning.external_store import ExternalStore
@@ -295,7 +297,7 @@ def open_table(
     uri: str | os.PathLike[str],
     *,
     store: object | None = None,
-    storage_options: Mapping[str, object] | None = None,
+    storage_options: StorageOptions | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
 ) -> Table:
@@ -303,6 +305,7 @@ def open_table(
 
     Args:
         uri: also `s3+ddb://bucket/path?ddbTableName=table`: DynamoDB keeps the versions.
+        storage_options: of the store; see `io.credentials` for providers of credentials.
         manifest_store: keeps the versions.
         commit_lock: is held while a version is made.
 
@@ -311,17 +314,22 @@ def open_table(
         UnsupportedError: a scheme that is not supported.
     """
     keeper = keeper_of(manifest_store, commit_lock)
-    own = own_options(storage_options)
+    given = as_mapping(storage_options)
+    own = own_options(given)
     place, options = uri, without_endpoint(own)
     if isinstance(uri, str) and is_dynamodb(uri):
         if keeper is not None or store is not None:
             raise InvalidInputError(
                 f"uri {uri!r}: names its own store; expected no store, manifest_store, commit_lock"
             )
+        if own and CREDENTIALS in own:
+            raise UnsupportedError(
+                f"uri {uri!r}: DynamoDB takes no {CREDENTIALS!r}; expected those of the environment"
+            )
         place, keeper = open_dynamodb(uri, own)
     opened, path = registry.open(place, storage_options=options, store=store)
     home = None if store is not None else parse_uri(place)
-    access = Access.to(opened, home, storage_options)
+    access = Access.to(opened, home, given)
     return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 
 

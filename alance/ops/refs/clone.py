@@ -24,8 +24,8 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
+    from alance.io.credentials import StorageOptions
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.opening import Reference
     from alance.versioning.table import Table
@@ -38,7 +38,7 @@ async def shallow_clone(
     options: CommitOptions,
     *,
     store: object | None = None,
-    storage_options: Mapping[str, object] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Snapshot:
     """Make a new table of a version of this one; see the module.
 

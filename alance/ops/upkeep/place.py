@@ -16,8 +16,9 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
+    from alance.io.credentials import StorageOptions
     from alance.io.engine import Engine
     from alance.io.store_report import StoreReport
     from alance.versioning.external_store import ExternalStore
@@ -33,7 +34,7 @@ async def drop(
     *,
     ignore_missing: bool = False,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
 ) -> None:
@@ -180,7 +181,7 @@ async def check_store(
     uri: str | os.PathLike[str],
     *,
     store: object | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> StoreReport:
     """Try on a store what reading, writing and committing need of it.

@@ -22,10 +22,10 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
+    from alance.io.credentials import StorageOptions
     from alance.io.engine import Engine
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.load import VersionInfo
@@ -42,7 +42,7 @@ async def open_snapshot(
     version: int | str | None = None,
     asof: datetime | str | None = None,
     store: object | None = None,
-    storage_options: Mapping[str, object] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
+    from alance.io.credentials import StorageOptions
     from alance.ops.write.files import DataFiles
     from alance.ops.write.sources import Data
     from alance.versioning.external_store import ExternalStore
@@ -49,7 +50,7 @@ async def write(
     schema: pa.Schema | None = None,
     options: WriteOptions,
     store: object | None = None,
-    storage_options: Mapping[str, object] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,

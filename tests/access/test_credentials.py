@@ -1,0 +1,316 @@
+"""Providers of credentials that expire: asked in time, once for all, and told to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import pickle
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import alance
+from alance.io import credentials
+from alance.io.credentials import Renewed
+from alance.io.secrets import portable
+from tests.access.foreign import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from alance.testing.lab import Lab
+
+SECRET = "s3cr3t-of-a-provider"
+_numbers = itertools.count(1)
+
+
+class Asked:
+    """A provider that numbers its answers."""
+
+    def __init__(self, lasts_s: float = 3600, **more: Any) -> None:
+        self.count = 0
+        self.lasts_s = lasts_s
+        self.more = more
+
+    def answer(self) -> dict[str, Any]:
+        self.count += 1
+        return {
+            "aws_access_key_id": f"AKID{self.count}",
+            "aws_secret_access_key": SECRET,
+            "expires_at": datetime.now(UTC) + timedelta(seconds=self.lasts_s),
+            **self.more,
+        }
+
+    async def __call__(self) -> dict[str, Any]:
+        await asyncio.sleep(0.01)
+        return self.answer()
+
+
+class Lances:
+    """A provider as Lance has them: texts, and milliseconds."""
+
+    def fetch_storage_options(self) -> dict[str, str]:
+        millis = str(int((time.time() + 3600) * 1000))
+        return {"access_key_id": "lab", "secret_access_key": "lab", "expires_at_millis": millis}
+
+
+def by_name() -> dict[str, Any]:
+    return {"access_key_id": "lab", "secret_access_key": "lab"}
+
+
+def beside(lab: Lab) -> dict[str, Any]:
+    """What does not change of the lab's options."""
+    return {
+        key: value
+        for key, value in lab.lance_options().items()
+        if "access_key" not in key and "secret" not in key
+    }
+
+
+def place() -> str:
+    return f"s3://lab/provided-{next(_numbers)}"
+
+
+@pytest.mark.parametrize("provider", [Asked(), Asked().answer, Lances(), by_name])
+async def test_a_table_is_written_and_read_with_what_a_provider_gives(
+    lab: Lab, provider: Any
+) -> None:
+    options = beside(lab) | {"credentials": provider}
+    dataset = await alance.write_dataset({"id": [1, 2]}, place(), storage_options=options)
+    assert (await dataset.take([1])).to_pylist() == [{"id": 2}]
+
+
+async def test_a_provider_may_stand_in_place_of_the_options(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in beside(lab).items():
+        monkeypatch.setenv(f"AWS_{name.removeprefix('aws_').upper()}", str(value))
+    asked = Asked()
+    uri = place()
+    await alance.write_dataset({"id": [1]}, uri, storage_options=asked)
+    async with alance.ingest(uri, storage_options=asked) as sink:
+        await sink.write({"id": [2]})
+    assert await (await alance.dataset(uri, storage_options=asked)).count_rows() == 2
+    assert asked.count == 1
+
+
+async def test_many_callers_in_many_loops_ask_once(lab: Lab) -> None:
+    asked, uri = Asked(), place()
+    await alance.write_dataset({"id": [1]}, uri, storage_options=lab.lance_options())
+
+    async def read() -> None:
+        options = beside(lab) | {"credentials": asked}
+        tables = [alance.dataset(uri, storage_options=options) for _ in range(16)]
+        assert {table.version for table in await asyncio.gather(*tables)} == {1}
+        await alance.Session.of_loop().aclose()
+
+    threads = [threading.Thread(target=asyncio.run, args=(read(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    await read()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert asked.count == 1
+
+
+async def test_credentials_are_renewed_before_they_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(credentials.time, "time", lambda: now)
+    asked = Asked()
+    renewed = Renewed("s3", asked)
+    first = await renewed()
+    now += 3600 - credentials.RENEW_S - 10
+    assert await renewed() == first
+    now += 20
+    assert (await renewed())["access_key_id"] == "AKID2"
+    assert first["expires_at"].timestamp() < now < first["expires_at"].timestamp() + 300
+
+
+async def test_the_last_credentials_are_used_while_they_are_good(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, works = time.time(), True
+    monkeypatch.setattr(credentials.time, "time", lambda: now)
+    asked = Asked()
+
+    async def provider() -> dict[str, Any]:
+        if not works:
+            raise RuntimeError(f"no token: {SECRET}")
+        return asked.answer()
+
+    renewed = Renewed("s3", provider)
+    await renewed()
+    works = False
+    now += 3590
+    assert (await renewed())["access_key_id"] == "AKID1"
+    assert "RuntimeError" in caplog.text
+    now += 20
+    with pytest.raises(credentials._ProviderError, match="it raised RuntimeError"):
+        await renewed()
+    assert SECRET not in caplog.text
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_others_their_answer() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    count = 0
+
+    async def provider() -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        begun.set()
+        await go_on.wait()
+        return by_name()
+
+    renewed = Renewed("s3", provider)
+    first, second = asyncio.create_task(renewed()), asyncio.create_task(renewed())
+    await begun.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    go_on.set()
+    assert (await second)["access_key_id"] == "lab"
+    assert count == 1
+
+
+def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next() -> None:
+    async def stuck() -> dict[str, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            await asyncio.sleep(3600)
+        return by_name()
+
+    renewed = Renewed("s3", stuck)
+
+    async def leave() -> None:
+        task = asyncio.create_task(renewed())
+        await asyncio.sleep(0.01)
+        task.cancel()
+
+    thread = threading.Thread(target=asyncio.run, args=(leave(),))
+    thread.start()
+    thread.join()
+    assert asyncio.run(renewed())["access_key_id"] == "lab"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"region": "x"}, "did not give access_key_id"),
+        ({"access_key_id": "a"}, "did not give access_key_id, secret_access_key"),
+        ({**by_name(), "region": "x"}, "region"),
+        ({**by_name(), "expires_at": 5}, "expires_at is a int"),
+        ({**by_name(), "expires_at": datetime(2020, 1, 1)}, "expired already"),
+        ([SECRET], "it gave list"),
+    ],
+)
+async def test_an_answer_that_is_none_says_so_and_shows_no_value(
+    lab: Lab, answer: Any, told: str
+) -> None:
+    options = beside(lab) | {"credentials": lambda: answer, "client_max_retries": 0}
+    with pytest.raises(alance.AccessError, match=told) as raised:
+        await alance.dataset(place(), storage_options=options)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "told"),
+    [
+        ("s3://b/t", {"credentials": "text"}, "expected a function"),
+        ("s3://b/t", {"credentials": by_name, "secret_access_key": "x"}, "one of them"),
+        ("http://h/t", {"credentials": by_name}, "http stores"),
+    ],
+)
+async def test_a_provider_that_cannot_be_used_is_refused(
+    uri: str, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(alance.InvalidInputError, match=told):
+        await alance.dataset(uri, storage_options=options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "credential"),
+    [
+        ("s3", {"access_key_id": "a", "secret_access_key": "b", "token": "c"}, {"token": "c"}),
+        ("gcs", {"google_storage_token": "t"}, {"token": "t"}),
+        ("gcs", {"token": "t"}, {"token": "t"}),
+        ("azure", {"azure_storage_sas_token": "s"}, {"sas_token": "s"}),
+        ("azure", {"account_key": "k"}, {"access_key": "k"}),
+        ("azure", {"bearer_token": "t"}, {"token": "t"}),
+    ],
+)
+async def test_each_cloud_gets_its_own_kind_of_credentials(
+    kind: Any, answer: dict[str, str], credential: dict[str, str]
+) -> None:
+    given = await Renewed(kind, lambda: answer)()
+    assert given["expires_at"] is None
+    assert credential.items() <= given.items()
+
+
+async def test_the_store_is_told_the_renewed_key(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    async with alance.FileWriter.open(tmp_path / "b" / "f.lance") as writer:
+        await writer.write({"id": [1]})
+    asked = Asked(lasts_s=0.2)
+    with serving(tmp_path) as server:
+        options = {"endpoint": server.url, "allow_http": "true", "region": "x"}
+        options["credentials"] = asked  # type: ignore[assignment]
+        reader = await alance.FileReader.open("s3://b/f.lance", storage_options=options)
+        await asyncio.sleep(0.25)
+        async with alance.Session() as session:
+            again = await alance.FileReader.open(
+                "s3://b/f.lance", storage_options=options, session=session
+            )
+        assert reader.num_rows == again.num_rows == 1
+        assert "AKID1/" in server.told
+        assert "AKID2/" in server.told
+        assert SECRET not in server.told
+
+
+def test_a_pickle_has_functions_by_name_and_no_answer() -> None:
+    local = {"region": "x", "credentials": lambda: by_name()}
+    assert portable(local) == {"region": "x"}
+    assert portable({"region": "x", "credentials": Asked()}) == {"region": "x"}
+    named = {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": Asked()}
+    kept = portable(named)
+    assert kept == {"credentials": by_name, "base:s3://other/": by_name, "base:s3://b/": {}}
+    assert pickle.loads(pickle.dumps(kept)) == kept
+
+
+async def test_a_dataset_in_another_process_asks_the_provider_by_its_name(lab: Lab) -> None:
+    options = beside(lab) | {"credentials": by_name}
+    dataset = await alance.write_dataset({"id": [1]}, place(), storage_options=options)
+    pickled = pickle.dumps(dataset)
+    assert b"by_name" in pickled
+    assert await pickle.loads(pickled).count_rows() == 1
+
+
+async def test_an_entry_for_another_place_may_be_a_provider(lab: Lab, tmp_path: Path) -> None:
+    source = await alance.write_dataset(
+        {"id": [1, 2]}, place(), storage_options=lab.lance_options()
+    )
+    clone = await source.shallow_clone(tmp_path / "clone")
+    asked = Asked()
+    entry = beside(lab) | {"credentials": asked}
+    opened = await alance.dataset(clone.uri, storage_options={"base:s3://lab/": entry})
+    assert (await opened.take([0])).to_pylist() == [{"id": 1}]
+    assert asked.count == 1
+
+
+async def test_missing_credentials_are_told_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from alance.io.store import translate
+
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 5s"
+    error = translate(OSError(text), "s3://b/t")
+    assert isinstance(error, alance.AccessError)
+    assert "AWS_ACCESS_KEY_ID" in str(error)
+    assert "AWS_PROFILE" in str(error)
+    busy = translate(Exception(f"{text} status code: 503"), "s3://b/t")
+    assert isinstance(busy, alance.StoreError)
+    assert busy.retryable
