@@ -116,7 +116,8 @@ class IndexVerbs(Handle):
         with graphs for each thread a partition in float32, and some 24 m bytes a row of it.
 
         Args:
-            column: name or dotted path; fixed-size lists of float16, float32 or float64; texts.
+            column: name or dotted path; fixed-size lists of float16, bfloat16, float32 or float64,
+                or lists of such, by "cosine"; texts.
             index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ",
                 "IVF_HNSW_PQ"; "INVERTED" or "FTS".
             name: default: `{column}_idx`.

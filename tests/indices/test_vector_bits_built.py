@@ -14,7 +14,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.index import rabitq
 from alance.format.index.encoders import RabitqEncoder, encoder_like
-from alance.format.index.values import METRICS, TYPES, Vectors
+from alance.format.index.values import METRICS, TYPES, Vectors, VectorType
 from alance.format.index.vector_codes import unpacked_signs
 from alance.format.table.indices import Index
 from alance.ops.index.train import training_of
@@ -53,7 +53,7 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
     lance.dataset(path).create_index("v", "IVF_RQ", **options)
     snapshot = (await alance.dataset(path))._snapshot
     index = Index.from_protobuf(snapshot.manifest.indices[0])
-    training = await training_of(snapshot, index, snapshot.schema.field("v").arrow_type)
+    training = await training_of(snapshot, index, snapshot.schema.field("v"))
     assert training is not None
     encoder = training.encoder
     assert isinstance(encoder, RabitqEncoder)
@@ -179,4 +179,6 @@ def test_a_rotation_by_a_matrix_is_not_written() -> None:
     rotation = rabitq.Rotation(np.empty((0, 16)), np.eye(16))
     centroids = np.zeros((1, 16), np.float32)
     quantizer = rabitq.Rabitq("l2", rotation, centroids, 4, True, ())
-    assert encoder_like(quantizer, pa.list_(pa.float32(), 16)) is None
+    type_ = VectorType.of(pa.list_(pa.float32(), 16))
+    assert type_ is not None
+    assert encoder_like(quantizer, type_) is None

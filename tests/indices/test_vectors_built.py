@@ -169,8 +169,8 @@ async def test_bits_are_parted_by_the_number_that_differ(tmp_path: Path) -> None
     dataset = await alance.dataset(path)
     await dataset.create_index("v", "IVF_FLAT", metric="hamming", num_partitions=5)
     assert unindexed(path) == {"v_idx": 0}
-    for number in range(0, 900, 90):
-        assert search(path, values[number], nprobes=1, metric="hamming")[0] == number
+    for number in range(0, 900, 90):  # of two partitions: some rows are as near to both
+        assert search(path, values[number], nprobes=2, metric="hamming")[0] == number
 
 
 async def test_rows_without_a_whole_vector_are_left_out(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_centroids_and_codebook_of_the_caller_are_used(tmp_path: Path) -> 
     )
     snapshot = (await alance.dataset(path))._snapshot
     index = Index.from_protobuf(snapshot.manifest.indices[0])
-    known = await training_of(snapshot, index, snapshot.schema.field("v").arrow_type)
+    known = await training_of(snapshot, index, snapshot.schema.field("v"))
     assert known is not None
     assert np.array_equal(known.centroids, centroids)
     assert isinstance(known.encoder, ProductEncoder)
@@ -292,15 +292,3 @@ async def test_a_build_that_is_cancelled_leaves_the_old_index(
     assert (await dataset.latest_version()) == dataset.version
     assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
     assert [search(path, values[row], nprobes=1)[0] for row in (0, 1500, 2999)] == [0, 1500, 2999]
-
-
-async def test_an_index_of_several_vectors_a_row_is_carried(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    vectors = pa.array(list(clustered(600, 1)), pa.list_(pa.float32(), DIM))
-    several = pa.ListArray.from_arrays(pa.array(range(0, 601, 2), pa.int32()), vectors)
-    rows = pa.table({"v": several})
-    lance.write_dataset(rows, path)
-    lance.dataset(path).create_index("v", "IVF_FLAT", metric="cosine", num_partitions=2)
-    dataset = await (await alance.dataset(path)).insert(rows)
-    dataset = await dataset.optimize.optimize_indices()
-    assert unindexed(path) == {"v_idx": 300}

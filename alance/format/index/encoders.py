@@ -14,6 +14,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.format.index import flat, pq, rabitq, sq
 from alance.format.index.ivf import tensor_of
+from alance.format.index.values import Vectors, values_of
 from alance.format.index.vector_codes import packed_signs, transposed, untransposed
 from alance.format.numbers import as_numbers, to_arrow
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Float32s, Int64s
     from alance.format.index.ivf import Quantizer
-    from alance.format.index.values import Vectors
+    from alance.format.index.values import VectorType
     from alance.format.proto import vector_index_pb2
 
     Details = vector_index_pb2.VectorIndexDetails
@@ -97,24 +98,24 @@ class FlatEncoder:
     KIND: ClassVar = "FLAT"
     VERSION: ClassVar = 1
 
-    type: pa.DataType
+    type: VectorType
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(flat.VECTORS, self.type, nullable=False),)
+        return (pa.field(flat.VECTORS, self.type.arrow, nullable=False),)
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
-        return [vectors.to_arrow(self.type)]
+        return [vectors.to_arrow(self.type.arrow)]
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
 
     def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
-        dim = self.type.list_size
-        return as_numbers(columns[0].flatten()).reshape(-1, dim).astype(np.float32)
+        values, _ = values_of(columns[0])
+        return Vectors(values, self.type.name, self.type.dim, "l2").points()
 
     def storage(self) -> Mapping[str, Any]:
-        return {"dim": self.type.list_size}
+        return {"dim": self.type.dim}
 
     def buffers(self) -> tuple[bytes, ...]:
         return ()
@@ -319,11 +320,11 @@ class RabitqEncoder:
         details.rq.num_bits = self.bits
 
 
-def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
+def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
     """The encoder whose codes a quantiser reads; None: none of these.
 
     Args:
-        type_: of the column.
+        type_: of the vectors.
     """
     match quantizer:
         case flat.Flat():
@@ -333,8 +334,7 @@ def encoder_like(quantizer: Quantizer, type_: pa.DataType) -> Encoder | None:
         case pq.ProductQuantizer(parts=parts, bits=bits):
             by_code = quantizer.codebook.reshape(parts, -1, 1 << bits).transpose(0, 2, 1)
             codebook = np.ascontiguousarray(by_code)
-            dtype = np.dtype(type_.value_type.to_pandas_dtype())
-            return ProductEncoder(codebook, dtype, quantizer.centroids.metric != "dot")
+            return ProductEncoder(codebook, type_.dtype, quantizer.centroids.metric != "dot")
         case rabitq.Rabitq(rotation=rotation, extra=extra) if len(rotation.signs):
             return RabitqEncoder(rotation, extra + 1)
     return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from alance import _kernels
 from alance.errors import CorruptFileError
-from alance.format.index.values import METRICS, TYPES
+from alance.format.index.values import METRICS, TYPES, VectorType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from alance.arrays import Bytes, Float64s, Int32s
     from alance.format.index.ivf import Centroids, Partition
 
@@ -41,12 +41,8 @@ class Flat:
     def check(self, schema: pa.Schema) -> None:
         """Raises CorruptFileError: no vectors of the column's type."""
         arrow = schema.field(VECTORS).type
-        width = 2 if self.value_type == "bfloat16" else None
-        item = arrow.value_type if pa.types.is_fixed_size_list(arrow) else arrow
-        if isinstance(item, pa.ExtensionType):
-            item = item.storage_type
-        right = item.bit_width // 8 == width if width else str(item) == _NAMES[self.value_type]
-        if item is arrow or arrow.list_size != self.dim or not right:
+        type_ = VectorType.of(arrow)
+        if type_ is None or (type_.name, type_.dim) != (self.value_type, self.dim):
             raise CorruptFileError(f"vector index: vectors of type {arrow}")
 
     def add(
@@ -66,6 +62,3 @@ class Flat:
             graph=partition.graph,
             ef=partition.ef,
         )
-
-
-_NAMES = {"float16": "halffloat", "float32": "float", "float64": "double", "uint8": "uint8"}

@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.format.numbers import as_mask, as_numbers
+from alance.format.types import BFLOAT16, EXTENSION_NAME
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes, Float32s, Int64s, Mask
+    from alance.arrays import Bytes, Float32s, Int64s
 
 NO_MASK: Final = np.empty(0, np.uint8)  # all rows count
 # The numbers of the kernels, `vectors.hpp`.
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
+WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "uint8": 1}  # in bytes
 METRICS: Final = ("l2", "cosine", "dot", "hamming")  # by their numbers, here and in the kernels
 ALIASES: Final = {"euclidean": "l2"}
+_NAMES: Final = {
+    "halffloat": "float16", "float": "float32", "double": "float64", "uint8": "uint8"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """What a column of vectors holds.
+
+    Attributes:
+        name: of the type of the numbers, as of `TYPES`.
+        dim: numbers of a vector.
+        arrow: of a vector: fixed-size lists.
+        is_multi: a row is a list of vectors.
+    """
+
+    name: str
+    dim: int
+    arrow: pa.DataType
+    is_multi: bool = False
+
+    @classmethod
+    def of(cls, type_: pa.DataType) -> VectorType | None:
+        """None: no vectors, nor lists of such."""
+        is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+        arrow = type_.value_type if is_multi else type_
+        if not pa.types.is_fixed_size_list(arrow) or arrow.list_size < 1:
+            return None
+        item = arrow.value_field
+        extension = (item.metadata or {}).get(EXTENSION_NAME.encode(), b"").decode()
+        if isinstance(item.type, pa.BaseExtensionType):
+            extension = item.type.extension_name
+        name = "bfloat16" if extension == BFLOAT16 else _NAMES.get(str(item.type), "")
+        return cls(name, arrow.list_size, arrow, is_multi) if name else None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of stored centroids and codebooks: that of the numbers, float32 for bfloat16."""
+        return np.dtype("float32" if self.name == "bfloat16" else self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +82,11 @@ class Vectors:
         """Type, dimension and metric, as kernels take them behind the values."""
         return TYPES[self.type], self.dim, METRICS.index(self.metric)
 
+    @property
+    def rows(self) -> Bytes:
+        """The bytes of each vector; shape (n, bytes)."""
+        return self.values.reshape(-1, self.dim * WIDTHS[self.type])
+
     def points(self) -> Float32s:
         """As they are compared: in float32, of length one by cosine, bits by hamming; CPU work.
 
@@ -62,8 +108,12 @@ class Vectors:
 
     def to_arrow(self, type_: pa.DataType) -> pa.Array:
         """The vectors as fixed-size lists of their type; shared, not copied."""
-        count = len(self.values) // (type_.value_type.bit_width // 8)
-        items = pa.Array.from_buffers(type_.value_type, count, [None, pa.py_buffer(self.values)])
+        item = type_.value_type
+        stored = item.storage_type if isinstance(item, pa.BaseExtensionType) else item
+        count = len(self.values) // (stored.bit_width // 8)
+        items = pa.Array.from_buffers(stored, count, [None, pa.py_buffer(self.values)])
+        if stored is not item:
+            items = pa.ExtensionArray.from_storage(item, items)
         return pa.FixedSizeListArray.from_arrays(items, type=type_)
 
 
@@ -116,18 +166,20 @@ def lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
     return values, ends, is_there
 
 
-def whole_vectors(array: pa.Array, type_: str, metric: str) -> tuple[Vectors, Mask]:
-    """The vectors that can be indexed, and which of the rows have one: no null and no NaN.
-
-    Args:
-        type_: of their numbers, as of `TYPES`.
-    """
-    dim = array.type.list_size
-    values, valid = values_of(array)
-    is_whole = _kernels.whole_vectors(values, TYPES[type_], dim)
+def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:
+    """The vectors that can be indexed, no null and without NaN; and the row of each; CPU work."""
+    rows = np.arange(len(array))
+    if type_.is_multi:
+        values, ends, valid = lists_of(array)
+        rows = np.repeat(rows, np.diff(ends, prepend=0))
+        valid = valid[rows] if len(valid) else valid
+    else:
+        values, valid = values_of(array)
+    is_whole = _kernels.whole_vectors(values, TYPES[type_.name], type_.dim)
     if len(valid):
         is_whole &= valid
     mask = is_whole.view(np.bool_)
     if not mask.all():
-        values = values.reshape(len(mask), -1)[mask].reshape(-1)
-    return Vectors(values, type_, dim, metric), mask
+        values = Vectors(values, type_.name, type_.dim, metric).rows[mask].reshape(-1)
+        rows = rows[mask]
+    return Vectors(values, type_.name, type_.dim, metric), rows

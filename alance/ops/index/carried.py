@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 
     from alance.arrays import Int64s, Mask
+    from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.io.pool import DecodePool
     from alance.ops.index.remap_vector import Order
@@ -93,20 +94,20 @@ class CarriedSegment:
         snapshot: Snapshot,
         message: table_pb2.IndexMetadata,
         training: Training,
-        type_: pa.DataType,
+        leaf: Field,
     ) -> CarriedSegment | None:
         """None: it was not built by this training, or what it covers is not known.
 
         Cost: some rounds.
 
         Args:
-            type_: of the column.
+            leaf: the column.
 
         Raises:
             CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
         """
         index = Index.from_protobuf(message)
-        other = await training_of(snapshot, index, type_)
+        other = await training_of(snapshot, index, leaf)
         if other is None or index.fragment_ids is None or not other.is_like(training):
             return None
         stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)

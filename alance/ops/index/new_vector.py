@@ -11,7 +11,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.encoders import BITS
 from alance.format.index.hnsw import DEFAULT, MOST, Links
-from alance.format.index.values import ALIASES, METRICS
+from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.segments import struct_paths
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 KINDS: Final = {"IVF_FLAT": "FLAT", "IVF_PQ": "PQ", "IVF_SQ": "SQ", "IVF_RQ": "RQ"}
 WITH_GRAPHS: Final = {"IVF_HNSW_FLAT": "FLAT", "IVF_HNSW_PQ": "PQ", "IVF_HNSW_SQ": "SQ"}
 PARTITION_ROWS: Final = 8192
-_FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
-VALUE_TYPES: Final = (*_FLOATS, pa.uint8())
 _LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
 
@@ -119,6 +117,7 @@ class CheckedVectors:
     """A new vector index on a version that it can be made of.
 
     Attributes:
+        type: of its vectors.
         kind: of codes: FLAT, PQ, SQ or RQ.
         has_graphs: the rows of a partition are linked.
         old: the segments that it replaces.
@@ -126,6 +125,7 @@ class CheckedVectors:
 
     column: str
     leaf: Field
+    type: VectorType
     name: str
     kind: str
     has_graphs: bool
@@ -139,20 +139,14 @@ class CheckedVectors:
         return f"IVF_{self.kind}"
 
     @property
-    def type(self) -> pa.DataType:
-        """Fixed-size lists of numbers."""
-        return self.leaf.arrow_type
-
-    @property
     def dim(self) -> int:
         """Numbers of a vector."""
-        return int(self.type.list_size)
+        return self.type.dim
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the numbers."""
-        number: np.dtype[Any] = np.dtype(self.type.value_type.to_pandas_dtype())
-        return number
+        """Of centroids and codebooks."""
+        return self.type.dtype
 
     @property
     def links(self) -> Links | None:
@@ -198,28 +192,36 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     leaf = base.schema.field(column)
     if leaf.id not in dict(struct_paths(base.schema.fields)):
         raise InvalidInputError(f"column {column!r}: in a list, expected one value a row")
-    _check_type(column, leaf.arrow_type, asked, metric)
+    type_ = _checked_type(column, leaf.to_arrow().type, asked, metric)
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     has_graphs = asked in WITH_GRAPHS
-    checked = CheckedVectors(column, leaf, name, kind, has_graphs, metric, new.options, old)
+    checked = CheckedVectors(column, leaf, type_, name, kind, has_graphs, metric, new.options, old)
     _check_codes(checked)
     return checked
 
 
-def _check_type(column: str, type_: pa.DataType, kind: str, metric: str) -> None:
-    if not pa.types.is_fixed_size_list(type_):
+def _checked_type(column: str, arrow: pa.DataType, kind: str, metric: str) -> VectorType:
+    type_ = VectorType.of(arrow)
+    if type_ is None:
         raise InvalidInputError(
-            f"column {column!r} of type {type_}: expected vectors, fixed-size lists of numbers"
+            f"column {column!r} of type {arrow}: expected vectors, fixed-size lists of numbers, or "
+            "lists of such"
         )
     is_bits = metric == "hamming"
     if is_bits and kind != "IVF_FLAT":
         raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not {kind}")
-    expected = (pa.uint8(),) if is_bits else _FLOATS
-    if type_.value_type not in expected:
+    if is_bits != (type_.name == "uint8"):
+        expected = [name for name in TYPES if is_bits == (name == "uint8")]
         raise InvalidInputError(
-            f"column {column!r} of type {type_}: metric {metric!r} is of vectors of "
-            f"{' or '.join(map(str, expected))}"
+            f"column {column!r} of type {arrow}: metric {metric!r} is of vectors of "
+            f"{' or '.join(expected)}"
         )
+    if type_.is_multi and metric != "cosine":
+        raise InvalidInputError(
+            f"column {column!r} of type {arrow}: indices of lists of vectors are by cosine, "
+            f"not {metric}"
+        )
+    return type_
 
 
 def _check_codes(checked: CheckedVectors) -> None:

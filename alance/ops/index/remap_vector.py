@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.index import flat, hnsw, ivf, pq, rabitq
+from alance.format.index import hnsw, ivf, pq, rabitq
 from alance.format.index.encoders import ProductEncoder, encoder_like
 from alance.format.index.quantizers import quantizer_of
+from alance.format.index.values import VectorType
 from alance.format.index.vector_codes import (
     packed_signs,
     transposed,
@@ -21,7 +22,6 @@ from alance.format.index.vector_codes import (
 )
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.graphs import NewGraphs
-from alance.ops.index.new_vector import VALUE_TYPES
 from alance.ops.index.segment_files import FileEnd, StoredFile, partition_spans
 
 if TYPE_CHECKING:
@@ -111,15 +111,11 @@ class _OldGraphs:
             book: the buffer that the quantiser needs.
         """
         told, centroids = self._storage.told, self._centroids
-        type_ = schema.types[-1]
-        if not pa.types.is_fixed_size_list(type_) or type_.value_type not in VALUE_TYPES:
-            raise UnsupportedError(f"vector index {index.name!r}: graphs over {type_}")
-        quantizer = quantizer_of(centroids, told, book, str(type_.value_type))
-        if isinstance(quantizer, flat.Flat):
-            if type_.list_size != centroids.dim:
-                raise CorruptFileError(f"vector index {index.name!r}: vectors of type {type_}")
-        else:
-            quantizer.check(schema)
+        type_ = VectorType.of(schema.types[-1])
+        if type_ is None:
+            raise UnsupportedError(f"vector index {index.name!r}: graphs over {schema.types[-1]}")
+        quantizer = quantizer_of(centroids, told, book, type_.name)
+        quantizer.check(schema)
         encoder = encoder_like(quantizer, type_)
         links = hnsw.described(index.message.index_details.value)
         if encoder is None or links is None or centroids.metric == "hamming":

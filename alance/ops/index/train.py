@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import ivf
@@ -22,10 +22,10 @@ from alance.format.index.encoders import (
 )
 from alance.format.index.hnsw import described
 from alance.format.index.quantizers import buffer_of, quantizer_of
-from alance.format.index.values import Vectors, whole_vectors
+from alance.format.index.values import Vectors, VectorType, whole_vectors
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
-from alance.ops.index.new_vector import PARTITION_ROWS, VALUE_TYPES, given
+from alance.ops.index.new_vector import PARTITION_ROWS, given
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.sample import sample
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.arrays import Float32s
+    from alance.format.field import Field
     from alance.format.index.hnsw import Links
     from alance.format.table.indices import Index
     from alance.io.pool import DecodePool
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-SEED = 42  # the same rows give the same index
+SEED: Final = 42  # the same rows give the same index
+LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,13 @@ class Training:
     """What vectors are assigned and coded by.
 
     Attributes:
-        centroids: as they are stored, in the column's type; shape (partitions, dimension).
+        type: of the column's vectors.
+        centroids: as they are stored, in the column's type (float32 for bfloat16); shape
+            (partitions, dimension).
         links: what graphs are built by; None: there are none.
     """
 
+    type: VectorType
     metric: str
     centroids: npt.NDArray[Any]
     encoder: Encoder
@@ -87,22 +92,40 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     """
     options, pool = checked.options, snapshot.engine.pool
     num_rows = int((await snapshot.live_counts()).sum())
+    of_row = await _vectors_of_row(snapshot, checked, num_rows)
     size = options.target_partition_size or PARTITION_ROWS
-    count = options.num_partitions or max(1, num_rows // size)
+    count = options.num_partitions or max(1, int(num_rows * of_row) // size)
     values = _num_values(checked)
     most = max(options.memory_bytes // (4 * checked.dim), count, values)
-    num_sampled = min(num_rows, options.sample_rate * max(count, values), most)
-    table = await sample(snapshot, num_sampled, [checked.column], seed=SEED)
-
-    def vectors() -> Vectors:
-        column = table.column(0).combine_chunks()
-        return whole_vectors(column, checked.dtype.name, checked.metric)[0]
-
-    sampled = await pool.run(vectors)
+    num_sampled = math.ceil(min(options.sample_rate * max(count, values), most) / of_row)
+    sampled = await _sampled(snapshot, checked, min(num_rows, num_sampled))
     points = await pool.run(sampled.points)
     centroids = await _centroids(pool, checked, points, count)
     encoder = await _encoder(pool, checked, sampled, points, centroids)
-    return Training(checked.metric, centroids, encoder, checked.links)
+    return Training(checked.type, checked.metric, centroids, encoder, checked.links)
+
+
+async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
+    """The vectors of some rows, in any order."""
+    table = await sample(snapshot, num_rows, [checked.column], seed=SEED)
+
+    def vectors() -> Vectors:
+        column = table.column(0).combine_chunks()
+        whole, _ = whole_vectors(column, checked.type, checked.metric)
+        # Rows are in the order of the table: a part of them would be of one place.
+        order = np.random.default_rng(SEED).permutation(len(whole.rows))
+        return replace(whole, values=whole.rows[order].reshape(-1))
+
+    return await snapshot.engine.pool.run(vectors)
+
+
+async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> float:
+    """How many vectors a row has, about; at least a hundredth."""
+    if not checked.type.is_multi:
+        return 1.0
+    num_asked = min(num_rows, LISTS)
+    vectors = await _sampled(snapshot, checked, num_asked)
+    return max(0.01, len(vectors.rows) / max(1, num_asked))
 
 
 def _num_values(checked: CheckedVectors) -> int:
@@ -191,7 +214,7 @@ def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32
     return stored.reshape(parts, values, width)
 
 
-async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> Training | None:
+async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training | None:
     """What a segment that is there was built by; None: it is of a kind that is not written here.
 
     Cost: two or three rounds.
@@ -199,7 +222,8 @@ async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> T
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
     """
-    if not pa.types.is_fixed_size_list(type_) or type_.value_type not in VALUE_TYPES:
+    type_ = VectorType.of(leaf.to_arrow().type)
+    if type_ is None:
         return None
     head, rows = await asyncio.gather(
         StoredFile.open(snapshot, index, ivf.INDEX_FILE),
@@ -208,13 +232,15 @@ async def training_of(snapshot: Snapshot, index: Index, type_: pa.DataType) -> T
     content = memoryview(await head.buffer(ivf.buffer_number(head.metadata)))
     centroids = ivf.Centroids.parse(head.metadata, content)
     told = ivf.storage_metadata(rows.metadata)
-    if centroids.dim != type_.list_size:
-        raise CorruptFileError(f"vector index: centroids of {centroids.dim} numbers for {type_}")
+    if centroids.dim != type_.dim:
+        raise CorruptFileError(
+            f"vector index: centroids of {centroids.dim} numbers for {leaf.arrow_type}"
+        )
     number = buffer_of(centroids.kind, told)
     extra = None if number is None else memoryview(await rows.buffer(number))
-    quantizer = quantizer_of(centroids, told, extra, str(type_.value_type))
+    quantizer = quantizer_of(centroids, told, extra, type_.name)
     encoder = encoder_like(quantizer, type_)
     links = described(index.message.index_details.value)
     if encoder is None or (centroids.has_graphs and links is None):
         return None
-    return Training(centroids.metric, ivf.parse_centroids(content), encoder, links)
+    return Training(type_, centroids.metric, ivf.parse_centroids(content), encoder, links)

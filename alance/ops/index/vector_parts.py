@@ -57,7 +57,7 @@ async def training_at(snapshot: Snapshot, build: str, leaf: Field) -> Training:
     """
     record = table_pb2.IndexMetadata(fields=[leaf.id])
     record.uuid.uuid = uuid.UUID(build).bytes
-    training = await training_of(snapshot, Index.from_protobuf(record), leaf.arrow_type)
+    training = await training_of(snapshot, Index.from_protobuf(record), leaf)
     if training is None:
         raise CorruptFileError(f"index build {build}: its training is not that of {leaf.name!r}")
     return training

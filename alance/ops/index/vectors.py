@@ -96,7 +96,7 @@ async def vectors_like(
         return None
     leaf = base.schema.field(column)
     try:
-        training = await training_of(base, index, leaf.arrow_type)
+        training = await training_of(base, index, leaf)
     except UnsupportedError:
         return None
     if training is None:
@@ -110,7 +110,7 @@ async def vectors_like(
     carried: list[CarriedSegment] = []
     covered: set[int] = set()
     for message in () if retrain else replaced:
-        segment = await CarriedSegment.open(base, message, training, leaf.arrow_type)
+        segment = await CarriedSegment.open(base, message, training, leaf)
         if segment is not None and not covered & segment.covered:
             carried.append(segment)
             covered |= segment.covered
@@ -128,7 +128,9 @@ def _as_before(column: str, leaf: Field, name: str, training: Training) -> Check
     if training.links is not None:
         options = replace(options, **training.links._asdict())
     has_graphs = training.links is not None
-    return CheckedVectors(column, leaf, name, encoder.KIND, has_graphs, training.metric, options)
+    return CheckedVectors(
+        column, leaf, training.type, name, encoder.KIND, has_graphs, training.metric, options
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -309,11 +311,8 @@ class CodedRows:
 
     def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         training = self.training
-        type_ = training.centroids.dtype.name
-        vectors, is_whole = whole_vectors(batch.column(0), type_, training.metric)
-        ids = batch.column(1)
-        if not is_whole.all():
-            ids = ids.filter(to_arrow(is_whole))
+        vectors, rows = whole_vectors(batch.column(0), training.type, training.metric)
+        ids = batch.column(1).take(to_arrow(rows))
         labels = vectors.nearest(self._points)
         codes = training.encoder.encode(vectors, labels, self._points)
         columns = [to_arrow(labels), ids, *codes]

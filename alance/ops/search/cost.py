@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from alance.format.index.values import WIDTHS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 FEW_ROWS: Final = 256  # of a prefilter; of more the vectors are never taken one by one
-WIDTHS: Final = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 ROW_BYTES: Final = 256  # what comparing a row of a partition and asking the filter costs: 50 ns
 PART_REQUESTS: Final = 2  # of a partition: its row ids, and its codes
 

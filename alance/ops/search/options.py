@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.format.index.values import ALIASES, TYPES
+from alance.format.index.values import ALIASES, TYPES, VectorType
 from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ DISTANCE: Final = "_distance"
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
 LISTED: Final = 10  # times k vectors of lists are found by each vector of a query, as in pylance
-BFLOAT16: Final = "bfloat16"
 
 
 class SearchArguments(TypedDict, total=False):
@@ -196,15 +195,15 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
     if not isinstance(column, str):
         raise InvalidInputError(f"nearest: column {column!r}: expected a name")
     field = schema.field(column)
-    value_type, dim, is_multi = vector_type(field, column)
-    queries, is_batch = _queries(asked.get("q"), dim, column, is_multi=is_multi)
-    metric = _metric(asked.get("metric"), value_type, queries.reshape(-1, dim))
+    type_ = vector_type(field, column)
+    queries, is_batch = _queries(asked.get("q"), type_.dim, column, is_multi=type_.is_multi)
+    metric = _metric(asked.get("metric"), type_.name, queries.reshape(-1, type_.dim))
     lower, upper = _range(asked.get("distance_range"))
     return Search(
         path=column,
-        value_type=value_type,
+        value_type=type_.name,
         queries=queries,
-        dim=dim,
+        dim=type_.dim,
         is_batch=is_batch,
         k=_count("k", asked.get("k")) or DEFAULT_K,
         metric=metric,
@@ -212,33 +211,23 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
         upper=upper,
         probing=_probing(asked),
         fast_search=fast_search,
-        is_multi=is_multi,
+        is_multi=type_.is_multi,
     )
 
 
-def vector_type(field: Field, column: str) -> tuple[str, int, bool]:
-    """The type of vectors' values, as of `TYPES`, their dimension, and whether rows are lists.
+def vector_type(field: Field, column: str) -> VectorType:
+    """The type of a column's vectors.
 
     Raises:
         InvalidInputError: no column of vectors.
     """
-    arrow = field.arrow_type
-    is_multi = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
-    leaf, type_ = (field.children[0], arrow.value_type) if is_multi else (field, arrow)
-    if pa.types.is_fixed_size_list(type_):
-        name = BFLOAT16 if BFLOAT16 in leaf.logical_type else _name(type_.value_type)
-        if name in TYPES and type_.list_size > 0:
-            return name, int(type_.list_size), is_multi
-    raise InvalidInputError(
-        f"column {column!r} is of type {arrow}: expected a fixed-size list of {', '.join(TYPES)}, "
-        "or lists of such"
-    )
-
-
-def _name(arrow: pa.DataType) -> str:
-    return {"halffloat": "float16", "float": "float32", "double": "float64"}.get(
-        str(arrow), str(arrow)
-    )
+    type_ = VectorType.of(field.to_arrow().type)
+    if type_ is None:
+        raise InvalidInputError(
+            f"column {column!r} is of type {field.arrow_type}: expected a fixed-size list of "
+            f"{', '.join(TYPES)}, or lists of such"
+        )
+    return type_
 
 
 def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float64s, bool]:
