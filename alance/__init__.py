@@ -39,6 +39,7 @@ from alance.session import Session
 if TYPE_CHECKING:
     from alance import distributed, indexing, observe, operations, optimize
     from alance import types as types
+    from alance.catalogs import Catalog, connect
     from alance.files import FileReader, FileWriter
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
@@ -99,6 +100,8 @@ _PLACES: Final = {
     "blob_field": "alance.ops.blobs.arrow",
     "check_store": "alance.ops.upkeep.place",
     "commit": "alance.writing",
+    "Catalog": "alance.catalogs.catalog",
+    "connect": "alance.catalogs.catalog",
     "drop": "alance.ops.upkeep.place",
     "indexing": "alance.indexing",
     "ingest": "alance.ingesting",
@@ -123,6 +126,7 @@ __all__ = [
     "BoostQuery",
     "Branches",
     "BucketNotFoundError",
+    "Catalog",
     "ColumnNotFoundError",
     "ColumnOrdering",
     "CommitConflictError",
@@ -166,6 +170,7 @@ __all__ = [
     "blob_field",
     "check_store",
     "commit",
+    "connect",
     "dataset",
     "distributed",
     "drop",

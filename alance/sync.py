@@ -32,6 +32,7 @@ os.register_at_fork(after_in_child=_background.forget)
 _CLASSES: Final = {
     "BlobFile": "alance",
     "Branches": "alance",
+    "Catalog": "alance",
     "Compaction": "alance",
     "CompactionPlan": "alance.optimize",
     "CompactionTask": "alance.optimize",
@@ -52,6 +53,7 @@ _CLASSES: Final = {
 _FUNCTIONS: Final = (
     "check_store",
     "commit",
+    "connect",
     "dataset",
     "drop",
     "ingest",

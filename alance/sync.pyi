@@ -88,11 +88,13 @@ from alance.types import (
     NewIndex,
     NewVectorIndex,
     Params,
+    Place,
     Reference,
     ResolvedCompactionOptions,
     ScanArguments,
     SearchArguments,
     StorageOptions,
+    TableName,
     TagContents,
     TextSearchArguments,
     Transaction,
@@ -695,6 +697,34 @@ class Branches:
     def delete(self, name: str, *, force: bool = ...) -> None: ...
     def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None: ...
 
+class Catalog:
+    @property
+    def uri(self) -> str: ...
+    def list_tables(self, namespace: TableName = ...) -> list[str]: ...
+    def list_namespaces(self, parent: TableName = ...) -> list[str]: ...
+    def create_namespace(
+        self,
+        namespace: TableName,
+        *,
+        properties: Mapping[str, str] | None = ...,
+    ) -> None: ...
+    def drop_namespace(self, namespace: TableName) -> None: ...
+    def create_table(
+        self,
+        table: TableName,
+        data: Data,
+        *,
+        mode: Literal["create", "overwrite", "append"] = ...,
+        schema: pa.Schema | None = ...,
+        stable_row_ids: bool = ...,
+        **commit: Unpack[CommitArguments],
+    ) -> Dataset: ...
+    def open_table(self, table: TableName, *, version: int | str | None = ...) -> Dataset: ...
+    def table_exists(self, table: TableName) -> bool: ...
+    def place(self, table: TableName) -> Place: ...
+    def rename_table(self, table: TableName, new: TableName) -> None: ...
+    def drop_table(self, table: TableName) -> None: ...
+
 class MergeInsert:
     def when_matched_update_all(
         self,
@@ -879,6 +909,13 @@ def dataset(
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
 ) -> Dataset: ...
+def connect(
+    uri: str | os.PathLike[str] | object,
+    *,
+    headers: Mapping[str, str] | None = ...,
+    storage_options: StorageOptions | None = ...,
+    session: Session | None = ...,
+) -> Catalog: ...
 def drop(
     uri: str | os.PathLike[str],
     *,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from alance.deferred import lazy
 
 if TYPE_CHECKING:
+    from alance.catalogs.backend import Place, TableName
     from alance.file.describe import ColumnDescription, FileDescription, PageDescription
     from alance.format.field import Field
     from alance.format.proto.file_pb2 import Field as FieldMessage
@@ -105,6 +106,8 @@ _PLACES: Final = {
     "OrderBy": "alance.ops.read.options",
     "OptionsProvider": "alance.io.credentials",
     "PageDescription": "alance.file.describe",
+    "Place": "alance.catalogs.backend",
+    "TableName": "alance.catalogs.backend",
     "Params": "alance.ops.version.conditions",
     "Provider": "alance.io.credentials",
     "Purpose": "alance.io.store_report",
@@ -171,6 +174,7 @@ __all__ = [
     "OrderBy",
     "PageDescription",
     "Params",
+    "Place",
     "Provider",
     "Purpose",
     "Reference",
@@ -180,6 +184,7 @@ __all__ = [
     "SearchArguments",
     "StorageOptions",
     "StoreCheck",
+    "TableName",
     "TagContents",
     "TextIndexArguments",
     "TextSearchArguments",

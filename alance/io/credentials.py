@@ -264,3 +264,19 @@ def _expiry(answer: Answer) -> float:
             f"expires_at is a {type(moment).__name__}: expected a datetime, or expires_at_millis"
         )
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def apart(kind: Kind, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options that stay, and the credentials among them with what tells when they expire.
+
+    For providers that are answered both at once, as catalogs do.
+    """
+    from alance.io.options import canonical
+
+    names = {name for parts in _PARTS.get(kind, ()) for name in parts}
+    expiring = {
+        key: value
+        for key, value in options.items()
+        if key in _EXPIRY or canonical(kind, key) in names
+    }
+    return {key: value for key, value in options.items() if key not in expiring}, expiring

@@ -1,0 +1,286 @@
+"""A catalog behind a client of Lance namespaces: that of a server, or any other `LanceNamespace`.
+
+These clients block: each call is made in a thread. What they raise is told as errors of alance, by
+the codes that the protocol has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from alance.catalogs.backend import DELIMITER, Place, plain, shown
+from alance.errors import (
+    AccessError,
+    AlanceError,
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflictError,
+    StoreError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+from alance.io.credentials import CREDENTIALS, apart
+from alance.io.uri import parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.catalogs.backend import Names
+    from alance.io.credentials import StorageOptions
+
+TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
+PAGE: Final = 1000  # names of one answer
+INSTALL: Final = "catalogs by a server need its client: `pip install alance[catalog]`"
+
+# The protocol's codes of errors.
+_ERRORS: Final[Mapping[int, type[AlanceError]]] = {
+    0: UnsupportedError,
+    1: NotFoundError,
+    2: AlreadyExistsError,
+    3: InvalidInputError,  # a namespace that is not empty
+    4: TableNotFoundError,
+    5: AlreadyExistsError,
+    13: InvalidInputError,
+    14: RetryableConflictError,
+    15: AccessError,
+    16: AccessError,
+}
+_BY_STATUS: Final[Mapping[int, type[AlanceError]]] = {
+    400: InvalidInputError,
+    401: AccessError,
+    403: AccessError,
+    404: NotFoundError,
+    409: AlreadyExistsError,
+    501: UnsupportedError,
+}
+
+
+class ClientBackend:
+    """The tables that a client knows."""
+
+    def __init__(self, client: Any, uri: str, options: StorageOptions | None) -> None:
+        missing = [name for name in ("describe_table", "list_tables") if not hasattr(client, name)]
+        if missing:
+            raise InvalidInputError(
+                f"connect: expected a URI or an object with the methods of a LanceNamespace, found "
+                f"{type(client).__name__}, which has no {missing[0]}"
+            )
+        self._client = client
+        self._uri = uri
+        self._options = options
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    async def list_namespaces(self, parent: Names) -> list[str]:
+        return await self._all("list_namespaces", "ListNamespacesRequest", "namespaces", parent)
+
+    async def list_tables(self, namespace: Names) -> list[str]:
+        return await self._all("list_tables", "ListTablesRequest", "tables", namespace)
+
+    async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
+        await self._call(
+            "create_namespace", "CreateNamespaceRequest", names, properties=dict(properties)
+        )
+
+    async def drop_namespace(self, names: Names) -> None:
+        await self._call("drop_namespace", "DropNamespaceRequest", names)
+
+    async def find(self, names: Names) -> Place:
+        answer = await self._call(
+            "describe_table", "DescribeTableRequest", names, vend_credentials=True
+        )
+        return self._place(names, answer)
+
+    async def begin(self, names: Names) -> Place:
+        answer = await self._call(
+            "declare_table", "DeclareTableRequest", names, vend_credentials=True
+        )
+        return self._place(names, answer)
+
+    async def finish(self, names: Names, place: Place) -> None:
+        """Its declaration is all that the client needs."""
+
+    async def abandon(self, names: Names, place: Place) -> None:
+        with suppress(AlanceError):
+            await self._call("drop_table", "DropTableRequest", names)
+
+    async def drop(self, names: Names) -> None:
+        await self._call("drop_table", "DropTableRequest", names)
+
+    async def rename(self, names: Names, new: Names) -> None:
+        await self._call(
+            "rename_table",
+            "RenameTableRequest",
+            names,
+            new_table_name=new[-1],
+            new_namespace_id=list(new[:-1]),
+        )
+
+    def _place(self, names: Names, answer: Any) -> Place:
+        """Where an answer says that a table is.
+
+        Raises:
+            StoreError: it does not say.
+        """
+        uri = answer.location
+        if not uri:
+            raise StoreError(f"catalog {self.uri}: no location of table {shown(names)!r}")
+        vended = plain(answer.storage_options)
+        if not vended:
+            return Place(uri, self._options)
+        static, expiring = apart(parse_uri(uri).kind, vended)
+        if not expiring.keys() & {"expires_at", "expires_at_millis"}:
+            return Place(uri, vended)
+        return Place(uri, {**static, CREDENTIALS: Vended(self, names, expiring)})
+
+    async def _all(self, method: str, request: str, field: str, names: Names) -> list[str]:
+        """The names of all pages of an answer."""
+        result: list[str] = []
+        token: str | None = None
+        while True:
+            answer = await self._call(method, request, names, page_token=token, limit=PAGE)
+            result += getattr(answer, field)
+            following = getattr(answer, "page_token", None)
+            if not following or following == token:
+                return result
+            token = following
+
+    async def _call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+        return await asyncio.to_thread(self.call, method, request, names, **fields)
+
+    def call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
+        """One call of the client, which blocks.
+
+        Raises:
+            AlanceError: by the code of the client's error.
+        """
+        models = _models()
+        given = {name: value for name, value in fields.items() if value is not None}
+        try:
+            message = getattr(models, request)(id=list(names), **given)
+            return getattr(self._client, method)(message)
+        except Exception as error:
+            raise self._told(error, method, names) from error
+
+    def _told(self, error: Exception, method: str, names: Names) -> AlanceError:
+        """What a client raised, as an error of alance."""
+        code: Any = getattr(error, "code", None)
+        status: Any = getattr(error, "status", None)
+        text = str(error)
+        body = getattr(error, "body", None)
+        if body is not None:
+            with suppress(ValueError, TypeError, AttributeError):
+                told = json.loads(body)
+                code, text = told.get("code", code), str(told.get("error", text))
+        kind: type[AlanceError] = StoreError
+        if isinstance(code, int) and int(code) in _ERRORS:
+            kind = _ERRORS[int(code)]
+        elif status in _BY_STATUS:
+            kind = _BY_STATUS[status]
+        elif isinstance(error, NotImplementedError):
+            kind = UnsupportedError
+        words = method.replace("_", " ")
+        return kind(f"catalog {self.uri}: {words} {shown(names)!r}: {text}")
+
+
+class Vended:
+    """Credentials that a catalog gives for a table, and gives anew when they expire."""
+
+    def __init__(self, backend: ClientBackend, names: Names, first: dict[str, Any]) -> None:
+        self._backend = backend
+        self._names = names
+        self._first: dict[str, Any] | None = first
+
+    def __repr__(self) -> str:
+        return f"Vended({shown(self._names)!r})"
+
+    def fetch_storage_options(self) -> dict[str, Any]:
+        """The credentials and when they expire; those of the first answer once."""
+        first, self._first = self._first, None
+        if first is not None:
+            return first
+        answer = self._backend.call(
+            "describe_table", "DescribeTableRequest", self._names, vend_credentials=True
+        )
+        return apart(parse_uri(answer.location).kind, plain(answer.storage_options))[1]
+
+
+class RestClient:
+    """The client of a server, with the methods of a `LanceNamespace`."""
+
+    def __init__(self, tables: Any, namespaces: Any) -> None:
+        self._tables = tables
+        self._namespaces = namespaces
+
+    def list_namespaces(self, request: Any) -> Any:
+        return self._listed(self._namespaces.list_namespaces, request)
+
+    def list_tables(self, request: Any) -> Any:
+        return self._listed(self._namespaces.list_tables, request)
+
+    def create_namespace(self, request: Any) -> Any:
+        return self._sent(self._namespaces.create_namespace, request)
+
+    def drop_namespace(self, request: Any) -> Any:
+        return self._sent(self._namespaces.drop_namespace, request)
+
+    def describe_table(self, request: Any) -> Any:
+        return self._sent(self._tables.describe_table, request)
+
+    def declare_table(self, request: Any) -> Any:
+        return self._sent(self._tables.declare_table, request)
+
+    def rename_table(self, request: Any) -> Any:
+        return self._sent(self._tables.rename_table, request)
+
+    def drop_table(self, request: Any) -> Any:
+        return self._tables.drop_table(_joined(request), **_OPTIONS)
+
+    def _listed(self, method: Any, request: Any) -> Any:
+        return method(
+            _joined(request), page_token=request.page_token, limit=request.limit, **_OPTIONS
+        )
+
+    def _sent(self, method: Any, request: Any) -> Any:
+        return method(_joined(request), request, **_OPTIONS)
+
+
+_OPTIONS: Final[Mapping[str, Any]] = {"delimiter": DELIMITER, "_request_timeout": TIME_LIMITS}
+
+
+def _joined(request: Any) -> str:
+    """The identifier of a request as it is in URLs; the root is the delimiter."""
+    return DELIMITER.join(request.id) or DELIMITER
+
+
+def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
+    """A client of a server.
+
+    Raises:
+        UnsupportedError: its package is not installed.
+    """
+    try:
+        from lance_namespace_urllib3_client.api.namespace_api import NamespaceApi
+        from lance_namespace_urllib3_client.api.table_api import TableApi
+        from lance_namespace_urllib3_client.api_client import ApiClient
+        from lance_namespace_urllib3_client.configuration import Configuration
+    except ImportError as error:
+        raise UnsupportedError(INSTALL) from error
+    client = ApiClient(Configuration(host=uri.rstrip("/")))
+    client.default_headers.update(headers)
+    return RestClient(TableApi(client), NamespaceApi(client))
+
+
+def _models() -> Any:
+    """The messages of the protocol."""
+    try:
+        from lance_namespace_urllib3_client import models
+    except ImportError as error:
+        raise UnsupportedError(INSTALL) from error
+    return models

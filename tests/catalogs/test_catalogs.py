@@ -1,0 +1,272 @@
+"""Tables by name: in a folder, by pylance's client, by a server; the same from all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace_urllib3_client.models import (
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    DescribeTableRequest,
+    DropTableRequest,
+    ListNamespacesRequest,
+    ListTablesRequest,
+)
+
+import alance
+import alance.sync
+from alance import (
+    AlreadyExistsError,
+    Catalog,
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+from alance.catalogs.directory import MANIFEST, SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lance.namespace import DirectoryNamespace
+
+    from alance.testing.lab import Lab
+
+ROWS = pa.table({"id": [1, 2, 3]})
+KINDS = ["folder", "client", "server"]
+
+
+@pytest.fixture(params=KINDS)
+async def catalog(
+    request: pytest.FixtureRequest, root: str, theirs: DirectoryNamespace, server: str
+) -> Catalog:
+    kinds = {"folder": root, "client": theirs, "server": server}
+    return await alance.connect(kinds[request.param])
+
+
+def ipc(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+async def test_tables_are_created_listed_opened_and_dropped(
+    catalog: Catalog, root: str, theirs: DirectoryNamespace
+) -> None:
+    assert await catalog.list_tables() == []
+    dataset = await catalog.create_table("users", ROWS)
+    assert dataset.version == 1
+    await catalog.create_table("orders", ROWS.slice(0, 1))
+    assert await catalog.list_tables() == ["orders", "users"]
+    assert await catalog.list_namespaces() == []
+    assert (await (await catalog.open_table("users")).to_table()).equals(ROWS)
+    assert sorted(theirs.list_tables(ListTablesRequest(id=[])).tables) == ["orders", "users"]
+    location = theirs.describe_table(DescribeTableRequest(id=["users"])).location
+    assert lance.dataset(location).to_table() == ROWS
+    assert location.endswith("/users.lance")  # where LanceDB looks
+    with pytest.raises(AlreadyExistsError, match="users"):
+        await catalog.create_table("users", ROWS)
+    await catalog.drop_table("users")
+    assert not await catalog.table_exists("users")
+    assert await catalog.list_tables() == ["orders"]
+    with pytest.raises(TableNotFoundError, match="users"):
+        await catalog.open_table("users")
+    with pytest.raises(NotFoundError, match="users"):
+        await catalog.drop_table("users")
+
+
+async def test_namespaces_have_tables_of_their_own(
+    catalog: Catalog, root: str, theirs: DirectoryNamespace
+) -> None:
+    await catalog.create_namespace("shop", properties={"owner": "ann"})
+    await catalog.create_namespace(("shop", "eu"))
+    await catalog.create_table(("shop", "users"), ROWS)
+    await catalog.create_table(("shop", "eu", "users"), ROWS.slice(1))
+    assert await catalog.list_namespaces() == ["shop"]
+    assert await catalog.list_namespaces("shop") == ["eu"]
+    assert await catalog.list_tables("shop") == ["users"]
+    assert await catalog.list_tables() == []
+    dataset = await catalog.open_table(("shop", "eu", "users"))
+    assert await dataset.count_rows() == 2
+    assert theirs.list_tables(ListTablesRequest(id=["shop", "eu"])).tables == ["users"]
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_namespace("shop")
+    with pytest.raises(AlreadyExistsError):
+        await catalog.create_table(("shop", "users"), ROWS)
+    with pytest.raises(InvalidInputError, match="shop"):
+        await catalog.drop_namespace("shop")
+    for missing in (("shop", "us"), ("nowhere",)):
+        if catalog.uri == root:  # pylance takes such names
+            with pytest.raises(NotFoundError):
+                await catalog.list_tables(missing)
+            with pytest.raises(NotFoundError):
+                await catalog.create_table((*missing, "users"), ROWS)
+    await catalog.drop_table(("shop", "eu", "users"))
+    await catalog.drop_namespace(("shop", "eu"))
+    assert await catalog.list_namespaces("shop") == []
+
+
+async def test_what_pylance_made_is_there(catalog: Catalog, theirs: DirectoryNamespace) -> None:
+    theirs.create_table(CreateTableRequest(id=["a"]), ipc(ROWS))
+    theirs.create_namespace(CreateNamespaceRequest(id=["ns"]))
+    theirs.create_table(CreateTableRequest(id=["ns", "b"]), ipc(ROWS.slice(2)))
+    assert await catalog.list_tables() == ["a"]
+    assert await catalog.list_tables("ns") == ["b"]
+    assert await (await catalog.open_table(("ns", "b"))).count_rows() == 1
+    await catalog.drop_table(("ns", "b"))
+    assert theirs.list_tables(ListTablesRequest(id=["ns"])).tables == []
+
+
+async def test_a_folder_is_kept_by_alance_and_pylance_in_turn(
+    root: str, theirs: DirectoryNamespace
+) -> None:
+    catalog = await alance.connect(root)
+    await catalog.create_namespace("one")
+    theirs.create_namespace(CreateNamespaceRequest(id=["two"]))
+    await catalog.create_table(("two", "t"), ROWS)
+    theirs.create_table(CreateTableRequest(id=["one", "t"]), ipc(ROWS))
+    theirs.drop_table(DropTableRequest(id=["two", "t"]))
+    assert await catalog.list_tables("two") == []
+    assert await catalog.list_tables("one") == ["t"]
+    found = theirs.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert sorted(found) == await catalog.list_namespaces() == ["one", "two"]
+
+
+async def test_modes_are_those_of_writing(catalog: Catalog) -> None:
+    await catalog.create_table("t", ROWS, mode="append")
+    dataset = await catalog.create_table("t", ROWS, mode="append", message="more")
+    assert await dataset.count_rows() == 6
+    dataset = await catalog.create_table("t", ROWS.slice(0, 1), mode="overwrite")
+    assert (await dataset.count_rows(), dataset.version) == (1, 3)
+    assert await (await catalog.open_table("t", version=2)).count_rows() == 6
+    with pytest.raises(InvalidInputError, match="mode"):
+        await catalog.create_table("t", ROWS, mode="replace")  # type: ignore[arg-type]
+
+
+async def test_tables_of_namespaces_are_renamed_where_they_are(root: str) -> None:
+    catalog = await alance.connect(root)
+    await catalog.create_namespace("ns")
+    await catalog.create_table(("ns", "old"), ROWS)
+    await catalog.create_table(("ns", "other"), ROWS)
+    await catalog.rename_table(("ns", "old"), ("ns", "new"))
+    assert await catalog.list_tables("ns") == ["new", "other"]
+    with pytest.raises(AlreadyExistsError):
+        await catalog.rename_table(("ns", "new"), ("ns", "other"))
+    with pytest.raises(NotFoundError):
+        await catalog.rename_table(("ns", "new"), ("nowhere", "new"))
+    with pytest.raises(TableNotFoundError):
+        await catalog.rename_table("missing", "new")
+    await catalog.create_table("users", ROWS)
+    with pytest.raises(UnsupportedError, match="that of its folder"):
+        await catalog.rename_table("users", "people")
+    await catalog.rename_table(("ns", "new"), "people")
+    assert await catalog.list_tables() == ["people", "users"]
+    assert await (await catalog.open_table("people")).count_rows() == 3
+
+
+async def test_a_write_that_fails_leaves_no_name(catalog: Catalog) -> None:
+    await catalog.create_namespace("ns")
+
+    async def batches() -> Any:
+        yield ROWS.to_batches()[0]
+        raise RuntimeError("no more")
+
+    for name in ("t", ("ns", "t")):
+        with pytest.raises(RuntimeError, match="no more"):
+            await catalog.create_table(name, batches(), schema=ROWS.schema)
+        assert not await catalog.table_exists(name)
+        await catalog.create_table(name, ROWS)
+
+
+async def test_of_two_that_create_a_table_one_does(root: str) -> None:
+    catalogs = [await alance.connect(root) for _ in range(2)]
+    await catalogs[0].create_namespace("ns")
+    for name in ("t", ("ns", "t")):
+        calls = (catalog.create_table(name, ROWS) for catalog in catalogs)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(result, AlreadyExistsError) for result in results) == 1
+        assert await (await catalogs[0].open_table(name)).count_rows() == 3
+
+
+async def test_a_folder_in_a_store(lab: Lab) -> None:
+    options = lab.lance_options()
+    catalog = await alance.connect("s3://lab/tables/", storage_options=options)
+    assert await catalog.list_tables() == []
+    await catalog.create_table("a", ROWS)
+    await catalog.create_namespace("ns")
+    await catalog.create_table(("ns", "b"), ROWS)
+    assert await catalog.list_tables() == ["a"]
+    assert lance.dataset("s3://lab/tables/a.lance", storage_options=options).count_rows() == 3
+    dataset = await catalog.open_table(("ns", "b"))
+    assert await dataset.count_rows() == 3
+    assert "secret" not in repr(await catalog.place("a"))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "a$b", "..", ".hidden", "__manifest", "a\\b", ("a", 3)]
+)
+async def test_bad_names_are_refused(root: str, name: Any) -> None:
+    catalog = await alance.connect(root)
+    with pytest.raises(InvalidInputError, match="expected names"):
+        await catalog.create_table(name, ROWS)
+    with pytest.raises(InvalidInputError):
+        await catalog.create_namespace(())
+    with pytest.raises(InvalidInputError):
+        await catalog.open_table(())
+
+
+@pytest.mark.parametrize("location", ["../other", "/etc", "s3://bucket/t", "", "."])
+async def test_a_manifest_leads_out_of_no_folder(root: str, location: str) -> None:
+    row = {"object_id": "t", "object_type": "table", "location": location}
+    rows = pa.Table.from_pylist([row], schema=SCHEMA)
+    await alance.write_dataset(rows, f"{root}/{MANIFEST}")
+    catalog = await alance.connect(root)
+    with pytest.raises(CorruptFileError, match="expected a folder below"):
+        await catalog.open_table("t")
+
+
+async def test_wrong_connections_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="LanceNamespace"):
+        await alance.connect(3)
+    with pytest.raises(InvalidInputError, match="headers"):
+        await alance.connect(tmp_path, headers={"a": "b"})
+    with pytest.raises(InvalidInputError, match="nfs"):
+        await alance.connect("nfs://folder")
+    nobody = await alance.connect("http://127.0.0.1:9")
+    with pytest.raises(StoreError, match="list tables"):
+        await nobody.list_tables()
+
+
+async def test_names_come_in_pages() -> None:
+    asked = []
+
+    class Client:
+        def describe_table(self, request: Any) -> None:
+            raise NotImplementedError
+
+        def list_tables(self, request: Any) -> Any:
+            asked.append(request.page_token)
+            number = int(request.page_token or 0)
+            following = str(number + 1) if number < 2 else None
+            return type("Answer", (), {"tables": [f"t{number}"], "page_token": following})
+
+    catalog = await alance.connect(Client())
+    assert await catalog.list_tables() == ["t0", "t1", "t2"]
+    assert asked == [None, "1", "2"]
+    with pytest.raises(UnsupportedError):
+        await catalog.open_table("t0")
+
+
+def test_the_blocking_face_has_catalogs(root: str) -> None:
+    catalog = alance.sync.connect(root)
+    catalog.create_table("t", ROWS)
+    assert catalog.list_tables() == ["t"]
+    assert catalog.open_table("t").to_table() == ROWS
