@@ -12,12 +12,14 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   no version will name: `remove_data_files`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `SourceGaps`.
+  `replace_rows`, `SourceGaps`;
+- catalogs that are folders of tables: `list_folders`, `is_table`, `move_table`, `remove_folder`.
 
 Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
 """
 
 from alance.distributed.changes import Added, added_by, last_sequence
+from alance.distributed.folders import is_table, list_folders, move_table, remove_folder
 from alance.distributed.splits import (
     Piece,
     check_filter,
@@ -69,8 +71,11 @@ __all__ = [
     "get_object",
     "has_fields_of",
     "is_for_base",
+    "is_table",
     "last_sequence",
+    "list_folders",
     "may_be_visible",
+    "move_table",
     "new_table",
     "open_record",
     "plan_splits",
@@ -79,6 +84,7 @@ __all__ = [
     "read_split",
     "release_memory",
     "remove_data_files",
+    "remove_folder",
     "replace_rows",
     "version_record",
 ]

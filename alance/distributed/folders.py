@@ -1,0 +1,141 @@
+"""Folders of tables, for catalogs that are folders: what is in one, and tables that move.
+
+A table is a folder with manifests in it. Most stores have no folders, only names with `/`: one is
+there as long as an object is below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from alance.format.table.naming import VERSIONS
+from alance.io.tasks import all_of
+from alance.ops.upkeep.place import drop, forget_commits
+from alance.session import Session
+from alance.versioning import load, refs
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.versioning.table import Table
+
+COPIES_AT_ONCE: Final = 16
+
+
+async def list_folders(
+    uri: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> list[str]:
+    """The names of the folders directly in a folder, sorted; none where it is missing.
+
+    Cost: one LIST.
+    """
+    session = session or Session.of_loop()
+    store, path = session.engine.registry.open(uri, storage_options=storage_options)
+    try:
+        folders = await store.list_dirs(path)
+    except NotFoundError:
+        return []
+    return sorted(folder.rpartition("/")[2] for folder in folders)
+
+
+async def is_table(
+    uri: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> bool:
+    """Whether a table is at a place. Cost: one LIST."""
+    session = session or Session.of_loop()
+    table = open_table(session.engine.registry, uri, storage_options=storage_options)
+    try:
+        await load.latest(session.engine, table)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def remove_folder(
+    uri: str,
+    names: tuple[str, ...],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> None:
+    """Remove some objects of a folder, and the folder if nothing else is in it.
+
+    Cost: one DELETE.
+    """
+    session = session or Session.of_loop()
+    store, path = session.engine.registry.open(uri, storage_options=storage_options)
+    await store.delete([f"{path}/{name}" for name in names])
+    await store.remove_folders(path)
+
+
+async def move_table(
+    uri: str,
+    target: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> None:
+    """Move a table to another place of the same store, with all versions, branches and tags.
+
+    On a local disk the folder is renamed. Elsewhere all objects are copied, the manifests last, and
+    then deleted: nobody may write to the table meanwhile; an interrupted move leaves the table
+    where it was, and objects of no table at the target.
+
+    Cost: elsewhere a LIST, a COPY for each object, and what `drop` costs.
+
+    Raises:
+        NotFoundError: there is no table.
+        AlreadyExistsError: something is at the target.
+        InvalidInputError: a branch alone, a target on another store, a table whose versions are
+            kept elsewhere.
+    """
+    session = session or Session.of_loop()
+    registry = session.engine.registry
+    source = open_table(registry, uri, storage_options=storage_options)
+    other = open_table(registry, target, storage_options=storage_options)
+    latest = await load.load_latest(session.engine, source)
+    if latest.branch is not None or source.keeper is not None:
+        raise InvalidInputError(f"move: {uri!r} is a branch, or its versions are kept elsewhere")
+    if source.store.root != other.store.root:
+        raise InvalidInputError(f"move: {target!r} is not on the store of {uri!r}")
+    async with aclosing(other.store.list(other.path)) as entries:  # type: ignore[type-var]  # a generator
+        async for entry in entries:
+            raise AlreadyExistsError(f"move: {target!r} has objects such as {entry.path!r}")
+    branches = [None, *await refs.list_branches(session.engine, source)]
+    folder, new_folder = (table.store.uri_of(table.path) for table in (source, other))
+    if folder is not None and new_folder is not None and folder.startswith("/"):
+        await asyncio.to_thread(os.rename, folder, new_folder)
+    else:
+        await _copy(source, other)
+        await drop(uri, storage_options=storage_options, session=session)
+    for part in map(source.on_branch, branches):
+        forget_commits(session, part)
+
+
+async def _copy(source: Table, target: Table) -> None:
+    """Copy all objects, the manifests behind the others."""
+    store, limit = source.store, asyncio.Semaphore(COPIES_AT_ONCE)
+
+    async def copy(path: str) -> None:
+        async with limit:
+            await store.copy(path, target.path + path[len(source.path) :])
+
+    manifests: list[str] = []
+    others: list[str] = []
+    async with aclosing(store.list(source.path)) as entries:  # type: ignore[type-var]  # a generator
+        async for entry in entries:
+            is_manifest = f"/{VERSIONS}/" in entry.path[len(source.path) :]
+            (manifests if is_manifest else others).append(entry.path)
+    for paths in (others, manifests):
+        await all_of(copy(path) for path in paths)
