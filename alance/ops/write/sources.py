@@ -301,9 +301,21 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type or has_blobs(field):
         return array  # blobs come in several types, which the writer checks
+    if _is_hollow(array):
+        # From a stream its values have no memory, not even none: a cast to vectors would crash.
+        array = pa.concat_arrays([array, array[:0]])
     try:
         return array.cast(field.type)
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"column {field.name!r}: the data has {array.type}, the table {field.type}: {error}"
         ) from error
+
+
+def _is_hollow(array: pa.Array) -> bool:
+    """Whether there are lists in it, and no value in them."""
+    if isinstance(array, pa.StructArray):
+        return any(_is_hollow(array.field(number)) for number in range(array.type.num_fields))
+    if not isinstance(array, pa.ListArray | pa.LargeListArray) or not len(array):
+        return False
+    return not len(array.values) or _is_hollow(array.values)
