@@ -12,7 +12,8 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
@@ -34,7 +35,7 @@ from alance.spark.versions import access, open_if_there
 from alance.types import DataFragment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from alance import Dataset
     from alance.operations import Operation
@@ -78,6 +79,7 @@ class Target:
         base_version: the version that was there; 0: none.
         uri: of the table, or of the branch that the version is of.
         schema: that the rows are cast to.
+        config: keys that a new table, or one whose rows are replaced, gets.
     """
 
     options: WriteOptions
@@ -86,6 +88,7 @@ class Target:
     uri: str
     schema: pa.Schema
     overwrite: bool
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 async def write_rows(target: Target, batches: Data, query: str | None = None) -> Written:
@@ -168,7 +171,7 @@ async def _replace(
     target: Target, fragments: tuple[DataFragment, ...], properties: dict[str, str]
 ) -> Dataset | None:
     """Create the table, or put the rows in place of its own."""
-    operation = new_table(target.schema, fragments)
+    operation = replace(new_table(target.schema, fragments), config_upsert_values=target.config)
     try:
         return await _commit(target, operation, target.base_version, properties)
     except AlreadyExistsError:
@@ -243,15 +246,15 @@ def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
         raise InvalidInputError(
             f"column {missing[0]!r}: not among the columns of the table, {', '.join(target.names)}"
         )
-    for field in target:
-        if field.name not in schema.names:
-            if not field.nullable:
-                raise InvalidInputError(f"column {field.name!r}: missing, and it is not nullable")
+    for column in target:
+        if column.name not in schema.names:
+            if not column.nullable:
+                raise InvalidInputError(f"column {column.name!r}: missing, and it is not nullable")
             continue
-        given = schema.field(field.name).type
-        if _is_text(given) != _is_text(field.type) and not pa.types.is_null(given):
+        given = schema.field(column.name).type
+        if _is_text(given) != _is_text(column.type) and not pa.types.is_null(given):
             raise InvalidInputError(
-                f"column {field.name!r}: the rows have {given}, the table {field.type}; cast it"
+                f"column {column.name!r}: the rows have {given}, the table {column.type}; cast it"
             )
 
 
@@ -262,6 +265,26 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def producer_of(options: WriteOptions) -> tuple[str, int] | None:
+    """The name and number under which rows are committed once; None: there are none."""
+    if options.txn_app is None or options.txn_version is None:
+        return None
+    return options.txn_app, options.txn_version
+
+
+@contextmanager
+def noted_commit(job: str) -> Iterator[None]:
+    """A commit, for the aborts of other processes that may come after it."""
+    begin_commit(job)
+    try:
+        yield
+    except BaseException as error:
+        if not may_be_visible(error) and isinstance(error, Exception):
+            not_committed(job)
+        raise
+    committed(job)
 
 
 def begin_commit(job: str) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TABLES: Final = 4  # versions whose manifests are kept between the questions of a query
 SAMPLE: Final = 4096  # fragments whose bytes are asked; of more, those at even distances
+PRODUCERS: Final = "alance.producers"  # of a table's configuration: the batches that it has
 TEXT_BYTES: Final = 20  # of a text or an array, as Spark guesses
 
 
@@ -44,8 +45,8 @@ class Planner:
         """The answer to a request, as JSON."""
         verb = request["verb"]
         if verb == "open":
-            return await self._open(request)
-        options, dataset = await self._table(request["state"])
+            return await self.opened(request, request["options"])
+        options, dataset = await self.table(request["state"])
         if verb == "push":
             return {"texts": _pushed(request["predicates"], options, dataset)}
         if verb == "aggregate":
@@ -54,21 +55,29 @@ class Planner:
             return {"schema": schema}
         if verb == "plan":
             return await asyncio.to_thread(_plan, request, options, dataset)
+        if verb == "delete":
+            await dataset.delete(" AND ".join(f"({text})" for text in request["filters"]) or "true")
+            return {}
         raise InvalidInputError(f"verb {verb!r}: not known")
 
-    async def _open(self, request: Mapping[str, Any]) -> object:
+    async def opened(self, request: Mapping[str, Any], given: dict[str, str]) -> dict[str, object]:
+        """The version that the options of a reader ask for."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
-        source = kind(request["options"])
-        options, dataset, schema = await source.opened()
+        options, dataset, schema = await kind(given).opened()
         if isinstance(options, StreamOptions):
-            return {"state": "", "schema": schema.json(), "rows": -1}
-        if "parallelism" not in {name.lower() for name in request["options"]}:
+            return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
+        if "parallelism" not in {name.lower() for name in given}:
             options = replace(options, parallelism=request["parallelism"])
         is_whole = options.filter is None and options.limit is None
         rows = await dataset.count_rows() if is_whole else -1
         state = pickle.dumps((options, dataset.version))
         self._keep(state, dataset)
-        return {"state": _text(state), "schema": schema.json(), "rows": rows}
+        return {
+            "state": _text(state),
+            "schema": schema.json(),
+            "rows": rows,
+            "config": shown_config(dataset),
+        }
 
     def _keep(self, state: bytes, dataset: Dataset) -> None:
         self._tables[state] = dataset
@@ -76,7 +85,8 @@ class Planner:
         while len(self._tables) > TABLES:
             self._tables.popitem(last=False)
 
-    async def _table(self, state: bytes) -> tuple[ReadOptions, Dataset]:
+    async def table(self, state: bytes) -> tuple[ReadOptions, Dataset]:
+        """The version of a state, and the options that it is read by."""
         options, version = pickle.loads(state)
         assert isinstance(options, ReadOptions)
         dataset = self._tables.get(state)
@@ -89,6 +99,11 @@ class Planner:
                 )
         self._keep(state, dataset)
         return options, dataset
+
+
+def shown_config(dataset: Dataset) -> dict[str, str]:
+    """The configuration of a table without what alance notes there for itself."""
+    return {key: text for key, text in dataset.config.items() if key != PRODUCERS}
 
 
 def _pushed(

@@ -3,12 +3,15 @@
     python -m alance.spark.server SOCKET
 
 The JVM starts it and sends requests, each over a connection of its own: a u32 length and JSON with
-a `verb`. `Connection.java` has the form of answers. The driver asks `open`, `push`, `aggregate` and
-`plan`; a task asks `read`, and closing its connection cancels that. The process ends with its
-standard input, or when it had no connection for some minutes.
+a `verb`. `Connection.java` has the form of answers. The driver asks `open`, `push`, `aggregate`,
+`plan` and `delete` (`planning.py`), `save`, `commit` and `abort` (`saving.py`), and what a catalog
+does (`catalog.py`). A task asks `read`, or `write`: this is answered at once, then come its rows,
+in the form of the rows of an answer, then what was written is told. Closing a connection cancels
+what is done for it. The process ends with its standard input, or when it had no connection for some
+minutes.
 
-Rows are written by a thread for each connection that waits for its task, so that none waits for
-another's; all that reads and decodes is in one loop and one session.
+Rows are sent and taken by a thread for each connection that waits for its task, so that none waits
+for another's; all that reads, decodes and encodes is in one loop and one session.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from alance.spark.catalog import Catalog
 from alance.spark.planning import Planner
+from alance.spark.saving import Saves
 from alance.spark.work import Work
 from alance.spark.worker import release, run
 
@@ -37,9 +42,11 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 600.0  # without a connection, after which the process ends
 MAX_REQUEST: Final = 1 << 30
-WRITERS: Final = 4096  # threads at most: tasks of one JVM that read at once
+WRITERS: Final = 4096  # threads at most: tasks of one JVM that read or write at once
+SAVES: Final = ("save", "commit", "abort")
 SEND_BYTES: Final = 1 << 20  # of the socket's buffer, so that a batch takes fewer turns
 
+T = TypeVar("T")
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -48,6 +55,8 @@ class Server:
 
     def __init__(self) -> None:
         self._planner = Planner()
+        self._saves = Saves(self._planner)
+        self._catalog = Catalog(self._planner)
         self._writers = ThreadPoolExecutor(WRITERS, "alance-rows")
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -75,6 +84,8 @@ class Server:
                 request = await _request(connection)
                 if request["verb"] == "read":
                     await self._rows(connection, request)
+                elif request["verb"] == "write":
+                    await self._taken(connection, request)
                 else:
                     await self._told(connection, request)
         finally:
@@ -85,10 +96,32 @@ class Server:
     async def _told(self, connection: socket.socket, request: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         try:
-            part = _part(b"J", await self._planner.answer(request))
+            part = _part(b"J", await self._answerer(request["verb"]).answer(request))
         except Exception as error:
             part = _failed(error)
         await loop.sock_sendall(connection, part)
+
+    def _answerer(self, verb: str) -> Planner | Saves | Catalog:
+        if verb in SAVES:
+            return self._saves
+        return self._catalog if verb.startswith("catalog.") else self._planner
+
+    async def _taken(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """Write the rows that a task sends. One that hangs up before their end has written none."""
+        connection.setblocking(True)
+        try:
+            await self._in_thread(connection, connection.sendall, _part(b"J", {}))
+            rows = self._incoming(connection)
+            async with aclosing(rows):
+                part = _part(b"J", await self._saves.rows(request, rows))
+        except Exception as error:
+            part = _failed(error)
+        await self._in_thread(connection, connection.sendall, part)
+
+    async def _incoming(self, connection: socket.socket) -> AsyncGenerator[pa.RecordBatch, None]:
+        incoming, end = _Incoming(connection), socket.SHUT_RD  # the answer is sent all the same
+        while (batch := await self._in_thread(connection, incoming.next, None, end)) is not None:
+            yield batch
 
     async def _rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
         """Send batches as the task takes them; it is over when the task has hung up."""
@@ -121,15 +154,19 @@ class Server:
                 await self._in_thread(connection, connection.sendall, _failed(error))
 
     async def _in_thread(
-        self, connection: socket.socket, write: Callable[[Any], None], data: object
-    ) -> None:
-        """Write in a thread. Cancelled: the connection is shut down, and the thread waited for."""
-        writing = asyncio.wrap_future(self._writers.submit(write, data))
+        self,
+        connection: socket.socket,
+        work: Callable[[Any], T],
+        data: object,
+        end: int = socket.SHUT_RDWR,
+    ) -> T:
+        """Write or read in a thread. Cancelled: shuts the connection down, waits for the thread."""
+        writing = asyncio.wrap_future(self._writers.submit(work, data))
         try:
-            await asyncio.shield(writing)
+            return await asyncio.shield(writing)
         except asyncio.CancelledError:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(end)
             await asyncio.wait([writing])  # at once: writing to what is shut down fails
             with suppress(Exception):
                 writing.result()
@@ -168,6 +205,25 @@ class _Rows:
         """Nothing is kept."""
 
 
+class _Incoming:
+    """Batches as `_Rows` sends them, from the other end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._file = connection.makefile("rb")
+        self._reader: pa.RecordBatchStreamReader | None = None
+
+    def next(self, _: object = None) -> pa.RecordBatch | None:
+        """The next batch; None: there are no more."""
+        kind = self._file.read(1)
+        if kind == b"Z":
+            return None
+        if kind != b"B":
+            raise ConnectionError("the task has hung up")
+        if self._reader is None:
+            self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
+        return self._reader.read_next_batch()
+
+
 async def _request(connection: socket.socket) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     connection.setblocking(False)
@@ -185,7 +241,7 @@ async def _request(connection: socket.socket) -> dict[str, Any]:
     if size > MAX_REQUEST:
         raise ConnectionError(f"a request of {size} bytes")
     request = json.loads(await read(size))
-    for name in ("work", "pieces", "state", "source"):
+    for name in ("work", "pieces", "state", "source", "save"):
         if name in request:
             request[name] = base64.b64decode(request[name])
     assert isinstance(request, dict)

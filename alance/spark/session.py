@@ -23,17 +23,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "spark.alance.registration"  # in a session's configuration
+# `lance` has tables by name and by path; the name of the format, as `parquet` does, by path.
+CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
+CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # in the connector
+WAREHOUSE: Final = CATALOGS[0] + ".warehouse"
 
 _options: Final[dict[str, dict[str, str]]] = {}
 
 
-def register(spark: SparkSession, *, storage_options: Mapping[str, str] | None = None) -> None:
-    """Make the format `alance` known to a session.
+def register(
+    spark: SparkSession,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
+) -> None:
+    """Make the format `alance` known to a session, and with the connector the catalog `lance`.
 
     Args:
         storage_options: of all tables that this session reads, writes, follows or gives to jobs;
             they go to the executors with the tasks, and are in no plan and no log. Options of a
             single call come on top. None: those of the registration before, where there was one.
+        warehouse: path or URI of the folder whose tables the catalog has by name. None: as it was;
+            where there is none, it has tables by their path alone.
     """
     from alance.spark.source import AlanceSource, with_defaults
 
@@ -44,6 +55,11 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, str] | None =
     spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
     spark.conf.set(NAME, name)
+    for catalog in CATALOGS:
+        if spark.conf.get(catalog, None) is None:
+            spark.conf.set(catalog, CATALOG_CLASS)
+    if warehouse is not None:
+        spark.conf.set(WAREHOUSE, warehouse)
 
 
 def register_once(spark: SparkSession) -> None:
@@ -59,7 +75,11 @@ def storage_of(spark: SparkSession, given: Mapping[str, str] | None) -> dict[str
 
 
 def session(
-    name: str = "alance", *, master: str | None = None, conf: Mapping[str, str] | None = None
+    name: str = "alance",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
 ) -> SparkSession:
     """The running session, or a new one, with the format registered.
 
@@ -70,6 +90,7 @@ def session(
     Args:
         master: None: what `spark-submit` or the configuration say, or `local[*]`.
         conf: settings of Spark.
+        warehouse: of the catalog `lance`; see `register`.
 
     Raises:
         NotFoundError: there is no Java, and none is running.
@@ -88,7 +109,10 @@ def session(
         for key, value in (conf or {}).items():
             builder = builder.config(key, value)
         running = builder.getOrCreate()
-    register_once(running)
+    if warehouse is None:
+        register_once(running)
+    else:
+        register(running, warehouse=warehouse)
     return running
 
 

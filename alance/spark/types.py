@@ -69,11 +69,14 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def new_table_schema(schema: StructType, vectors: Mapping[str, int]) -> pa.Schema:
+def new_table_schema(
+    schema: StructType, vectors: Mapping[str, int], *, keeps_required: bool = False
+) -> pa.Schema:
     """The Arrow schema of a new table for the rows of a DataFrame: all columns nullable.
 
     Args:
         vectors: columns of arrays that are stored with a fixed length, and that length.
+        keeps_required: columns that are not nullable stay so; their members are nullable.
 
     Raises:
         InvalidInputError: a vector that is no column, or no array.
@@ -89,7 +92,8 @@ def new_table_schema(schema: StructType, vectors: Mapping[str, int]) -> pa.Schem
                 raise InvalidInputError(f"vectors: column {field.name!r} is {kind}, no array")
             item = pa.field("item", kind.value_type, nullable=True)
             kind = pa.list_(item, vectors[field.name])
-        fields.append(pa.field(field.name, kind, nullable=True, metadata=field.metadata))
+        is_nullable = field.nullable or not keeps_required
+        fields.append(pa.field(field.name, kind, nullable=is_nullable, metadata=field.metadata))
     return pa.schema(fields)
 
 
@@ -116,6 +120,15 @@ def plain(kind: pa.DataType) -> pa.DataType:
     if is_list(kind):
         return pa.list_(_with(kind.value_field, plain, "element"))
     return _SIMPLE.get(kind) or _nested(kind, plain)
+
+
+def is_exact(kind: pa.DataType) -> bool:
+    """Whether values come back from Spark as they were: none is cut to microseconds."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_exact(kind.storage_type)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return bool(kind.unit != "ns")
+    return all(is_exact(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def nullable(kind: pa.DataType) -> pa.DataType:

@@ -22,15 +22,14 @@ from pyspark.sql.datasource import (
 )
 
 from alance import InvalidInputError
-from alance.distributed import append_schema, conform, may_be_visible
+from alance.distributed import append_schema, conform
 from alance.spark.committing import (
     Target,
     Written,
-    begin_commit,
     commit_rows,
-    committed,
     may_be_committed,
-    not_committed,
+    noted_commit,
+    producer_of,
     refuse_columns,
     refuse_existing,
     remove_files,
@@ -48,10 +47,22 @@ if TYPE_CHECKING:
     from alance.spark.options import WriteOptions
 
 
-async def target_of(schema: StructType, options: WriteOptions, *, overwrite: bool) -> Target | None:
+async def target_of(
+    schema: StructType,
+    options: WriteOptions,
+    *,
+    overwrite: bool,
+    keeps_schema: bool = False,
+    keeps_required: bool = False,
+) -> Target | None:
     """What a write of such rows will do; None: nothing, as the table is there.
 
     Cost: one LIST and one GET.
+
+    Args:
+        overwrite: the rows take the place of those that are there.
+        keeps_schema: and are cast to their columns.
+        keeps_required: columns of a new table are not nullable where those of the rows are not.
 
     Raises:
         AlreadyExistsError: the table is there, and the options refuse one.
@@ -59,16 +70,18 @@ async def target_of(schema: StructType, options: WriteOptions, *, overwrite: boo
     """
     dataset = await open_if_there(options)
     vectors = options.vector_lengths()
-    if dataset is not None and not overwrite:
-        refuse_existing(options, dataset.version)
-        if options.if_exists == "ignore":
-            return None
+    base: Version | None = None
+    if dataset is not None and (keeps_schema or not overwrite):
+        if not overwrite:
+            refuse_existing(options, dataset.version)
+            if options.if_exists == "ignore":
+                return None
+            base = Version.of(dataset, options)
         table_schema, given = append_schema(dataset), arrow_schema(schema)
         refuse_columns(given, table_schema)
         conform(pa.RecordBatch.from_pylist([], schema=given), table_schema)
-        base: Version | None = Version.of(dataset, options)
     else:
-        table_schema, base = new_table_schema(schema, vectors), None
+        table_schema = new_table_schema(schema, vectors, keeps_required=keeps_required)
     if dataset is None:
         return Target(options, base, 0, options.path, table_schema, overwrite)
     return Target(options, base, dataset.version, dataset.uri, table_schema, overwrite)
@@ -98,19 +111,9 @@ class AlanceWriter(DataSourceArrowWriter):
         """Make one version of what all tasks wrote."""
         if self.target is None:
             return
-        options = self.options
-        producer = None
-        if options.txn_app is not None and options.txn_version is not None:
-            producer = (options.txn_app, options.txn_version)
-        begin_commit(self.job)
-        try:
-            appends = self.target.base is not None
+        producer, appends = producer_of(self.options), self.target.base is not None
+        with noted_commit(self.job):
             run(commit_rows(self.target, written(messages), producer, appends=appends))
-        except BaseException as error:
-            if not may_be_visible(error) and isinstance(error, Exception):
-                not_committed(self.job)
-            raise
-        committed(self.job)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless a version may name it."""
@@ -162,16 +165,9 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             raise InvalidInputError(
                 "the streaming query has no id that its tasks can see; name it by option txn_app"
             )
-        job = _job(query, batch_id)
-        begin_commit(job)
-        try:
+        with noted_commit(_job(query, batch_id)):
             target, appends = self._as_written(parts[0]), parts[0].appends
             run(commit_rows(target, parts, (query, batch_id), appends=appends))
-        except BaseException as error:
-            if not may_be_visible(error) and isinstance(error, Exception):
-                not_committed(job)
-            raise
-        committed(job)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Remove what the tasks wrote, unless a version may name it."""

@@ -62,6 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         },
+        warehouse=str(folder / "lake"),
     )
     made.sparkContext.setLogLevel("OFF")
     yield made

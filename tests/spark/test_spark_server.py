@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import os
 import socket
@@ -143,3 +144,110 @@ def test_the_process_ends_with_its_standard_input(tmp_path):
     assert process.stdout.readline() == b"ready\n"
     process.communicate()
     assert process.returncode == 0
+
+
+def ask_to_save(uri: str, schema: dict[str, Any], **more: object) -> dict[str, Any]:
+    source = base64.b64encode(cloudpickle.dumps(AlanceSource)).decode()
+    asked = {"verb": "save", "source": source, "options": {"path": uri}, "mode": "append"}
+    return {**asked, "schema": json.dumps(schema), **more}
+
+
+def sent(batches: list[pa.RecordBatch], end: bytes = b"Z") -> bytes:
+    """Rows of a task as the JVM sends them."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        starts = [0]
+        for batch in batches:
+            stream.write_batch(batch)
+            starts.append(sink.tell())
+        data = sink.tell()
+    content = sink.getvalue().to_pybytes()[:data]
+    parts = [content[start:stop] for start, stop in itertools.pairwise(starts)]
+    return b"".join(b"B" + part for part in parts) + end
+
+
+async def write(client: Client, save: str, kind: str, content: bytes) -> bytes:
+    """The whole answer to a task that sends rows."""
+    reader, writer = await client.send({"verb": "write", "save": save, "kind": kind})
+    writer.write(content)
+    if content[-1:] != b"Z":
+        await reader.readexactly(1)  # it is heard
+        writer.close()
+        return b""
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def part_of(client: Client, save: str, kind: str, content: bytes) -> str:
+    answer = await write(client, save, kind, content)
+    (size,) = struct.unpack(">I", answer[1:5])
+    assert answer[5 + size : 6 + size] == b"J", answer
+    change = json.loads(answer[10 + size :])["change"]
+    return json.dumps({kind: change})
+
+
+def test_rows_of_tasks_are_one_version(tmp_path):
+    uri, batch = str(tmp_path / "new"), pa.record_batch({"id": pa.array(range(10))})
+
+    async def story(_, client):
+        _, begun = await client.ask(ask_to_save(uri, SCHEMA))
+        parts = [await part_of(client, begun["save"], "new", sent([batch, batch])) for _ in "ab"]
+        assert not (tmp_path / "new" / "_versions").exists()
+        end = {"verb": "commit", "save": begun["save"], "messages": parts}
+        assert await client.ask(end) == (b"J", {})
+
+    served(tmp_path, story)
+    dataset = alance.sync.dataset(uri)
+    assert (dataset.version, dataset.count_rows()) == (1, 40)
+
+
+def test_rows_without_an_end_are_not_written(tmp_path, uri):
+    batch = pa.record_batch({"id": pa.array(range(100_000))})
+
+    async def story(server, client):
+        _, begun = await client.ask(ask_to_save(uri, SCHEMA))
+        await write(client, begun["save"], "new", sent([batch] * 3, end=b""))
+        await asyncio.wait(server._tasks)
+        part = await part_of(client, begun["save"], "new", sent([batch]))
+        end = {"verb": "abort", "save": begun["save"], "messages": [part]}
+        assert await client.ask(end) == (b"J", {})
+
+    served(tmp_path, story)
+    assert len(list((tmp_path / "table" / "data").iterdir())) == 1
+    assert alance.sync.dataset(uri).version == 1
+
+
+def test_rows_that_do_not_fit_are_told_why(tmp_path):
+    uri = str(tmp_path / "vectors")
+    vectors = pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))
+    alance.sync.write_dataset(pa.table({"v": vectors}), uri)
+    array = {"type": "array", "elementType": "float", "containsNull": True}
+    schema = {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "name": "v", "type": array}]}
+    batch = pa.record_batch({"v": pa.array([[1.0]], pa.list_(pa.float32()))})
+
+    async def story(_, client):
+        _, begun = await client.ask(ask_to_save(uri, schema))
+        answer = await write(client, begun["save"], "new", sent([batch]))
+        assert b"InvalidInputError" in answer
+
+    served(tmp_path, story)
+
+
+def test_vectors_that_are_all_null_are_taken(tmp_path):
+    """Arrow sends them without memory for values."""
+    uri = str(tmp_path / "vectors")
+    vectors = pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))
+    alance.sync.write_dataset(pa.table({"v": vectors, "s": [{"v": [1.0]}]}), uri)
+    array = {"type": "array", "elementType": "float", "containsNull": True}
+    schema = {**SCHEMA, "fields": [{**SCHEMA["fields"][0], "name": "v", "type": array}]}
+    batch = pa.record_batch({"v": pa.array([None], pa.list_(pa.float32()))})
+
+    async def story(_, client):
+        _, begun = await client.ask(ask_to_save(uri, schema))
+        part = await part_of(client, begun["save"], "new", sent([batch]))
+        end = {"verb": "commit", "save": begun["save"], "messages": [part]}
+        assert await client.ask(end) == (b"J", {})
+
+    served(tmp_path, story)
+    assert alance.sync.dataset(uri).to_table()["v"].to_pylist() == [[1.0, 2.0], None]

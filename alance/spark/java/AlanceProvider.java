@@ -1,20 +1,31 @@
 package alance.spark;
 
+import java.util.HashMap;
 import java.util.Map;
+import org.apache.spark.sql.DataFrameWriter;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The format `alance` for Spark's own planner. Batches are read by the classes of this package; what
- * is written or followed goes to the data source in Python, which the session has under this name.
+ * The format `alance` for Spark's own planner. Batches are read and written by the classes of this
+ * package; streams go to the data source in Python, which the session has under this name.
  */
-public final class AlanceProvider implements TableProvider, DataSourceRegister {
+public final class AlanceProvider
+    implements TableProvider, DataSourceRegister, CreatableRelationProvider {
   static final String NAME = "alance";
+  static final String IN_MODE = "alance_in_mode"; // option: `createRelation` asks
 
   private final PythonDataSourceV2 python = new PythonDataSourceV2();
   private Opened opened;
@@ -40,11 +51,49 @@ public final class AlanceProvider implements TableProvider, DataSourceRegister {
     return true;
   }
 
-  /** Asks nothing of the table: a writer comes here for one that is not there yet. */
+  /**
+   * Asks nothing of the table: a writer comes here for one that is not there yet. Spark refuses modes
+   * that create to a table of its second interface. So a writer finds one that is not written in
+   * batches, and comes back by the first interface, with its mode.
+   */
   @Override
   public Table getTable(
       StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    Table other = python.getTable(schema, partitioning, properties);
-    return new AlanceTable(python, other, schema, properties, opened);
+    Map<String, String> options = new HashMap<>(properties);
+    boolean isWritten = opened != null || options.remove(IN_MODE) != null;
+    return new AlanceTable(null, python, schema, options, opened, isWritten);
+  }
+
+  /** Write rows in a mode of DataFrameWriter. */
+  @Override
+  public BaseRelation createRelation(
+      SQLContext context,
+      SaveMode mode,
+      scala.collection.immutable.Map<String, String> parameters,
+      Dataset<Row> rows) {
+    boolean creates = mode == SaveMode.ErrorIfExists || mode == SaveMode.Ignore;
+    DataFrameWriter<Row> writer =
+        rows.write().format(NAME).option(IN_MODE, "true").options(asGiven(parameters));
+    if (creates) {
+      writer.option("if_exists", mode == SaveMode.Ignore ? "ignore" : "error");
+    }
+    writer.mode(creates ? SaveMode.Append : mode).save();
+    StructType schema = rows.schema();
+    return new BaseRelation() {
+      @Override
+      public SQLContext sqlContext() {
+        return context;
+      }
+
+      @Override
+      public StructType schema() {
+        return schema;
+      }
+    };
+  }
+
+  private static scala.collection.immutable.Map<String, String> asGiven(
+      scala.collection.immutable.Map<String, String> options) {
+    return options instanceof CaseInsensitiveMap<String> lowered ? lowered.originalMap() : options;
   }
 }

@@ -52,12 +52,7 @@ final class AlanceScanBuilder
     if (predicates.length == 0 || !table.hasOwnTypes()) {
       return predicates;
     }
-    ObjectNode request = Server.request("push");
-    ArrayNode trees = request.putArray("predicates");
-    for (Predicate predicate : predicates) {
-      trees.add(Trees.of(predicate));
-    }
-    JsonNode texts = table.opened().ask(request).get("texts");
+    JsonNode texts = table.textsOf(predicates);
     List<Predicate> left = new ArrayList<>();
     for (int i = 0; i < predicates.length; i++) {
       if (texts.get(i).isNull()) {

@@ -1,14 +1,26 @@
 package alance.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.DataType;
@@ -16,30 +28,52 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table: read in batches here, written and followed by the data source in Python. */
-final class AlanceTable implements SupportsRead, SupportsWrite {
+/** A table: read and written in batches here, followed as a stream by the data source in Python. */
+class AlanceTable
+    implements SupportsRead,
+        SupportsWrite,
+        SupportsDeleteV2,
+        SupportsRowLevelOperations,
+        SupportsMetadataColumns {
+  private static final Set<TableCapability> OF_A_NAME =
+      Set.of(
+          TableCapability.BATCH_READ,
+          TableCapability.BATCH_WRITE,
+          TableCapability.TRUNCATE,
+          TableCapability.MICRO_BATCH_READ,
+          TableCapability.STREAMING_WRITE);
+
+  private final String name; // in a catalog; null: it is opened by its path
   private final PythonDataSourceV2 python;
   private final Table other;
   private final StructType schema;
-  private final Map<String, String> properties;
+  private final Map<String, String> options;
+  private final boolean isWritten; // in batches
   private Opened opened; // null: of a writer, or until a reader with a schema of its own asks
 
   AlanceTable(
+      String name,
       PythonDataSourceV2 python,
-      Table other,
       StructType schema,
-      Map<String, String> properties,
-      Opened opened) {
+      Map<String, String> options,
+      Opened opened,
+      boolean isWritten) {
+    this.name = name;
     this.python = python;
-    this.other = other;
+    this.other = python.getTable(schema, new Transform[0], options);
     this.schema = schema;
-    this.properties = properties;
+    this.options = options;
     this.opened = opened;
+    this.isWritten = isWritten;
   }
 
   @Override
   public String name() {
-    return AlanceProvider.NAME;
+    return name == null ? AlanceProvider.NAME : name;
+  }
+
+  boolean isNamed() {
+    return name != null;
   }
 
   @Override
@@ -49,19 +83,102 @@ final class AlanceTable implements SupportsRead, SupportsWrite {
   }
 
   @Override
-  public Set<TableCapability> capabilities() {
-    return other.capabilities();
+  public Map<String, String> properties() {
+    Map<String, String> properties = new HashMap<>();
+    properties.put("provider", AlanceProvider.NAME);
+    if (isNamed()) {
+      properties.put("location", options.get("path"));
+      properties.putAll(opened().properties());
+    }
+    return properties;
   }
 
   @Override
-  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new AlanceScanBuilder(this, schema, () -> other(options));
+  public Set<TableCapability> capabilities() {
+    Set<TableCapability> all = new HashSet<>(isNamed() ? OF_A_NAME : other.capabilities());
+    if (!isWritten) {
+      all.remove(TableCapability.BATCH_WRITE);
+    }
+    return all;
   }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return new MetadataColumn[] {RowColumn.ADDRESS, RowColumn.ID};
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    return new AlanceScanBuilder(this, schema, () -> other(given));
+  }
+
+  private ScanBuilder other(CaseInsensitiveStringMap given) {
+    return ((SupportsRead) other).newScanBuilder(new CaseInsensitiveStringMap(merged(given)));
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    ObjectNode request = Server.request("save").put("mode", "append");
+    return new AlanceWrite(
+        this, info, request, () -> ((SupportsWrite) other).newWriteBuilder(info));
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new AlanceChange(this, info.command());
+  }
+
+  /** Whether Python finds the rows as Spark would: then no task is run. */
+  @Override
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    for (JsonNode text : textsOf(predicates)) {
+      if (text.isNull()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public void deleteWhere(Predicate[] predicates) {
+    ObjectNode request = Server.request("delete");
+    request.set("filters", textsOf(predicates));
+    opened().ask(request);
+  }
+
+  /** Filters as Python takes them over; null: it does not. */
+  JsonNode textsOf(Predicate[] predicates) {
+    ObjectNode request = Server.request("push");
+    ArrayNode trees = request.putArray("predicates");
+    for (Predicate predicate : predicates) {
+      trees.add(Trees.of(predicate));
+    }
+    return opened().ask(request).get("texts");
+  }
+
+  /** The options of a write: those of the table, and above them its own. */
+  Map<String, String> merged(CaseInsensitiveStringMap given) {
+    Map<String, String> all = new HashMap<>(isNamed() ? options : Map.of());
+    all.putAll(given.asCaseSensitiveMap());
+    all.remove(AlanceProvider.IN_MODE);
+    return all;
+  }
+
+  Python python() {
+    return Python.of(python.source().dataSourceCls());
+  }
+
+  JsonNode ask(ObjectNode request) {
+    return Opened.ask(python.source(), request);
+  }
+
+  /** A write has made a version. */
+  void written() {}
 
   /** The version that is read: the one of the schema, or else the one that is found now. */
   synchronized Opened opened() {
     if (opened == null) {
-      opened = Opened.of(python.source(), new CaseInsensitiveStringMap(properties));
+      opened = Opened.of(python.source(), new CaseInsensitiveStringMap(options));
     }
     return opened;
   }
@@ -78,14 +195,5 @@ final class AlanceTable implements SupportsRead, SupportsWrite {
       }
     }
     return true;
-  }
-
-  private ScanBuilder other(CaseInsensitiveStringMap options) {
-    return ((SupportsRead) other).newScanBuilder(options);
-  }
-
-  @Override
-  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return ((SupportsWrite) other).newWriteBuilder(info);
   }
 }

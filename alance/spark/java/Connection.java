@@ -9,7 +9,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 
 /**
- * One request to Python and its answer, whose parts each begin with a byte:
+ * One request to Python and its answers, whose parts each begin with a byte:
  *
  * <pre>
  *   J  u32 length, JSON             the answer to a question
@@ -18,7 +18,7 @@ import java.nio.channels.SocketChannel;
  *   E  u32 length, JSON             an error, which ends the answer
  * </pre>
  *
- * Numbers are big-endian. Closing it cancels what Python does for it.
+ * Numbers are big-endian. Rows are sent in the same form. Closing it cancels what Python does for it.
  */
 final class Connection implements Closeable {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -34,11 +34,19 @@ final class Connection implements Closeable {
 
   /** Send a request and wait until it is answered. */
   void send(byte[] text) throws IOException {
-    ByteBuffer message = ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text).flip();
+    write(ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text).flip());
+    kind = read(1).get();
+  }
+
+  /** Send the byte that a part of rows begins with, or that ends them. */
+  void mark(char part) throws IOException {
+    write(ByteBuffer.allocate(1).put((byte) part).flip());
+  }
+
+  private void write(ByteBuffer message) throws IOException {
     while (message.hasRemaining()) {
       channel.write(message);
     }
-    kind = read(1).get();
   }
 
   SocketChannel channel() {
@@ -49,9 +57,14 @@ final class Connection implements Closeable {
     return server;
   }
 
-  /** The text of an answer of one part. */
+  /**
+   * The text of the next answer.
+   *
+   * @throws PythonError Python failed
+   */
   byte[] text() throws IOException {
     expect('J');
+    kind = 0;
     return read(read(4).getInt()).array();
   }
 
@@ -61,10 +74,7 @@ final class Connection implements Closeable {
    * @throws PythonError Python failed
    */
   boolean hasBatch() throws IOException {
-    if (kind == 0) {
-      kind = read(1).get();
-    }
-    if (kind == 'Z') {
+    if (kind() == 'Z') {
       return false;
     }
     expect('B');
@@ -72,8 +82,15 @@ final class Connection implements Closeable {
     return true;
   }
 
+  private int kind() throws IOException {
+    if (kind == 0) {
+      kind = read(1).get();
+    }
+    return kind;
+  }
+
   private void expect(char expected) throws IOException {
-    if (kind == 'E') {
+    if (kind() == 'E') {
       JsonNode error = JSON.readTree(read(read(4).getInt()).array());
       throw new PythonError(error.get("message").asText() + "\n" + error.get("trace").asText());
     }

@@ -1,7 +1,9 @@
 package alance.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.errors.QueryCompilationErrors;
@@ -17,24 +19,47 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param state what Python wants to be asked with: pickled options, with those of the store
  * @param schema the columns
  * @param rows those that are not deleted
+ * @param properties its configuration
  */
-record Opened(Python python, String state, StructType schema, long rows) {
+record Opened(
+    Python python, String state, StructType schema, long rows, Map<String, String> properties) {
 
   /**
    * @param source the data source in Python: its class has the storage options of `register`
    */
   static Opened of(UserDefinedPythonDataSource source, CaseInsensitiveStringMap options) {
-    Python python = Python.of(source.dataSourceCls());
     ObjectNode request = Server.request("open");
+    request.set("options", texts(options.asCaseSensitiveMap()));
+    return of(source, ask(source, request));
+  }
+
+  /**
+   * @param answer of Python, which was asked to open a version
+   */
+  static Opened of(UserDefinedPythonDataSource source, JsonNode answer) {
+    StructType schema = (StructType) DataType.fromJson(answer.get("schema").asText());
+    Map<String, String> properties = new HashMap<>();
+    answer.get("config").properties().forEach(
+        entry -> properties.put(entry.getKey(), entry.getValue().asText()));
+    return new Opened(
+        Python.of(source.dataSourceCls()),
+        answer.get("state").asText(),
+        schema,
+        answer.get("rows").asLong(),
+        properties);
+  }
+
+  /** Ask Python with the data source of the session. */
+  static JsonNode ask(UserDefinedPythonDataSource source, ObjectNode request) {
     request.put("source", Python.command(source.dataSourceCls()));
     request.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
-    ObjectNode texts = request.putObject("options");
-    for (Map.Entry<String, String> option : options.asCaseSensitiveMap().entrySet()) {
-      texts.put(option.getKey(), option.getValue());
-    }
-    JsonNode answer = ask(python, request);
-    StructType schema = (StructType) DataType.fromJson(answer.get("schema").asText());
-    return new Opened(python, answer.get("state").asText(), schema, answer.get("rows").asLong());
+    return ask(Python.of(source.dataSourceCls()), request);
+  }
+
+  static ObjectNode texts(Map<String, String> options) {
+    ObjectNode texts = JsonNodeFactory.instance.objectNode();
+    options.forEach(texts::put);
+    return texts;
   }
 
   @Override
@@ -60,7 +85,7 @@ record Opened(Python python, String state, StructType schema, long rows) {
 
   /** Spark's analysis errors are checked ones, which its interfaces do not declare. */
   @SuppressWarnings("unchecked")
-  private static <E extends Throwable> E as(Throwable error) throws E {
+  static <E extends Throwable> E as(Throwable error) throws E {
     throw (E) error;
   }
 }

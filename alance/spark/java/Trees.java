@@ -31,7 +31,8 @@ final class Trees {
       }
       return tree;
     }
-    if (expression instanceof Literal<?> literal) {
+    // "Always true" is a literal, too, but asks to be evaluated.
+    if (expression instanceof Literal<?> literal && !(expression instanceof Predicate)) {
       Object value = literal.value(); // dates are days, times are microseconds
       return tree.put("literal", value == null ? null : value.toString());
     }

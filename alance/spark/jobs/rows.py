@@ -1,8 +1,4 @@
-"""Jobs `delete` and `merge`: rows by condition or by key, found and written on the executors.
-
-What comes to the driver is 8 bytes or less a row that goes: its place, in roaring bitmaps by
-fragment, and with stable row ids the id of a row that moves.
-"""
+"""Jobs `delete` and `merge`: rows by condition or by key, found and written on the executors."""
 
 from __future__ import annotations
 
@@ -11,22 +7,18 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-from pyroaring import BitMap
-
 from alance import InvalidInputError, RetryableConflictError
 from alance.distributed import (
-    META,
     ROW_ADDRESS,
     ROW_ID,
     SourceGaps,
     append_schema,
     delete_rows,
     may_be_visible,
-    replace_rows,
 )
 from alance.spark import read
-from alance.spark.committing import Target, Written, remove_files, write_rows
+from alance.spark.changes import Moves, commit_changes, merged, offsets_of, write_moved
+from alance.spark.committing import Target, remove_files
 from alance.spark.jobs.base import RESULT, Watch, place, result_batch
 from alance.spark.types import arrow_schema
 from alance.spark.versions import Version, open_version
@@ -36,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyroaring import BitMap
     from pyspark.sql import DataFrame, SparkSession
 
     from alance import Dataset
+    from alance.spark.changes import Change
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
 
@@ -79,12 +73,12 @@ def delete(
             else:
                 rows = table(base, [*on, ROW_ADDRESS])
                 rows = rows.join(keys.select(*on).distinct(), list(on), "left_semi")
-            gone = _merged(_collected(rows.select(ROW_ADDRESS), _places))
+            gone = merged(_collected(rows.select(ROW_ADDRESS), _places))
             count = sum(len(rows) for rows in gone.values())
             if not count:
                 return base, {"rows": 0}
             noted = predicate or f"key of {', '.join(on)}"
-            return run(delete_rows(base, _offsets(gone), noted)), {"rows": count}
+            return run(delete_rows(base, offsets_of(gone), noted)), {"rows": count}
 
         after, counts = _rounds(where, attempt, max_rounds)
         return watch.summary(uri, after.version, **counts)
@@ -165,46 +159,40 @@ def _merge(
         overwrite=False,
     )
     matched = joined.where(f"{ROW_ADDRESS} is not null")
-    moved: list[tuple[Written, dict[int, bytes], bytes]] = []
-    new: list[tuple[Written, dict[int, bytes], bytes]] = []
+    moved: list[Change] = []
+    new: list[Change] = []
     gone: dict[int, BitMap] = {}
     try:
         if when_matched == "update":
             moved = _collected(matched, partial(_written, target, gaps))
-            gone = _merged(places for _, places, _ in moved)
-            num_moved = sum(part.num_rows for part, _, _ in moved)
+            gone = merged(moved)
+            num_moved = _num_rows(moved)
             if num_moved != sum(len(rows) for rows in gone.values()):
                 raise InvalidInputError(
                     f"merge into {where.path!r}: several rows of the source have the key of one "
                     "row of the table"
                 )
         elif when_matched == "delete":
-            gone = _merged(_collected(matched.select(ROW_ADDRESS), _places))
+            gone = merged(_collected(matched.select(ROW_ADDRESS), _places))
         if when_not == "insert":
             others = joined.where(f"{ROW_ADDRESS} is null")
             new = _collected(others, partial(_written, target, None))
         counts = {
-            "rows_updated": sum(part.num_rows for part, _, _ in moved),
+            "rows_updated": _num_rows(moved),
             "rows_deleted": 0 if moved else sum(len(rows) for rows in gone.values()),
-            "rows_inserted": sum(part.num_rows for part, _, _ in new),
+            "rows_inserted": _num_rows(new),
         }
         if not any(counts.values()):
             return base, counts
-        return run(_commit(base, moved, new, gone)), counts
+        return run(commit_changes(base, moved, new, gone)), counts
     except Exception as error:
         if not may_be_visible(error):
-            run(remove_files(where, [part for part, _, _ in (*moved, *new)]))
+            run(remove_files(where, [change.written for change in (*moved, *new)]))
         raise
 
 
-async def _commit(base: Dataset, moved: Any, new: Any, gone: dict[int, BitMap]) -> Dataset:
-    return await replace_rows(
-        base,
-        _offsets(gone),
-        moved=[record for written, _, _ in moved for record in written.fragments],
-        inserted=[record for written, _, _ in new for record in written.fragments],
-        row_ids=np.frombuffer(b"".join(ids for _, _, ids in moved), np.uint64),
-    )
+def _num_rows(changes: Sequence[Change]) -> int:
+    return sum(change.written.num_rows for change in changes if change.written is not None)
 
 
 def _rounds(
@@ -252,34 +240,20 @@ def _collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]
     return [pickle.loads(bytes(row.result)) for row in frame.mapInArrow(task, RESULT).collect()]
 
 
-def _places(batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
-    """Rows by their address: a roaring bitmap of offsets by fragment."""
-    bitmaps: dict[int, BitMap] = {}
+def _places(batches: Iterator[pa.RecordBatch]) -> Change:
+    """Rows that go, by their address."""
+    moves = Moves()
     for batch in batches:
-        _add(bitmaps, batch.column(ROW_ADDRESS))
-    return {key: bitmap.serialize() for key, bitmap in bitmaps.items()}
+        moves.note(batch)
+    return moves.change()
 
 
-def _written(
-    target: Target, gaps: SourceGaps | None, batches: Iterator[pa.RecordBatch]
-) -> tuple[Written, dict[int, bytes], bytes]:
+def _written(target: Target, gaps: SourceGaps | None, batches: Iterator[pa.RecordBatch]) -> Change:
     """Rows to data files; with them, where those are that they replace, and their ids in order."""
-    bitmaps: dict[int, BitMap] = {}
-    ids: list[bytes] = []
-
-    def plain() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            addresses = batch.column(ROW_ADDRESS)
-            if addresses.null_count == 0:
-                _add(bitmaps, addresses)
-                ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
-            dropped = META if gaps is None else [name for name in META if name != ROW_ADDRESS]
-            yield batch.drop_columns([name for name in dropped if name in batch.schema.names])
-
-    rows = plain()
+    moves = Moves()
+    rows = (moves.note(batch, keep_address=gaps is not None) for batch in batches)
     data = rows if gaps is None else _filled(target, gaps, rows)
-    written = run(write_rows(target, data))
-    return written, {key: bitmap.serialize() for key, bitmap in bitmaps.items()}, b"".join(ids)
+    return run(write_moved(target, moves, data))
 
 
 async def _filled(
@@ -290,24 +264,3 @@ async def _filled(
     async with aclosing(gaps.filled(target.base.dataset(gaps.fragments), batches)) as rows:
         async for row in rows:
             yield row
-
-
-def _add(bitmaps: dict[int, BitMap], addresses: pa.Array) -> None:
-    values = addresses.to_numpy().astype(np.uint64)
-    fragments = (values >> np.uint64(32)).astype(np.int64)
-    offsets = (values & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
-    for number in np.unique(fragments).tolist():
-        bitmaps.setdefault(number, BitMap()).update(offsets[fragments == number])
-
-
-def _merged(parts: Any) -> dict[int, BitMap]:
-    """Bitmaps of all tasks, by fragment."""
-    bitmaps: dict[int, BitMap] = {}
-    for part in parts:
-        for number, content in part.items():
-            bitmaps.setdefault(number, BitMap()).update(BitMap.deserialize(content))
-    return bitmaps
-
-
-def _offsets(gone: dict[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
-    return {key: np.array(bitmap.to_array(), np.int64) for key, bitmap in sorted(gone.items())}

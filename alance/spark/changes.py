@@ -1,0 +1,119 @@
+"""Rows that tasks put in the place of others, add or find to delete, and their one commit.
+
+What comes to the driver is 8 bytes or less a row that goes: its place, in roaring bitmaps by
+fragment, and with stable row ids the id of a row that moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyroaring import BitMap
+
+from alance.distributed import META, ROW_ADDRESS, ROW_ID, replace_rows
+from alance.spark.committing import write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance import Dataset
+    from alance.spark.committing import Target, Written
+    from alance.types import Data
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one task did.
+
+    Attributes:
+        written: the rows that it wrote; None: it has found rows that go.
+        places: of the rows that go, a roaring bitmap of offsets by fragment.
+        row_ids: of those that the rows written take the place of, in the order of these.
+    """
+
+    written: Written | None
+    places: dict[int, bytes]
+    row_ids: bytes = b""
+
+
+class Moves:
+    """Notes which rows go, while the rows that take their places pass by."""
+
+    def __init__(self) -> None:
+        self._bitmaps: dict[int, BitMap] = {}
+        self._ids: list[bytes] = []
+
+    def note(self, batch: pa.RecordBatch, *, keep_address: bool = False) -> pa.RecordBatch:
+        """A batch without its meta columns; rows without an address are new ones."""
+        addresses = batch.column(ROW_ADDRESS)
+        if addresses.null_count == 0:
+            self._add(addresses)
+            if ROW_ID in batch.schema.names:
+                self._ids.append(batch.column(ROW_ID).to_numpy().astype(np.uint64).tobytes())
+        dropped = [name for name in META if name in batch.schema.names]
+        return batch.drop_columns(
+            [name for name in dropped if not (keep_address and name == ROW_ADDRESS)]
+        )
+
+    def change(self, written: Written | None = None) -> Change:
+        """What was noted."""
+        places = {number: bitmap.serialize() for number, bitmap in self._bitmaps.items()}
+        return Change(written, places, b"".join(self._ids))
+
+    def _add(self, addresses: pa.Array) -> None:
+        values = addresses.to_numpy().astype(np.uint64)
+        fragments = (values >> np.uint64(32)).astype(np.int64)
+        offsets = (values & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+        for number in np.unique(fragments).tolist():
+            self._bitmaps.setdefault(number, BitMap()).update(offsets[fragments == number])
+
+
+async def write_moved(target: Target, moves: Moves, rows: Data) -> Change:
+    """Write rows that have been noted as they pass."""
+    written = await write_rows(target, rows)
+    return moves.change(written)
+
+
+def merged(changes: Iterable[Change]) -> dict[int, BitMap]:
+    """The places of rows that go, of all tasks, by fragment."""
+    bitmaps: dict[int, BitMap] = {}
+    for change in changes:
+        for number, content in change.places.items():
+            bitmaps.setdefault(number, BitMap()).update(BitMap.deserialize(content))
+    return bitmaps
+
+
+def offsets_of(gone: Mapping[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Offsets in each fragment, sorted; shape (n,), int64."""
+    return {key: np.array(bitmap.to_array(), np.int64) for key, bitmap in sorted(gone.items())}
+
+
+async def commit_changes(
+    base: Dataset, moved: Sequence[Change], new: Sequence[Change], gone: Mapping[int, BitMap]
+) -> Dataset:
+    """The version without the rows that go, and with those that were written.
+
+    Raises:
+        RetryableConflictError: others changed the same rows.
+        CommitConflictError: a newer version rules this one out.
+    """
+    return await replace_rows(
+        base,
+        offsets_of(gone),
+        moved=_fragments(moved),
+        inserted=_fragments(new),
+        row_ids=np.frombuffer(b"".join(change.row_ids for change in moved), np.uint64),
+    )
+
+
+def _fragments(changes: Sequence[Change]) -> list[bytes]:
+    return [
+        fragment
+        for change in changes
+        if change.written is not None
+        for fragment in change.written.fragments
+    ]

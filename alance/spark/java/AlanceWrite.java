@@ -1,0 +1,119 @@
+package alance.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Base64;
+import java.util.function.Supplier;
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.types.StructType;
+
+/** A write: tasks hand rows to Python, the driver's Python makes one version of them. */
+final class AlanceWrite
+    implements DeltaWriteBuilder, SupportsTruncate, DeltaWrite, DeltaBatchWrite {
+  private final AlanceTable table;
+  private final LogicalWriteInfo info;
+  private final ObjectNode request;
+  private final Supplier<WriteBuilder> stream;
+  private String save;
+
+  /**
+   * @param request what Python is asked to begin; its `mode` says what becomes of older rows
+   * @param stream for a query that goes on
+   */
+  AlanceWrite(
+      AlanceTable table, LogicalWriteInfo info, ObjectNode request, Supplier<WriteBuilder> stream) {
+    this.table = table;
+    this.info = info;
+    this.request = request;
+    this.stream = stream;
+  }
+
+  @Override
+  public WriteBuilder truncate() {
+    if ("append".equals(request.get("mode").asText())) { // others are of tables that begin
+      request.put("mode", table.isNamed() ? "truncate" : "overwrite");
+    }
+    return this;
+  }
+
+  @Override
+  public DeltaWrite build() {
+    return this;
+  }
+
+  @Override
+  public String description() {
+    return AlanceProvider.NAME;
+  }
+
+  @Override
+  public String toString() {
+    return AlanceProvider.NAME;
+  }
+
+  @Override
+  public StreamingWrite toStreaming() {
+    WriteBuilder other = stream.get();
+    boolean isWhole = !"append".equals(request.get("mode").asText());
+    return (isWhole ? ((SupportsTruncate) other).truncate() : other).build().toStreaming();
+  }
+
+  @Override
+  public DeltaBatchWrite toBatch() {
+    save = begin();
+    return this;
+  }
+
+  /** Ask Python what the write will do, which may be refused. */
+  private String begin() {
+    request.put("schema", info.schema().json());
+    request.set("options", Opened.texts(table.merged(info.options())));
+    return table.ask(request).get("save").asText();
+  }
+
+  @Override
+  public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    return new AlanceWriterFactory(
+        table.python(),
+        Base64.getDecoder().decode(save),
+        info.schema(),
+        info.rowIdSchema().orElse(new StructType()),
+        info.metadataSchema().orElse(new StructType()));
+  }
+
+  @Override
+  public void commit(WriterCommitMessage[] messages) {
+    tell("commit", messages);
+    table.written();
+  }
+
+  @Override
+  public void abort(WriterCommitMessage[] messages) {
+    tell("abort", messages);
+  }
+
+  private void tell(String verb, WriterCommitMessage[] messages) {
+    ObjectNode end = Server.request(verb).put("save", save);
+    ArrayNode changes = end.putArray("messages");
+    for (WriterCommitMessage message : messages) {
+      if (message instanceof AlanceMessage written) {
+        changes.add(written.changes());
+      }
+    }
+    table.ask(end);
+  }
+
+  /** A version without rows. */
+  void commitNothing() {
+    toBatch().commit(new WriterCommitMessage[0]);
+  }
+}

@@ -1,0 +1,75 @@
+package alance.spark;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A table that is there when its rows are: one version has its columns, settings and rows. */
+final class StagedAlanceTable extends AlanceTable implements StagedTable {
+  private final ObjectNode request;
+  private boolean isWritten;
+
+  /**
+   * @param request what Python is asked to begin
+   */
+  StagedAlanceTable(
+      String name,
+      PythonDataSourceV2 python,
+      StructType schema,
+      Map<String, String> options,
+      ObjectNode request) {
+    super(name, python, schema, options, null, true);
+    this.request = request;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return Map.of();
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new AlanceWrite(this, info, request, () -> null);
+  }
+
+  @Override
+  void written() {
+    isWritten = true;
+  }
+
+  @Override
+  public void commitStagedChanges() {
+    if (!isWritten) { // no rows were to be written
+      new AlanceWrite(this, new NoRows(schema()), request, () -> null).commitNothing();
+    }
+  }
+
+  /** Which of several interfaces has it depends on the version of Spark. */
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return new CustomTaskMetric[0];
+  }
+
+  @Override
+  public void abortStagedChanges() {
+    // Nothing is there before the commit of its rows.
+  }
+
+  /** The write of a table that is empty. */
+  private record NoRows(StructType schema) implements LogicalWriteInfo {
+    @Override
+    public CaseInsensitiveStringMap options() {
+      return CaseInsensitiveStringMap.empty();
+    }
+
+    @Override
+    public String queryId() {
+      return "";
+    }
+  }
+}

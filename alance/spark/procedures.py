@@ -1,0 +1,147 @@
+"""What `CALL catalog.system.NAME(...)` does: upkeep of a table by the driver's Python process.
+
+Each gives rows. `alance.spark.jobs` does what is large on the executors.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from alance import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from alance import Dataset
+
+TEXT_INDICES: Final = ("INVERTED", "FTS")
+
+
+async def compact(dataset: Dataset, *, target_rows_per_fragment: int | None = None) -> list[Any]:
+    """Rewrite small fragments, and those of which many rows are deleted."""
+    options: Any = {}
+    if target_rows_per_fragment is not None:
+        options["target_rows_per_fragment"] = target_rows_per_fragment
+    after = await dataset.optimize.compact_files(**options)
+    counts = after.summary
+    return [
+        [
+            after.version,
+            int(counts.get("fragments_removed", 0)),
+            int(counts.get("fragments_added", 0)),
+        ]
+    ]
+
+
+async def cleanup(
+    dataset: Dataset, *, older_than_days: float | None = None, retain_versions: int | None = None
+) -> list[Any]:
+    """Remove old versions, and the files that no version needs."""
+    age = None if older_than_days is None else timedelta(days=older_than_days)
+    stats = await dataset.cleanup_old_versions(age, retain_versions)
+    return [[stats.old_versions, stats.bytes_removed]]
+
+
+async def create_index(
+    dataset: Dataset,
+    *,
+    column: str,
+    index_type: str,
+    name: str | None = None,
+    metric: str | None = None,
+    options: str | None = None,
+) -> list[Any]:
+    """Make an index of a column: of values, vectors or texts; options are a JSON object."""
+    more = {} if options is None else json.loads(options)
+    if not isinstance(more, dict):
+        raise InvalidInputError(f"options={options!r}: expected a JSON object")
+    if index_type.upper() in ("BTREE", "BITMAP"):
+        after = await dataset.create_scalar_index(column, index_type.upper(), name, **more)
+    else:
+        after = await dataset.create_index(
+            column, index_type.upper(), name, metric or "l2", replace=True, **more
+        )
+    return [[after.version]]
+
+
+async def optimize_indices(dataset: Dataset) -> list[Any]:
+    """Bring the indices to rows that they do not cover."""
+    return [[(await dataset.optimize.optimize_indices()).version]]
+
+
+async def restore(dataset: Dataset, *, version: str) -> list[Any]:
+    """Make an older version, by number or tag, the newest one."""
+    return [[(await dataset.restore(_version(version))).version]]
+
+
+async def create_tag(dataset: Dataset, *, tag: str, version: int | None = None) -> list[Any]:
+    """Name a version; the latest one, if none is given."""
+    number = dataset.version if version is None else version
+    await dataset.tags.create(tag, number)
+    return [[number]]
+
+
+async def delete_tag(dataset: Dataset, *, tag: str) -> list[Any]:
+    """Forget the name of a version."""
+    await dataset.tags.delete(tag)
+    return [[dataset.version]]
+
+
+async def create_branch(dataset: Dataset, *, branch: str, version: str | None = None) -> list[Any]:
+    """Begin a branch, at the latest version or another one."""
+    base = None if version is None else _version(version)
+    begun = await dataset.create_branch(branch, base)
+    return [[begun.version]]
+
+
+async def versions(dataset: Dataset) -> list[Any]:
+    """The versions of a table, oldest first."""
+    return [
+        [info.version, None if info.timestamp is None else info.timestamp.isoformat()]
+        for info in await dataset.versions()
+    ]
+
+
+PROCEDURES: Final[Mapping[str, Callable[..., Awaitable[list[Any]]]]] = {
+    procedure.__name__: procedure
+    for procedure in (
+        compact,
+        cleanup,
+        create_index,
+        optimize_indices,
+        restore,
+        create_tag,
+        delete_tag,
+        create_branch,
+        versions,
+    )
+}
+RESULTS: Final[Mapping[str, str]] = {
+    "compact": "version long, fragments_removed long, fragments_added long",
+    "cleanup": "old_versions long, bytes_removed long",
+    "versions": "version long, timestamp string",
+}
+ONE_VERSION: Final = "version long"
+_TYPES: Final = {"int": "long", "float": "double", "str": "string"}
+
+
+def described(name: str) -> dict[str, object]:
+    """A procedure for Spark: its parameters with their types, and the columns of its rows."""
+    parameters = [{"name": "table", "type": "string", "optional": False}]
+    for parameter in list(inspect.signature(PROCEDURES[name]).parameters.values())[1:]:
+        kind = str(parameter.annotation).partition(" ")[0]
+        is_optional = parameter.default is not parameter.empty
+        parameters.append({"name": parameter.name, "type": _TYPES[kind], "optional": is_optional})
+    return {
+        "name": name,
+        "description": inspect.getdoc(PROCEDURES[name]),
+        "parameters": parameters,
+        "result": RESULTS.get(name, ONE_VERSION),
+    }
+
+
+def _version(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text

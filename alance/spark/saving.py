@@ -1,0 +1,178 @@
+"""Writes of the connector: begun and committed in the driver's Python, written in the executors'.
+
+The driver asks `save`, whose answer goes with each task, then `commit` with what the tasks have
+answered, or `abort`. A task sends rows of one kind by `write`: `new` ones, `moved` ones with the
+address and id of the row whose place they take, or the addresses alone of rows that are `gone`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from alance import InvalidInputError, NotFoundError, UnsupportedError
+from alance.distributed import append_schema
+from alance.spark.changes import Change, Moves, commit_changes, merged, write_moved
+from alance.spark.committing import (
+    Target,
+    commit_rows,
+    may_be_committed,
+    noted_commit,
+    producer_of,
+    remove_files,
+    write_rows,
+)
+from alance.spark.filters import BLOB
+from alance.spark.options import WriteOptions
+from alance.spark.types import is_exact
+from alance.spark.versions import Version
+from alance.spark.writer import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from alance import Dataset
+    from alance.spark.planning import Planner
+    from alance.spark.source import AlanceSource
+
+NEW: Final = "new"
+MOVED: Final = "moved"
+GONE: Final = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One write, on the driver and in its tasks.
+
+    Attributes:
+        target: None: nothing is written, as the table is there.
+        job: names the commit.
+        base: the state of the version whose rows move or go; None: rows are only added.
+    """
+
+    target: Target | None
+    job: str
+    base: bytes | None = None
+
+
+class Saves:
+    """Answers what writes ask of Python."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    async def answer(self, request: Mapping[str, Any]) -> object:
+        """The answer to a request of the driver, as JSON."""
+        if request["verb"] == "save":
+            save = await self._begun(request)
+            return {"save": base64.b64encode(pickle.dumps(save)).decode()}
+        save = pickle.loads(request["save"])
+        changes = [
+            (kind, pickle.loads(base64.b64decode(part)))
+            for message in request["messages"]
+            for kind, part in json.loads(message).items()
+        ]
+        if request["verb"] == "commit":
+            await self._commit(save, changes)
+        elif save.target is not None and not may_be_committed(save.job):
+            await remove_files(save.target.options, [change.written for _, change in changes])
+        return {}
+
+    async def _begun(self, request: Mapping[str, Any]) -> Save:
+        kind: type[AlanceSource] = cloudpickle.loads(request["source"])
+        mode, job = request["mode"], uuid.uuid4().hex
+        options = WriteOptions.parse(request["options"], kind.defaults)
+        if mode == "change":
+            read, dataset = await self._planner.table(request["state"])
+            if read.filter is not None or read.limit is not None or dataset.branch is not None:
+                raise UnsupportedError("rows change in whole tables alone: no filter, limit, tag")
+            return Save(_in_place(options, dataset), job, request["state"])
+        schema = StructType.fromJson(json.loads(request["schema"]))
+        if mode == "create":
+            options = replace(options, if_exists="error")
+        config = dict(request.get("config", {}))
+        target = await target_of(
+            schema,
+            options,
+            overwrite=mode in ("overwrite", "truncate", "replace"),
+            keeps_schema=mode == "truncate",
+            keeps_required=mode in ("create", "replace"),
+        )
+        if mode == "replace" and request["must_exist"] and target and not target.base_version:
+            raise NotFoundError(f"dataset {options.path!r}: there is no table to be replaced")
+        return Save(target and replace(target, config=config), job)
+
+    async def _commit(self, save: Save, changes: Sequence[tuple[str, Change]]) -> None:
+        target = save.target
+        if target is None:
+            return
+        with noted_commit(save.job):
+            if save.base is None:
+                parts = [change.written for _, change in changes if change.written is not None]
+                producer = producer_of(target.options)
+                await commit_rows(target, parts, producer, appends=target.base is not None)
+                return
+            _, base = await self._planner.table(save.base)
+            by_kind: dict[str, list[Change]] = {NEW: [], MOVED: [], GONE: []}
+            for kind, change in changes:
+                by_kind[kind].append(change)
+            gone = merged([*by_kind[MOVED], *by_kind[GONE]])
+            num_moved = sum(change.written.num_rows for change in by_kind[MOVED] if change.written)
+            if sum(map(len, gone.values())) < num_moved:
+                raise InvalidInputError("one row was given several new values")
+            if changes:
+                await commit_changes(base, by_kind[MOVED], by_kind[NEW], gone)
+
+    @staticmethod
+    async def rows(
+        request: Mapping[str, Any], batches: AsyncGenerator[pa.RecordBatch, None]
+    ) -> object:
+        """Write the rows of one kind of a task; the answer names what was written."""
+        save: Save = pickle.loads(request["save"])
+        moves, target = Moves(), save.target
+        if target is None:
+            async for _ in batches:
+                pass
+            return {"change": None}
+        if request["kind"] == GONE:
+            async for batch in batches:
+                moves.note(batch)
+            change = moves.change()
+        elif request["kind"] == MOVED:
+            check_moves(target.schema)
+            change = await write_moved(target, moves, _noted(moves, batches))
+        else:
+            change = Change(await write_rows(target, batches), {})
+        return {"change": base64.b64encode(pickle.dumps(change)).decode()}
+
+
+def _in_place(options: WriteOptions, dataset: Dataset) -> Target:
+    version = Version.of(dataset, options)
+    schema = append_schema(dataset)
+    return Target(options, version, dataset.version, dataset.uri, schema, overwrite=False)
+
+
+async def _noted(
+    moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    async for batch in batches:
+        yield moves.note(batch)
+
+
+def check_moves(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` where rows that pass Spark lose something of their values."""
+    for field in schema:
+        if (field.metadata and BLOB in field.metadata) or not is_exact(field.type):
+            raise UnsupportedError(
+                f"column {field.name!r} of {field.type}: Spark does not hold all of its values, "
+                "which rows that are updated would lose; use Dataset.update, or the job `merge`"
+            )
