@@ -276,6 +276,16 @@ class Dataset:
         store: object | None = ...,
         storage_options: StorageOptions | None = ...,
     ) -> Self: ...
+    def deep_clone(
+        self,
+        target_uri: str | os.PathLike[str],
+        reference: Reference | None = ...,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        message: str | None = ...,
+        store: object | None = ...,
+        storage_options: Mapping[str, str] | None = ...,
+    ) -> Self: ...
     def update_config(
         self,
         values: Mapping[str, str | None],

@@ -198,11 +198,58 @@ class VersionVerbs(Handle):
             UnsupportedError: no URI names the files of this dataset.
         """
         await self._load(clone)
-        target = await clone.shallow_clone(
+        target = await clone.clone(
             self._snapshot,
             target_uri,
             reference,
             CommitOptions(properties, message),
+            is_shallow=True,
+            store=store,
+            storage_options=storage_options,
+        )
+        return type(self)(target)
+
+    async def deep_clone(
+        self,
+        target_uri: str | os.PathLike[str],
+        reference: Reference | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        message: str | None = None,
+        store: object | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Copy a version to another place, which may be in another store, and open it there.
+
+        Its data, deletion and index files are copied as they are, then it is committed under its
+        number: the new table needs nothing of this one. Other versions, tags and branches are not
+        copied. A call that fails or is cancelled leaves files and no table; the same call copies
+        what is missing.
+
+        Cost: within a store a COPY for each file, by the store itself; else a GET for each 8 MiB
+        and an upload for each file, under the session's budget of bytes. A LIST of three folders
+        of the target; a GET for a version that is not this one; a LIST and two PUTs at the end.
+
+        Args:
+            target_uri: path or URI of the new table.
+            reference: a number on this branch, a tag, or a branch (None: main) and a number
+                (None: the latest); None: this very version.
+            store, storage_options: of the target; by default those of this dataset, where the
+                kind of store is the same.
+
+        Raises:
+            AlreadyExistsError: there is a table at the target, or another file of a name.
+            NotFoundError: no such version, tag or branch; a file of it is missing.
+            UnsupportedError: data overlays, and blobs below base paths.
+            StoreError: a store failed.
+        """
+        await self._load(clone)
+        target = await clone.clone(
+            self._snapshot,
+            target_uri,
+            reference,
+            CommitOptions(properties, message),
+            is_shallow=False,
             store=store,
             storage_options=storage_options,
         )

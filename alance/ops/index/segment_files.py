@@ -15,13 +15,13 @@ from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
 from alance.file.v0_1_writer import writer_of
 from alance.file_version import FileVersion
-from alance.format.plans import ByteRange
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
+from alance.ops.version.copies import copy_object
 from alance.ops.version.discards import discard_objects
 from alance.ops.version.index_files import opened_files
 
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
-
-
-COPY_BYTES: Final = 8 << 20
 
 
 class FileEnd(NamedTuple):
@@ -129,19 +126,11 @@ class SegmentFiles:
         Raises:
             StoreError: the store failed.
         """
-        engine = self.snapshot.engine
         location = self.snapshot.table.folder(f"{INDICES}/{self.id}/{name}")
-        store, path = engine.registry.resolve(location)
         source = stored.file.source
-        async with store.open_upload(path) as upload:
-            upload.background = engine.background
-            for start in range(0, source.file_bytes, COPY_BYTES):
-                stop = min(source.file_bytes, start + COPY_BYTES)
-                (piece,) = await engine.scheduler.read(
-                    [ByteRange(source.location, start, stop)], reason="copy index"
-                )
-                await upload.write(piece)
-            await upload.finish()
+        await copy_object(
+            self.snapshot.engine, source.location, location, source.file_bytes, "copy index"
+        )
         self.files.append(table_pb2.IndexFile(path=name, size_bytes=source.file_bytes))
 
     async def discard(self) -> None:

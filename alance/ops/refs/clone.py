@@ -1,8 +1,8 @@
-"""Shallow clones: a version of a table as the first one of another table, or of a branch.
+"""Clones: a version of a table as the first one of another table, or of a branch.
 
-The clone's manifest names the files of the source by a base path; no data is copied. What is
-written to the clone lies in its own folder. The source must keep the version: a cleanup there
-knows nothing of clones elsewhere.
+The manifest of a shallow clone names the files of the source by a base path; no data is copied.
+What is written to the clone lies in its own folder. The source must keep the version: a cleanup
+there knows nothing of clones elsewhere. A deep clone has copies of all files.
 
 Source: docs/format/table.md, "Clones".
 """
@@ -16,6 +16,7 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations_meta import Clone
 from alance.format.table.transaction import Transaction
+from alance.ops.refs.files import copy_files
 from alance.ops.version import opening
 from alance.ops.version.commits import manifests_of
 from alance.ops.version.snapshot import Snapshot
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 
-async def shallow_clone(
+async def clone(
     snapshot: Snapshot,
     target_uri: str | os.PathLike[str],
     reference: Reference | None,
     options: CommitOptions,
     *,
+    is_shallow: bool,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Snapshot:
     """Make a new table of a version of this one; see the module.
 
-    Cost: a GET for a version that is not the snapshot's own; then a LIST, and the PUTs of the
-    transaction and the manifest.
+    Cost: a GET for a version that is not the snapshot's own; for a deep clone what `copy_files`
+    says; then a LIST, and the PUTs of the transaction and the manifest.
 
     Args:
         reference: None: the snapshot's version.
@@ -54,7 +56,7 @@ async def shallow_clone(
         AlreadyExistsError: there is a table.
         NotFoundError: no such version, tag or branch.
         InvalidInputError: a detached version; a bad URI or option.
-        UnsupportedError: nobody else could find the source's files.
+        UnsupportedError: nobody else could find the source's files, or `copy_files` refuses.
     """
     source = snapshot if reference is None else await opening.checkout(snapshot, reference)
     registry = snapshot.engine.registry
@@ -64,11 +66,16 @@ async def shallow_clone(
         assert home is not None
         given = access.given if access.covers(home) else access.others()
         target = open_table(registry, target_uri, storage_options=given)
-    return await clone_into(source, target, None, options)
+    return await clone_into(source, target, None, options, is_shallow=is_shallow)
 
 
 async def clone_into(
-    source: Snapshot, target: Table, branch_name: str | None, options: CommitOptions
+    source: Snapshot,
+    target: Table,
+    branch_name: str | None,
+    options: CommitOptions,
+    *,
+    is_shallow: bool = True,
 ) -> Snapshot:
     """Make a version the first one of a table that is not there, under the same number.
 
@@ -78,14 +85,14 @@ async def clone_into(
     Raises:
         AlreadyExistsError: there is a table.
         InvalidInputError: a detached version.
-        UnsupportedError: nobody else could find the source's files.
+        UnsupportedError: nobody else could find the source's files, or `copy_files` refuses.
     """
     if source.version >> 63:
         raise InvalidInputError(f"version {source.version} is detached, and cannot be cloned")
     session, engine = source.session, source.engine
-    where = base_uri(source.table)
+    where = base_uri(source.table) if is_shallow else source.table.uri
     change = Clone(
-        is_shallow=True,
+        is_shallow=is_shallow,
         ref_name=source.table.branch,
         ref_version=source.version,
         ref_path=where,
@@ -98,6 +105,8 @@ async def clone_into(
     await manifests.check()
     if await manifests.latest() is not None:
         raise _exists(target)
+    if not is_shallow:
+        await copy_files(source, target)
     note = rules.transaction_bytes(transaction)
     if note is not None:
         store, path = engine.registry.resolve(target.transaction(transaction.file_name))
@@ -110,7 +119,8 @@ async def clone_into(
         manifest = await engine.decode(
             lambda: parse_manifest(memoryview(content), f"version {source.version}"), len(content)
         )
-    target.know_base(where, source.table.root)
+    if is_shallow:
+        target.know_base(where, source.table.root)
     return Snapshot(session, target, manifest)
 
 

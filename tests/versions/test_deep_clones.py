@@ -1,0 +1,197 @@
+"""Deep clones by alance and by pylance: the same messages, all files, nothing of the source."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pytest
+from obstore.store import MemoryStore
+
+import alance
+from alance.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
+from tests.blobs.blob_tables import all_kinds, table_of
+from tests.versions.conftest import (
+    make,
+    manifest_of,
+    numbers,
+    plain,
+    rows_by_pylance,
+    transaction_of,
+)
+
+if TYPE_CHECKING:
+    from alance.testing.lab import Lab
+
+KEPT = [n for n in range(15) if n != 3]
+
+
+def files_of(path: str | Path) -> set[str]:
+    """Files of a table but for manifests and transactions."""
+    folders = [Path(path, name) for name in ("data", "_deletions", "_indices")]
+    return {
+        str(file.relative_to(path))
+        for folder in folders
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("reference", [1, 3, "two", ("dev", None), (None, None)])
+async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -> None:
+    path = make(tmp_path, enable_stable_row_ids=stable)
+    source = lance.dataset(path)
+    source.create_scalar_index("a", "BTREE")
+    source.update_config({"k": "v"})
+    source.tags.create("two", 2)
+    source.create_branch("dev", 2).insert(numbers(50, 52))
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    theirs = source.deep_clone(first, reference)
+    ours = await (await alance.dataset(path)).deep_clone(second, reference)
+    assert transaction_of(second) == transaction_of(first)
+    assert plain(manifest_of(second).message) == plain(manifest_of(first).message)
+    assert [plain(index) for index in manifest_of(second).indices] == [
+        plain(index) for index in manifest_of(first).indices
+    ]
+    assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
+    assert files_of(second) == files_of(first)
+    expected = rows_by_pylance(first)
+    shutil.rmtree(path)
+    assert rows_by_pylance(second) == expected
+    async with alance.Session() as session:
+        again = await alance.dataset(second, session=session)
+        await again.validate()
+        assert (await again.to_table(["a"]))["a"].to_pylist() == expected
+        assert (await again.to_table(filter="a = 5")).num_rows == 1
+
+
+async def test_a_shallow_clone_becomes_one_by_itself(table: str, tmp_path: Path) -> None:
+    shallow, deep = str(tmp_path / "shallow"), str(tmp_path / "deep")
+    clone = await (await alance.dataset(table)).shallow_clone(shallow)
+    clone = await (await clone.insert(numbers(20, 22))).delete("a = 7")
+    await clone.deep_clone(deep)
+    shutil.rmtree(table)
+    shutil.rmtree(shallow)
+    expected = [n for n in [*KEPT, 20, 21] if n != 7]
+    assert rows_by_pylance(deep) == expected
+    assert not manifest_of(deep).base_paths
+    further = await (await alance.dataset(deep)).insert(numbers(30, 31))
+    assert await further.count_rows() == len(expected) + 1
+
+
+async def test_blobs_in_files_of_their_own_come_along(tmp_path: Path) -> None:
+    values = [bytes([n]) * size for n, size in enumerate([5, 50, 9_000, 300_000])]
+    uri, deep = str(tmp_path / "t"), str(tmp_path / "deep")
+    dataset = await alance.write_dataset(table_of(values), uri)
+    assert any(name.endswith(".blob") for name in files_of(uri))
+    await dataset.deep_clone(deep)
+    assert files_of(deep) == files_of(uri)
+    shutil.rmtree(uri)
+    clone = await alance.dataset(deep)
+    assert [blob for _, blob in await clone.read_blobs("b", indices=range(4))] == values
+
+
+async def test_blobs_below_base_paths_are_refused(tmp_path: Path) -> None:
+    dataset = await alance.dataset(all_kinds(tmp_path, "t").uri)
+    with pytest.raises(UnsupportedError, match="base paths"):
+        await dataset.deep_clone(tmp_path / "deep")
+
+
+async def test_between_stores(table: str, tmp_path: Path, lab: Lab) -> None:
+    options = lab.lance_options()
+    uri, again = "s3://lab/deep/there", "s3://lab/deep/again"
+    there = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
+    assert rows_by_pylance(uri, storage_options=options) == KEPT
+    with lab.recording() as recording:
+        await there.deep_clone(again)
+    assert rows_by_pylance(again, storage_options=options) == KEPT
+    copied = len(files_of(table))
+    by_op = recording.summary()["by_op"]
+    assert by_op["COPY"] == copied  # no bytes of files come by
+    assert recording.summary()["get_bytes"] < 4096
+    back = await there.deep_clone(str(tmp_path / "back"))
+    assert rows_by_pylance(str(tmp_path / "back")) == KEPT
+    assert back.version == 3
+    memory = await there.deep_clone("t", store=MemoryStore())
+    assert (await memory.to_table(["a"]))["a"].to_pylist() == KEPT
+
+
+async def test_large_files_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alance.ops.version.copies.COPY_BYTES", 1000)
+    rows = numbers(0, 5000)
+    dataset = await alance.write_dataset(rows, tmp_path / "t", max_rows_per_file=700)
+    store = MemoryStore()
+    async with alance.Session(io_buffer_bytes=2000) as session:
+        dataset = await alance.dataset(tmp_path / "t", session=session)
+        clone = await dataset.deep_clone("t", store=store)
+        assert (await clone.to_table()).equals(rows)
+
+
+async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -> None:
+    options, uri = lab.lance_options(), "s3://lab/deep/broken"
+    dataset = await alance.dataset(table)
+    missing = f"{table}/{sorted(files_of(table))[-1]}"
+    os.rename(missing, missing + ".away")
+    with pytest.raises(NotFoundError):
+        await dataset.deep_clone(uri, storage_options=options)
+    with pytest.raises(alance.TableNotFoundError):
+        await alance.dataset(uri, storage_options=options)
+    os.rename(missing + ".away", missing)
+    with lab.recording() as recording:
+        await dataset.deep_clone(uri, storage_options=options)
+    assert recording.summary()["by_op"]["PUT"] <= len(files_of(table)) + 2
+    assert rows_by_pylance(uri, storage_options=options) == KEPT
+
+
+async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str, lab: Lab) -> None:
+    options, uri = lab.lance_options(), "s3://lab/deep/cancelled"
+    dataset = await alance.dataset(table)
+    lab.config(latency_ms=60_000)
+    copying = asyncio.create_task(dataset.deep_clone(uri, storage_options=options))
+    await asyncio.sleep(0.1)
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await copying
+    lab.calm()
+    with pytest.raises(alance.TableNotFoundError):
+        await alance.dataset(uri, storage_options=options)
+    await dataset.deep_clone(uri, storage_options=options)
+    assert rows_by_pylance(uri, storage_options=options) == KEPT
+
+
+async def test_a_store_that_fails_is_told(table: str, lab: Lab) -> None:
+    lab.config(faults=[{"method": "PUT", "action": "status", "status": 403}])
+    with pytest.raises(StoreError):
+        await (await alance.dataset(table)).deep_clone(
+            "s3://lab/deep/failing", storage_options=lab.lance_options()
+        )
+
+
+async def test_wrong_use(table: str, tmp_path: Path) -> None:
+    where = str(tmp_path / "clone")
+    dataset = await alance.dataset(table)
+    for missing in (99, "nope", ("nope", None)):
+        with pytest.raises(NotFoundError):
+            await dataset.deep_clone(where, missing)
+    with pytest.raises(AlreadyExistsError, match="exists already"):
+        await dataset.deep_clone(table)
+    detached = await alance.commit(dataset, alance.operations.Append(()), detached=True)
+    with pytest.raises(InvalidInputError, match="detached"):
+        await detached.deep_clone(where)
+    file = tmp_path / "other" / max(files_of(table))
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"something else")
+    with pytest.raises(AlreadyExistsError, match="14 bytes"):
+        await dataset.deep_clone(str(tmp_path / "other"))
