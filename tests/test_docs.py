@@ -64,6 +64,12 @@ async def command() -> Names:
     return {}
 
 
+async def engines() -> Names:
+    kinds = pa.array([["a", "b", "c"][n % 3] for n in range(1000)])
+    await alance.write_dataset(rows(0, 1000, kind=kinds), "items.lance")
+    return {"pa": pa}
+
+
 async def files_0_1() -> Names:
     return {"alance": alance, "table": rows(0, 10), "more": rows(10, 20), "uri": "table"}
 
@@ -167,6 +173,7 @@ async def versions() -> Names:
 SETUPS = {
     "blobs": blobs,
     "columns": columns,
+    "engines": engines,
     "files-0.1": files_0_1,
     "files-2.0": files_2_0,
     "indices": indices,

@@ -1,4 +1,4 @@
-"""What makes versions: `write`, `append`, `delete`, `compact`, `cleanup`, `index`."""
+"""What makes versions: `write`, `append`, `copy`, `delete`, `compact`, `cleanup`, `index`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import alance
 from alance import InvalidInputError
 from alance.command.arguments import add, add_version, names, opened, options, pair, storage
-from alance.command.output import Facts, Rows
+from alance.command.output import Facts, Rows, human_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +48,16 @@ def add_to(parsers: Parsers) -> None:
             parser.add_argument("--overwrite", action="store_true", help="replace a table's rows")
             parser.add_argument("--file-version", help="2.0, 2.1, 2.2 (default)")
             parser.add_argument("--stable-row-ids", action="store_true")
+    parser = add(parsers, "copy", copy, "copy a version to another place, as a table of its own")
+    parser.add_argument("target", help="path or URI of the new table")
+    parser.add_argument(
+        "--to-storage",
+        action="append",
+        type=pair,
+        metavar="KEY=VALUE",
+        help="an option of the target's store; default: those of --storage, in a store of its kind",
+    )
+    add_version(parser)
     parser = add(parsers, "delete", delete, "delete the rows that a condition is true of")
     parser.add_argument("filter", help="a condition in SQL")
     parser = add(parsers, "compact", compact, "rewrite small and much deleted fragments")
@@ -141,6 +151,23 @@ class _Progress:
         """Leave the line."""
         if self._is_shown:
             print(file=sys.stderr)
+
+
+async def copy(given: argparse.Namespace) -> Facts:
+    """All files of a version, then the version."""
+    dataset = await opened(given)
+    to_storage = dict(given.to_storage) if given.to_storage else None
+    copied = await dataset.deep_clone(given.target, storage_options=to_storage)
+    stats = await copied.stats()
+    return Facts(
+        {
+            "uri": copied.uri,
+            "version": copied.version,
+            "rows": stats.num_rows,
+            "data_files": stats.num_data_files,
+            "data_bytes": stats.num_bytes if given.json else human_bytes(stats.num_bytes),
+        }
+    )
 
 
 async def delete(given: argparse.Namespace) -> Facts:

@@ -1,4 +1,4 @@
-"""Rows and schema: `info`, `schema`, `head`, `take`, `cat`, `count`, `explain`."""
+"""Rows and schema: `info`, `schema`, `head`, `take`, `cat`, `sql`, `count`, `explain`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from alance.command.arguments import add, add_rows, add_version, names, numbers, opened
+import alance
+from alance.command.arguments import (
+    add,
+    add_rows,
+    add_version,
+    names,
+    numbers,
+    opened,
+    options,
+    pair,
+    storage,
+)
 from alance.command.output import Facts, Rows, Text, human_bytes, plain
 
 if TYPE_CHECKING:
@@ -40,6 +51,16 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--limit", type=int, help="so many rows at most")
     add_version(parser)
     add_rows(parser)
+    parser = add(parsers, "sql", sql, "a query by DuckDB; the table is `dataset` there")
+    parser.add_argument("query", help='such as "select kind, count(*) from dataset group by kind"')
+    parser.add_argument("--format", choices=FORMATS, help="to the output, as a stream")
+    parser.add_argument(
+        "--table", action="append", type=pair, metavar="NAME=URI", help="another table of the query"
+    )
+    parser.add_argument(
+        "--setting", action="append", type=pair, metavar="KEY=VALUE", help="of DuckDB: threads=2"
+    )
+    add_version(parser)
     parser = add(parsers, "count", count, "the number of rows")
     parser.add_argument("--filter", help="a condition in SQL")
     add_version(parser)
@@ -51,18 +72,19 @@ def add_to(parsers: Parsers) -> None:
 async def info(given: argparse.Namespace) -> Facts:
     """What a table is."""
     dataset = await opened(given)
-    files = [file for fragment in dataset.fragments for file in fragment.metadata.files]
-    sizes = [file.num_bytes for file in files]
+    stats = await dataset.stats()
     return Facts(
         {
             "uri": dataset.uri,
             "version": dataset.version,
             "branch": dataset.branch or "main",
             "committed": dataset.timestamp,
-            "rows": await dataset.count_rows(),
-            "fragments": len(dataset.fragments),
-            "data_files": len(files),
-            "data_bytes": sum(sizes) if given.json else human_bytes(sum(sizes)),
+            "rows": stats.num_rows,
+            "deleted_rows": stats.num_deleted_rows,
+            "fragments": stats.num_fragments,
+            "small_fragments": stats.num_small_fragments,
+            "data_files": stats.num_data_files,
+            "data_bytes": stats.num_bytes if given.json else human_bytes(stats.num_bytes),
             "file_version": dataset.data_storage_version.value,
             "stable_row_ids": dataset.has_stable_row_ids,
             "columns": [f"{field.name}: {field.type}" for field in dataset.schema],
@@ -122,6 +144,28 @@ async def cat(given: argparse.Namespace) -> None:
         async with aclosing(scanner.to_batches()) as batches:
             async for batch in batches:
                 write.write_batch(batch)
+
+
+async def sql(given: argparse.Namespace) -> Rows | None:
+    """The result of a query: a table for people, or a stream."""
+    dataset = await opened(given)
+    others = {
+        name: await alance.dataset(uri, storage_options=storage(given))
+        for name, uri in given.table or ()
+    }
+    settings = options(given.setting)
+    form = "jsonl" if given.json else given.format
+    if form is None:
+        return _rows(await dataset.sql(given.query, tables=others, settings=settings))
+    async with aclosing(
+        dataset.sql_batches(given.query, tables=others, settings=settings)
+    ) as batches:
+        first = await anext(batches)
+        with _writer(form, first.schema, sys.stdout.buffer) as write:
+            write.write_batch(first)
+            async for batch in batches:
+                write.write_batch(batch)
+    return None
 
 
 async def count(given: argparse.Namespace) -> Text:

@@ -67,7 +67,7 @@ async def sql_batches(
                 raise bridge.error from error
             if isinstance(error, AlanceError):
                 raise
-            raise InvalidInputError(f"sql: {error}") from error
+            raise InvalidInputError(f"sql: {_one_line(error)}") from error
 
 
 async def sql_table(
@@ -99,11 +99,16 @@ def _reader(
         try:
             connection.register(name, source)
         except (duckdb.Error, TypeError) as error:
-            raise InvalidInputError(f"tables: {name!r}: {error}") from error
+            raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
     relation = connection.sql(query, params=params)
     if relation is None:
         raise InvalidInputError("sql: an empty text; expected a query")
     return relation.to_arrow_reader(BATCH_ROWS)
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong, without the lines of the query that DuckDB shows with it."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
 class _Thread:
