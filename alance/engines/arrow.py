@@ -134,6 +134,10 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         """Rows by position; blobs as position and size."""
         return self._bridge.run(lambda: self._dataset.take(indices, columns))
 
+    def get_fragments(self, filter: object = None) -> Iterator[ArrowFragment]:
+        """One fragment, which has all rows: a scan reads fragments side by side anyway."""
+        return iter([ArrowFragment(self)])
+
     def _scan(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -160,10 +164,6 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         """Refused: a table consists of no other datasets."""
         self._refuse("children")
 
-    def get_fragments(self, *_: object, **__: object) -> NoReturn:
-        """Refused: fragments are those of `Dataset.fragments`."""
-        self._refuse("get_fragments")
-
     def filter(self, *_: object, **__: object) -> NoReturn:
         """Refused: filters are given to scans."""
         self._refuse("filter")
@@ -183,3 +183,21 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
     def join_asof(self, *_: object, **__: object) -> NoReturn:
         """Refused: joins are what engines are for."""
         self._refuse("join_asof")
+
+
+class ArrowFragment:
+    """The rows of a dataset as engines know them from `pyarrow.dataset.Fragment`."""
+
+    def __init__(self, dataset: ArrowDataset) -> None:
+        self._dataset = dataset
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: pc.Expression | str | None = None,
+        batch_size: int | None = None,
+        **_: object,
+    ) -> ArrowScanner:
+        """A scan; the schema is that of the dataset."""
+        return self._dataset.scanner(columns, filter, batch_size)

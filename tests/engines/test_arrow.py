@@ -162,6 +162,18 @@ def test_a_pyarrow_dataset_gives_the_rows_of_scans(mixed: alance.sync.Dataset) -
         table.to_table(columns=["nope"])
 
 
+def test_a_fragment_is_read_as_datafusion_does(mixed: alance.sync.Dataset) -> None:
+    table = mixed.to_arrow_dataset()
+    condition = (pads.field("x") == 3) & (pads.field("id") < 90)
+    (fragment,) = table.get_fragments(filter=condition)
+    scanner = fragment.scanner(table.schema, columns=["id"], filter=condition, batch_size=1000)
+    assert scanner.projected_schema.names == ["id"]
+    ids = [number for batch in scanner.to_batches() for number in batch["id"].to_pylist()]
+    assert ids == [n for n in range(90) if n % 7 == 3 and n % 9]
+    counted = fragment.scanner(table.schema, columns=[]).to_batches()
+    assert sum(batch.num_rows for batch in counted) == ROWS
+
+
 def test_blobs_are_their_bytes_to_engines() -> None:
     field = pa.field("image", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     rows = pa.table([[1, 2], [b"a", b"bc"]], schema=pa.schema([("id", pa.int64()), field]))
@@ -175,7 +187,6 @@ def test_blobs_are_their_bytes_to_engines() -> None:
     [
         lambda table: table.children,
         lambda table: table.filter(pads.field("id") > 1),
-        lambda table: table.get_fragments(),
         lambda table: table.join(pads.dataset(MIXED), "id"),
         lambda table: table.join_asof(pads.dataset(MIXED), "id", "x", 1),
         lambda table: table.replace_schema(MIXED.schema),
