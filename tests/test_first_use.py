@@ -191,6 +191,10 @@ READS = """
         str(await t.scanner(filter="id > 3").explain())
         str(await t.explain_take([3]))
         await t.sample(3)
+        await t.sql("select sum(v) from dataset where id > 5")
+        await (await t.to_polars_lazy()).head(3).collect_async()
+        await t.to_pandas(limit=3)
+        await t.stats()
         await t.validate()
         t.list_indices()
         async for _ in t.delta(1).get_inserted_rows():
@@ -229,6 +233,7 @@ WRITES = """
     await t.tags.create("a", 1)
     await t.create_branch("b")
     await t.shallow_clone(root + "/c")
+    await t.deep_clone(root + "/d")
     t = await t.update_config({"a": "b"})
     await t.cleanup_old_versions(dry_run=True)
     t = await t.restore(1)
