@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.engines import arrow, lazy, sql
+    from alance.ops.read import blob_bytes
     from alance.ops.version.conditions import Params
 else:
+    blob_bytes = Deferred("alance.ops.read.blob_bytes")  # engines see blobs as their bytes
     arrow = Deferred("alance.engines.arrow")
     lazy = Deferred("alance.engines.lazy")
     sql = Deferred("alance.engines.sql")
@@ -56,7 +58,7 @@ class EngineVerbs(Handle):
                 setting that DuckDB does not take; and whatever scans raise.
             UnsupportedError: DuckDB is not installed.
         """
-        await self._load(sql)
+        await self._load(sql, blob_bytes)
         return await sql.sql_table(cast("Dataset", self), query, params, tables, settings)
 
     @outermost
@@ -72,7 +74,7 @@ class EngineVerbs(Handle):
 
         A result without rows is one empty batch. Closing the iterator ends the query.
         """
-        await self._load(sql)
+        await self._load(sql, blob_bytes)
         batches = sql.sql_batches(cast("Dataset", self), query, params, tables, settings)
         async with aclosing(batches):
             async for batch in batches:
@@ -85,7 +87,7 @@ class EngineVerbs(Handle):
         loop: it has to go on meanwhile, so call engines by `asyncio.to_thread`. Blob columns are
         given as their bytes. Nothing is read yet.
         """
-        await self._load(arrow)
+        await self._load(arrow, blob_bytes)
         return arrow.ArrowDataset(cast("Dataset", self))
 
     async def to_polars_lazy(self) -> pl.LazyFrame:
@@ -97,5 +99,5 @@ class EngineVerbs(Handle):
         Raises:
             UnsupportedError: Polars is not installed.
         """
-        await self._load(lazy)
+        await self._load(lazy, blob_bytes)
         return lazy.lazy_frame(cast("Dataset", self))
