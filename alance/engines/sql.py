@@ -51,15 +51,14 @@ async def sql_batches(
     bridge = Bridge()
     sources = _sources(dataset, tables or {}, bridge)
     config: dict[str, Any] = {**CLOSED, **(settings or {})}
-    connect = partial(duckdb.connect, config=config)
-    with _Thread(bridge) as thread:
+    with _Query(bridge) as running:
         try:
-            connection = thread.connection = await thread.run(connect)
-            reader = await thread.run(partial(_reader, connection, query, params, sources))
-            batch = await thread.run(partial(next, reader, None))
-            yield pa.RecordBatch.from_pylist([], reader.schema) if batch is None else batch
+            await running.run(partial(running.connect, config))
+            schema = await running.run(partial(running.begin, query, params, sources))
+            batch = await running.run(running.following)
+            yield pa.RecordBatch.from_pylist([], schema) if batch is None else batch
             while batch is not None:
-                batch = await thread.run(partial(next, reader, None))
+                batch = await running.run(running.following)
                 if batch is not None:
                     yield batch
         except (duckdb.Error, pa.ArrowException, OSError, ValueError) as error:
@@ -92,43 +91,61 @@ def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> 
     }
 
 
-def _reader(
-    connection: Any, query: str, params: Params, sources: Mapping[str, object]
-) -> pa.RecordBatchReader:
-    for name, source in sources.items():
-        try:
-            connection.register(name, source)
-        except (duckdb.Error, TypeError) as error:
-            raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
-    relation = connection.sql(query, params=params)
-    if relation is None:
-        raise InvalidInputError("sql: an empty text; expected a query")
-    return relation.to_arrow_reader(BATCH_ROWS)
-
-
 def _one_line(error: Exception) -> str:
     """What went wrong, without the lines of the query that DuckDB shows with it."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
-class _Thread:
-    """The thread of one query. One that is cancelled is stopped, and nobody waits for it."""
+class _Query:
+    """A query and its thread: all that DuckDB has of it begins and ends there, off the loop.
+
+    One that is left is interrupted, and nobody waits for its end.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._pool = ThreadPoolExecutor(1, "alance-sql")
-        self.connection: Any = None
+        self._connection: Any = None
+        self._reader: pa.RecordBatchReader | None = None
 
-    def __enter__(self) -> _Thread:
+    def __enter__(self) -> _Query:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bridge.stop()
-        if self.connection is not None:
-            self.connection.interrupt()
-            self._pool.submit(self.connection.close)
+        if self._connection is not None:
+            self._connection.interrupt()
+        self._pool.submit(self._close)
         self._pool.shutdown(wait=False)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of a call, made after all others."""
+        """The result of a call in the thread, made after all others."""
         return await asyncio.wrap_future(self._pool.submit(work))
+
+    def connect(self, config: Mapping[str, Any]) -> None:
+        """Open a database in memory."""
+        self._connection = duckdb.connect(config=dict(config))
+
+    def begin(self, query: str, params: Params, sources: Mapping[str, object]) -> pa.Schema:
+        """Start the query; gives the schema of its result."""
+        for name, source in sources.items():
+            try:
+                self._connection.register(name, source)
+            except (duckdb.Error, TypeError) as error:
+                raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
+        relation = self._connection.sql(query, params=params)
+        if relation is None:
+            raise InvalidInputError("sql: an empty text; expected a query")
+        self._reader = relation.to_arrow_reader(BATCH_ROWS)
+        return self._reader.schema
+
+    def following(self) -> pa.RecordBatch | None:
+        """The next batch; None: there are no more."""
+        assert self._reader is not None
+        return next(self._reader, None)
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        if self._connection is not None:
+            self._connection.close()

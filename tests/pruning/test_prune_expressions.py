@@ -49,6 +49,9 @@ KNOWN = [
     pc.field("u") == pa.scalar(7, pa.uint64()),
     (F < 10.5) & (F > -1e300),
     pc.field("g") == 0.25,
+    pc.is_nan(F),
+    (F > 29_990.5) | pc.is_nan(F),
+    pc.is_nan(pc.field("g")) & (K < 100),
     pc.field("s") == 'n"00777',
     (pc.field("b") == True) & (K < 20_010),  # noqa: E712  # an expression
     ~pc.field("b") & (K > 19_990),
