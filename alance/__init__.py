@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from alance.versioning.dynamodb_store import DynamoDbStore
     from alance.versioning.sqlite_store import SqliteStore
     from alance.viz.recorder import Recorder, trace
+    from alance.warming import warm_up
     from alance.writing import commit, write_dataset, write_fragments
 
 # Above is what opens and reads tables. These names are imported when first asked for, and what
@@ -110,6 +111,7 @@ _PLACES: Final = {
     "optimize": "alance.optimize",
     "trace": "alance.viz.recorder",
     "types": "alance.types",
+    "warm_up": "alance.warming",
     "write_dataset": "alance.writing",
     "write_fragments": "alance.writing",
 }
@@ -180,6 +182,7 @@ __all__ = [
     "operations",
     "optimize",
     "trace",
+    "warm_up",
     "write_dataset",
     "write_fragments",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from alance.errors import InvalidInputError
@@ -19,17 +20,22 @@ from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from alance.io.cache import CacheStats
     from alance.io.disk_store import DiskStore
     from alance.versioning.commit_queue import CommitQueue
 
+T = TypeVar("T")
+D = TypeVar("D")
+
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
 IO_BUFFER_BYTES: Final = 256 << 20  # fetched and not yet decoded bytes of one scan
 CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred very wide ones
+
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
 
@@ -41,25 +47,29 @@ class Session:
     leaves nothing pending; `async with Session() as session:` does so at the end. Each loop has one
     of its own besides, for datasets that are opened without one: these can be used in any loop.
 
+    What is None is as the environment says, in a variable of its name: `ALANCE_CACHE_BYTES=1GiB`,
+    `ALANCE_TIMEOUT=30`, ...; without one it is the default.
+
     Args:
-        cache_bytes: budget of the search cache (manifests, footers, page tables, deletions).
-        max_requests: requests in flight to one store; None: what suits the kind of store.
-        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer.
+        cache_bytes: budget of the search cache (manifests, footers, page tables, deletions);
+            256 MiB.
+        max_requests: requests in flight to one store; by default what suits the kind of store.
+        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer; 256 MiB.
         block_cache_bytes: budget of the block cache: data of remote stores that takes of many
-            concurrent callers asked for. Scans and single callers do not fill it.
-        decode_threads: threads that decode; None: one a processor, at most 8.
+            concurrent callers asked for; 64 MiB. Scans and single callers do not fill it.
+        decode_threads: threads that decode; by default one a processor, at most 8.
         timeout: seconds that a request to a remote store may take, with all its attempts and
             pauses, before it fails with a `StoreError`: besides a second for each 64 KiB that it
-            carries, which is the least rate of a body. `timeout` among the storage options (of one
-            attempt) takes its place for that store.
-        connect_timeout: seconds that making a connection may take; it is tried again within
+            carries, which is the least rate of a body; 60. `timeout` among the storage options (of
+            one attempt) takes its place for that store.
+        connect_timeout: seconds that making a connection may take, 5; it is tried again within
             `timeout`. `connect_timeout` among the storage options takes its place.
         cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of
             remote tables outlive the process there, checksummed, so that a take in a new process
             costs two rounds, LIST and data. Processes may share it. Its bytes are those of the
             tables, not encrypted, and readable by its owner only; whoever may read the folder
-            needs no right to read them from the store. None: nothing is kept.
-        cache_dir_bytes: bound of that folder; what was used longest ago is removed first.
+            needs no right to read them from the store. By default nothing is kept.
+        cache_dir_bytes: bound of that folder, 1 GiB; what was used longest ago is removed first.
         trust_versions: a version asked for by number is taken from the disk cache without asking
             the store, which saves a round. Only where no table is ever deleted and made again at
             the same place: the old one would be seen there.
@@ -68,17 +78,28 @@ class Session:
     def __init__(
         self,
         *,
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int | None = None,
         max_requests: int | None = None,
-        io_buffer_bytes: int = IO_BUFFER_BYTES,
-        block_cache_bytes: int = BLOCK_CACHE_BYTES,
+        io_buffer_bytes: int | None = None,
+        block_cache_bytes: int | None = None,
         decode_threads: int | None = None,
-        timeout: float = TIMEOUT_S,
-        connect_timeout: float = CONNECT_S,
+        timeout: float | None = None,
+        connect_timeout: float | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
-        cache_dir_bytes: int = CACHE_DIR_BYTES,
+        cache_dir_bytes: int | None = None,
         trust_versions: bool = False,
     ) -> None:
+        cache_bytes = _or_variable(cache_bytes, "CACHE_BYTES", _bytes, CACHE_BYTES)
+        io_buffer_bytes = _or_variable(io_buffer_bytes, "IO_BUFFER_BYTES", _bytes, IO_BUFFER_BYTES)
+        block_cache_bytes = _or_variable(
+            block_cache_bytes, "BLOCK_CACHE_BYTES", _bytes, BLOCK_CACHE_BYTES
+        )
+        cache_dir_bytes = _or_variable(cache_dir_bytes, "CACHE_DIR_BYTES", _bytes, CACHE_DIR_BYTES)
+        max_requests = _or_variable(max_requests, "MAX_REQUESTS", int, None)
+        decode_threads = _or_variable(decode_threads, "DECODE_THREADS", int, None)
+        timeout = _or_variable(timeout, "TIMEOUT", float, TIMEOUT_S)
+        connect_timeout = _or_variable(connect_timeout, "CONNECT_TIMEOUT", float, CONNECT_S)
+        cache_dir = cache_dir or os.environ.get("ALANCE_CACHE_DIR") or None
         for name, value in (
             ("cache_dir_bytes", cache_dir_bytes),
             ("cache_bytes", cache_bytes),
@@ -238,6 +259,29 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _or_variable(given: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
+    """A budget: as it is given, else as a variable of the environment says, else the usual one.
+
+    Raises:
+        InvalidInputError: the variable has another kind of value.
+    """
+    text = os.environ.get(f"ALANCE_{name}", "").strip()
+    if given is not None or not text:
+        return usual if given is None else given
+    try:
+        return parse(text)
+    except ValueError:
+        expected = "a number of bytes, such as 512MiB" if parse is _bytes else "a number"
+        raise InvalidInputError(f"variable ALANCE_{name}={text!r}: expected {expected}") from None
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) << 10 * " KMGT".index((match[2] or " ").upper())
 
 
 _of_any_loop: Final = Session()

@@ -7,6 +7,7 @@ values are immutable, and hold no more memory than they say.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -96,7 +97,7 @@ class SearchCache:
         """Keep a value, in place of an older one."""
         self.discard(key)
         if num_bytes > self._max_bytes // 4:
-            if self._max_bytes:
+            if 0 < self._max_bytes and num_bytes < sys.maxsize:  # who wants none kept says that
                 self._warn(num_bytes)
             return
         self._entries[key] = (value, num_bytes)

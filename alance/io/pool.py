@@ -106,6 +106,11 @@ class DecodePool:
             await in_thread(self._started(), partial(_import_all, missing), loop)
 
     @property
+    def num_threads(self) -> int:
+        """How many run at once."""
+        return self._threads
+
+    @property
     def num_waiting(self) -> int:
         """Pieces of work that wait for a thread."""
         return 0 if self._executor is None else self._executor._work_queue.qsize()

@@ -1,0 +1,70 @@
+"""`warm_up`: what a service's first requests would wait for, done before them."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from alance.io.tasks import all_of
+from alance.ops.version.first_use import ENGINE, FILTER, SQL
+from alance.session import Session
+
+if TYPE_CHECKING:
+    from alance.io.engine import Engine
+
+# What verbs of a service import at their first call: rows by key, searches, appends, changes.
+VERBS: Final = (
+    "alance.ops.read.keys",
+    "alance.expr.keys",
+    "alance.ops.read.explain",
+    "alance.ops.search.nearest",
+    "alance.ops.search.text.results",
+    "alance.ops.search.text.search_options",
+    "alance.ops.write.write",
+    "alance.ops.write.ingest_open",
+    "alance.ingesting",
+    "alance.writing",
+    "alance.ops.merge.insert",
+    "alance.ops.rows.delete",
+    "alance.ops.rows.update",
+    "alance.ops.upkeep.compact",
+)
+STARTED_S: Final = 5.0  # for the threads of the pool to meet
+
+
+async def warm_up(*, session: Session | None = None) -> None:
+    """Import what takes, scans, searches, appends and changes need, and start the threads.
+
+    Without it the first filter waits a tenth of a second for the parser of SQL, the first append
+    as long for what writes. To be awaited when a service starts; sends no request, and opening
+    tables is still to be done. Work is done in threads: the loop stays free. A second call costs
+    next to nothing.
+
+    Args:
+        session: whose threads are started; None: the loop's own.
+    """
+    engine = (session or Session.of_loop()).engine
+    await engine.pool.load(*VERBS, *FILTER, *SQL, ENGINE)
+    await engine.pool.run(_parse)
+    await _start_threads(engine)
+
+
+def _parse() -> None:
+    """Have the parser of SQL make its tables."""
+    from alance.expr.lexical import Source
+
+    Source("a = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
+
+
+async def _start_threads(engine: Engine) -> None:
+    """Let each thread of the pool have a job that ends when all of them have."""
+    met = threading.Barrier(engine.pool.num_threads)
+    await all_of(engine.pool.run(partial(_meet, met)) for _ in range(engine.pool.num_threads))
+
+
+def _meet(met: threading.Barrier) -> None:
+    try:
+        met.wait(STARTED_S)
+    except threading.BrokenBarrierError:
+        return  # the pool is busy: its threads are there
