@@ -1,0 +1,143 @@
+"""The service of the examples, by a real client: 64 callers, new rows once each, a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import AsyncIterator
+
+    from alance.testing.lab import Lab
+
+FOLDER = Path(__file__).parents[2] / "examples" / "service"
+CALLERS, ROWS, SIZE = 64, 2000, 8
+
+
+def load() -> Any:
+    spec = importlib.util.spec_from_file_location("service_load", FOLDER / "load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Running:
+    """The service's process, and a client of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], client: httpx.AsyncClient) -> None:
+        self.process = process
+        self.client = client
+
+    async def append(self, key: str, ids: list[int]) -> httpx.Response:
+        rows = [{"id": number, "text": "new words", "vector": [1.0] * SIZE} for number in ids]
+        return await self.client.post(
+            "/rows", json={"rows": rows}, headers={"idempotency-key": key}
+        )
+
+    async def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self.process.wait, 60)
+
+
+@pytest.fixture
+async def service(lab: Lab) -> AsyncIterator[Running]:
+    module = load()
+    options = lab.lance_options()
+    vectors = np.arange(ROWS * SIZE, dtype=np.float32)
+    rows = {
+        "id": np.arange(ROWS),
+        "text": [f"number {number}" for number in range(ROWS)],
+        "vector": pa.FixedSizeListArray.from_arrays(vectors, SIZE),
+    }
+    dataset = await alance.write_dataset(
+        pa.table(rows), module.URI, mode="overwrite", storage_options=options
+    )
+    await dataset.create_scalar_index("id", "BTREE")
+    process, url = module.start(options)
+    limits = httpx.Limits(max_connections=CALLERS)
+    try:
+        async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+            await module.until_ready(client)
+            yield Running(process, client)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+async def test_the_service_answers_64_callers_and_stops_gracefully(
+    service: Running, lab: Lab
+) -> None:
+    client = service.client
+
+    async def call(number: int) -> None:
+        row = (await client.get(f"/rows/{number}")).json()
+        assert row["row"] == {"id": number, "text": f"number {number}"}
+        words = (await client.get("/search/texts", params={"words": f"{number}"})).json()
+        assert [match["id"] for match in words["rows"]] == [number]
+        vector = [float(number * SIZE + place) for place in range(SIZE)]
+        query = {"vector": vector, "k": 1}
+        (nearest,) = (await client.post("/search/vectors", json=query)).json()["rows"]
+        assert (nearest["id"], nearest["_distance"]) == (number, 0.0)
+        # An answer that was lost: the client sends the same rows again, at once and later.
+        answers = await asyncio.gather(
+            *(service.append(f"key-{number}", [ROWS + number]) for _ in range(2))
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 201]
+        again = await service.append(f"key-{number}", [ROWS + number])
+        assert (again.status_code, again.json()["new"]) == (200, False)
+
+    await asyncio.gather(*map(call, range(CALLERS)))
+    await check_the_rest(client)
+    under_way = [asyncio.create_task(service.append(f"late-{n}", [3 * ROWS + n])) for n in range(8)]
+    await asyncio.sleep(0.05)
+    assert await service.stop() in (0, -signal.SIGTERM)
+    answers = await asyncio.gather(*under_way, return_exceptions=True)
+    accepted = {
+        number
+        for number, answer in enumerate(answers)
+        if isinstance(answer, httpx.Response) and answer.status_code == 201
+    }
+    dataset = await alance.dataset(load().URI, storage_options=lab.lance_options())
+    ids = (await dataset.to_table(["id"]))["id"].to_pylist()
+    assert len(ids) == len(set(ids))
+    assert {ROWS + number for number in range(CALLERS)} <= set(ids)
+    assert {3 * ROWS + number for number in accepted} <= set(ids)
+
+
+async def check_the_rest(client: httpx.AsyncClient) -> None:
+    """Reloads, health, errors and metrics."""
+    version = (await client.post("/reload")).json()["version"]
+    assert version > 2
+    assert (await client.get("/health/ready")).json() == {"version": version}
+    new = (await client.get(f"/rows/{ROWS}")).json()
+    assert new == {"version": version, "row": {"id": ROWS, "text": "new words"}}
+    assert (await client.get("/health/live")).text == "ok"
+    for path, status in (("/rows/999999", 404), ("/rows/x", 400)):
+        assert (await client.get(path)).status_code == status
+    short = await client.post("/search/vectors", json={"vector": [1.0]})
+    assert (short.status_code, short.json()["error"]) == (400, "InvalidInputError")
+    bad = await client.post(
+        "/rows", json={"rows": [{"id": "no number"}]}, headers={"idempotency-key": "bad"}
+    )
+    assert bad.status_code == 400
+    text = (await client.get("/metrics")).text
+    assert "lab" in text
+    (commits,) = re.findall(r'commits_total\{.*operation="Append",outcome="ok"\} (\d+)', text)
+    (appends,) = re.findall(r"committed_appends_total\{.*\} (\d+)", text)
+    assert 1 <= int(commits) <= int(appends) <= CALLERS
+    assert "alance_cache_hits_total{}" in text
