@@ -97,7 +97,7 @@ class SearchCache:
         """Keep a value, in place of an older one."""
         self.discard(key)
         if num_bytes > self._max_bytes // 4:
-            if 0 < self._max_bytes and num_bytes < sys.maxsize:  # who wants none kept says that
+            if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
                 self._warn(num_bytes)
             return
         self._entries[key] = (value, num_bytes)

@@ -22,6 +22,8 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+    from typing import Self
 
     from alance.errors import StoreError
     from alance.io.trace_events import Kind
@@ -186,7 +188,12 @@ def readings() -> list[Reading]:
 
 
 class Request:
-    """A request under way, of which something is told when it ends."""
+    """A request under way, of which something is told when it ends: behind a block, or a future.
+
+    with Request("head", store, path) as request:
+        ...
+        request.received = 12
+    """
 
     __slots__ = (
         "_begun", "_kind", "_num_requests", "_path", "_store", "received", "retries", "sent",
@@ -199,6 +206,17 @@ class Request:
         self._num_requests = num_requests
         self._begun = time.perf_counter()
         self.received = self.sent = self.retries = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.ended(error)
 
     def ended(self, error: BaseException | None) -> None:
         """Tell of it."""
@@ -240,18 +258,6 @@ class Request:
             self.ended(error)
 
         call.add_done_callback(ended)
-
-
-@contextmanager
-def request(kind: Kind, store: str, path: str) -> Iterator[Request]:
-    """A request is made in this block."""
-    this = Request(kind, store, path)
-    try:
-        yield this
-    except BaseException as error:
-        this.ended(error)
-        raise
-    this.ended(None)
 
 
 def retry_decided(store: str, failure: StoreError, pause_s: float | None) -> None:

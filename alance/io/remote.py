@@ -177,7 +177,7 @@ class RemoteStore:
         sent: int = 0,
     ) -> T:
         """The result of a request, with its retries, within its time; told to observers."""
-        with observing.request(kind, self.uri, path) as request:
+        with observing.Request(kind, self.uri, path) as request:
             request.sent = sent
             result = await self._tried(path, attempt, limit, request)
             request.received = received(result)
@@ -300,7 +300,7 @@ class RemoteStore:
             limit = Limit(self.limits.whole(len(content)))
             await self._run("put", path, attempt, limit, sent=len(content))
             return
-        with observing.request("put", self.uri, path) as request:
+        with observing.Request("put", self.uri, path) as request:
             request.sent = len(content)
             try:
                 await attempt()

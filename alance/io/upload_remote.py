@@ -152,7 +152,7 @@ class RemoteUpload(Upload):
         limits = self._store.limits
         limit = Limit(limits.whole(self.part_bytes) + limits.whole())
         try:
-            with observing.request("put", self._store.uri, self._path) as request:
+            with observing.Request("put", self._store.uri, self._path) as request:
                 request.sent = sent
                 async with limit.clock:
                     await asyncio.shield(self._call)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from alance.io.observing import Observer, readings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from alance.io.observing import CommitEnded, RequestEnded, RetryDecided
 
@@ -28,6 +28,19 @@ _HELP: Final = {
     "commit_seconds": "How long they took, with the uploads that they waited for.",
     "commit_retries_total": "Attempts lost to other committers.",
     "committed_appends_total": "Appends of callers that versions are made of.",
+}
+
+
+_LABELS: Final = {
+    "requests_total": ("store", "kind", "outcome"),
+    "request_seconds": ("store", "kind"),
+    "received_bytes_total": ("store",),
+    "sent_bytes_total": ("store",),
+    "retries_total": ("store", "cause", "refused"),
+    "commits_total": ("table", "operation", "outcome"),
+    "commit_seconds": ("table",),
+    "commit_retries_total": ("table",),
+    "committed_appends_total": ("table",),
 }
 
 
@@ -54,14 +67,14 @@ class Metrics(Observer):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # loops of several threads may tell of events
-        self._counts: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._times: defaultdict[tuple[str, str], _Histogram] = defaultdict(_Histogram)
+        # By name, and the values of its labels.
+        self._counts: defaultdict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
+        self._times: defaultdict[tuple[str, tuple[str, ...]], _Histogram] = defaultdict(_Histogram)
 
     def on_request(self, event: RequestEnded) -> None:
         """Count a request."""
-        store = _labels(store=event.store)
-        kind = _labels(store=event.store, kind=event.kind)
-        outcome = _labels(store=event.store, kind=event.kind, outcome=event.outcome)
+        store, kind = (event.store,), (event.store, event.kind)
+        outcome = event.store, event.kind, event.outcome
         with self._lock:
             self._counts["requests_total", outcome] += event.num_requests
             self._counts["received_bytes_total", store] += event.received_bytes
@@ -73,13 +86,11 @@ class Metrics(Observer):
         cause = "throttled" if event.is_throttled else "failed"
         is_refused = "true" if event.pause_s is None else "false"
         with self._lock:
-            labels = _labels(store=event.store, cause=cause, refused=is_refused)
-            self._counts["retries_total", labels] += 1
+            self._counts["retries_total", (event.store, cause, is_refused)] += 1
 
     def on_commit(self, event: CommitEnded) -> None:
         """Count a commit."""
-        table = _labels(table=event.uri)
-        outcome = _labels(table=event.uri, operation=event.operation, outcome=event.outcome)
+        table, outcome = (event.uri,), (event.uri, event.operation, event.outcome)
         with self._lock:
             self._counts["commits_total", outcome] += 1
             self._counts["commit_retries_total", table] += event.retries
@@ -94,15 +105,16 @@ class Metrics(Observer):
 
     def _counters(self) -> Iterator[str]:
         last = ""
-        for (name, labels), value in sorted(self._counts.items()):
+        for (name, values), value in sorted(self._counts.items()):
             if name != last:
                 yield from _head(name, "counter")
             last = name
-            yield f"alance_{name}{{{labels}}} {_number(value)}"
+            yield f"alance_{name}{{{_labels(_LABELS[name], values)}}} {_number(value)}"
 
     def _histograms(self) -> Iterator[str]:
         last = ""
-        for (name, labels), times in sorted(self._times.items(), key=lambda item: item[0]):
+        for (name, values), times in sorted(self._times.items(), key=lambda item: item[0]):
+            labels = _labels(_LABELS[name], values)
             if name != last:
                 yield from _head(name, "histogram")
             last, total = name, 0
@@ -119,7 +131,7 @@ def _moment() -> Iterator[str]:
         if name != last:
             yield from _head(name, "counter" if name.endswith("_total") else "gauge")
         last = name
-        labels = _labels(where=where) if where else ""
+        labels = _labels(("where",), (where,)) if where else ""
         yield f"alance_{name}{{{labels}}} {_number(value)}"
 
 
@@ -129,8 +141,9 @@ def _head(name: str, kind: str) -> Iterator[str]:
     yield f"# TYPE alance_{name} {kind}"
 
 
-def _labels(**labels: str) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    labels = zip(names, values, strict=True)
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The service of the examples, by a real client: 64 callers, new rows once each, a graceful stop."""
+"""The service of the examples, by a real client: 64 callers, rows once each, a graceful stop."""
 
 from __future__ import annotations
 
