@@ -956,6 +956,7 @@ def ingest(
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
 ) -> Sink: ...
+def warm_up(*, session: Session | None = ...) -> None: ...
 def write_dataset(
     data: Data,
     uri: str | os.PathLike[str],

@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import alance
@@ -314,3 +315,29 @@ async def test_missing_credentials_are_told_with_a_hint(
     busy = translate(Exception(f"{text} status code: 503"), "s3://b/t")
     assert isinstance(busy, alance.StoreError)
     assert busy.retryable
+
+
+async def test_dynamodb_takes_no_provider() -> None:
+    with pytest.raises(alance.UnsupportedError, match="credentials"):
+        await alance.dataset("s3+ddb://b/t?ddbTableName=t", storage_options=by_name)
+
+
+def test_blocking_code_may_give_a_provider_too(lab: Lab) -> None:
+    from alance import sync
+
+    options = beside(lab) | {"credentials": Asked()}
+    dataset = sync.write_dataset({"id": [1]}, place(), storage_options=options)
+    assert dataset.take([0]).num_rows == 1
+
+
+async def test_a_large_object_is_sent_with_what_a_provider_gives(lab: Lab) -> None:
+    """In parts, by the store object for writes: it shares the provider."""
+    asked = Asked()
+    options = beside(lab) | {"credentials": asked}
+    values = np.random.default_rng(1).bytes(24 << 20)
+    uri = place()
+    async with alance.FileWriter.open(f"{uri}/f.lance", storage_options=options) as writer:
+        await writer.write({"value": [values[start::24] for start in range(24)]})
+    reader = await alance.FileReader.open(f"{uri}/f.lance", storage_options=options)
+    assert reader.num_rows == 24
+    assert asked.count == 1

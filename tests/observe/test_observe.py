@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import alance
 from alance import observe
-from alance.io import observing
+from alance.io import flights, observing
 from alance.io.cache import SearchCache
 
 if TYPE_CHECKING:
@@ -244,3 +244,31 @@ async def test_the_lag_of_a_sink_grows_until_its_rows_are_committed(tmp_path: An
         assert lag() >= 0.01
         await sink.flush()
         assert lag() == 0.0
+
+
+async def test_without_an_observer_nothing_is_made_of_a_request(
+    lab: Lab, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*values: object) -> None:
+        raise AssertionError(values)
+
+    for name in ("RequestEnded", "RetryDecided", "CommitEnded"):
+        monkeypatch.setattr(observing, name, made)
+    options = lab.lance_options()
+    dataset = await alance.write_dataset({"id": [1, 2]}, uri, storage_options=options)
+    assert (await dataset.take([1])).num_rows == 1
+
+
+async def test_a_long_wait_for_a_turn_is_a_warning(
+    lab: Lab, uri: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "LONG_WAIT_S", 0.0)
+    observing._warned.clear()
+    options = lab.lance_options()
+    ids = list(range(10_000))
+    await alance.write_dataset({"id": ids}, uri, max_rows_per_file=1000, storage_options=options)
+    async with alance.Session(max_requests=1) as session:
+        dataset = await alance.dataset(uri, session=session, storage_options=options)
+        await dataset.take(ids[::1000])
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "max_requests" in warning.getMessage()
