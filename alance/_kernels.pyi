@@ -532,25 +532,12 @@ class RowPage:
         max_level: int,
         large: bool,
     ) -> None: ...
-    def set_symbols(
-        self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8], /
-    ) -> None: ...
     def set_items(self, items: npt.NDArray[np.uint8], width: int, /) -> None: ...
     def set_strings_32(
         self, offsets: npt.NDArray[np.int32], items: npt.NDArray[np.uint8], /
     ) -> None: ...
     def set_strings_64(
         self, offsets: npt.NDArray[np.int64], items: npt.NDArray[np.uint8], /
-    ) -> None: ...
-    def set_lists(
-        self,
-        first_values: npt.NDArray[np.int64],
-        carries: npt.NDArray[np.uint8],
-        reps: int,
-        rep_bits: int,
-        max_rep: int,
-        max_visible: int,
-        /,
     ) -> None: ...
     @property
     def chunks(self) -> ChunkTable | None: ...

@@ -37,20 +37,6 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
 
 }  // namespace
 
-void RowPage::set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits,
-                        int max_rep, int max_visible) {
-  if (static_cast<int64_t>(carries.size()) != num_chunks_ || max_rep < 1)
-    corrupt("lists of an unknown form");
-  PageKind kind{};
-  kind.reps = reps;
-  kind.rep_bits = rep_bits;
-  kind.max_rep = max_rep;
-  kind.max_visible = max_visible;
-  carried_ = carries;
-  carries_ = carried_.data();
-  keep_lists(Kept(first_values), kind);
-}
-
 void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
   if (values_ == Values::zipped || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
       kind.max_rep < 1 || kind.max_visible < 0 || first_values.size() != first_rows_.size() ||

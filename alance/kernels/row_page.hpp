@@ -127,17 +127,9 @@ class RowPage {
   RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size, int64_t num_rows,
           const PageKind& kind, std::shared_ptr<const Symbols> symbols);
 
-  void set_symbols(In<uint64_t> symbols, Bytes lengths) {
-    symbols_ = std::make_shared<const Symbols>(symbols, lengths);
-  }
   void set_items(Bytes items, int64_t width);
   void set_strings_32(In<int32_t> offsets, Bytes items);
   void set_strings_64(In<int64_t> offsets, Bytes items);
-
-  // The page has lists: values before each chunk, whether each begins inside a row, and how the
-  // repetition levels lie.
-  void set_lists(In<int64_t> first_values, Bytes carries, int reps, int rep_bits, int max_rep,
-                 int max_visible);
 
   // The table of the chunks; none where the page was made of arrays.
   std::shared_ptr<ChunkTable> table() const { return table_; }
@@ -225,8 +217,7 @@ class RowPage {
   int level_bits_, max_level_;
   bool large_;
   Kept first_values_;
-  Bytes carried_;  // keeps what `carries_` is of
-  const uint8_t* carries_ = nullptr;
+  const uint8_t* carries_ = nullptr;  // of the table
   Nulls reps_ = Nulls::none;
   int rep_bits_ = 0, max_rep_ = 0, max_visible_ = 0;
   std::shared_ptr<const Symbols> symbols_;

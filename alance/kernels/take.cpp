@@ -82,11 +82,9 @@ void register_take(nanobind::module_& m) {
            nb::arg("first_rows"), nb::arg("first_bytes"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"), nb::arg("values"), nb::arg("bits"), nb::arg("nulls"),
            nb::arg("level_bits"), nb::arg("max_level"), nb::arg("large"))
-      .def("set_symbols", &RowPage::set_symbols)
       .def("set_items", &RowPage::set_items)
       .def("set_strings_32", &RowPage::set_strings_32)
       .def("set_strings_64", &RowPage::set_strings_64)
-      .def("set_lists", &RowPage::set_lists)
       .def_prop_ro("chunks", &RowPage::table)
       .def_prop_ro("width", &RowPage::width);
   nb::class_<RowSink>(m, "RowSink")
