@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from alance.format.field import Field
     from alance.format.schema import Schema
@@ -84,26 +84,3 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
     """The values of arrays of one type, one array at least; a copy where there are several."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-
-
-async def in_groups(
-    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_bytes: int
-) -> AsyncGenerator[list[pa.RecordBatch], None]:
-    """Neighbouring batches of one schema, small ones together: what is done for each costs a hop.
-
-    Args:
-        num_rows, num_bytes: a group that has as many of one of them, or more, is given.
-    """
-    group: list[pa.RecordBatch] = []
-    rows = size = 0
-    async for batch in batches:
-        if group and not batch.schema.equals(group[0].schema):
-            yield group
-            group, rows, size = [], 0, 0
-        group.append(batch)
-        rows, size = rows + batch.num_rows, size + batch_bytes(batch)
-        if rows >= num_rows or size >= num_bytes:
-            yield group
-            group, rows, size = [], 0, 0
-    if group:
-        yield group

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 ENOUGH_ROWS: Final = 8 << 10
 ENOUGH_BYTES: Final = 1 << 20  # copied in a third of a millisecond
@@ -54,24 +54,28 @@ class BatchSizes:
 class SmallBatches:
     """Batches of a stream that wait; they hold little memory beside their rows, or share it.
 
+    Args:
+        enough_rows, enough_bytes: what has as many of one of them waits no longer.
+
     Attributes:
         num_bytes: of the rows that wait, about.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, enough_rows: int = ENOUGH_ROWS, enough_bytes: int = ENOUGH_BYTES) -> None:
+        self._enough_rows, self._enough_bytes = enough_rows, enough_bytes
         self.num_rows = self.num_bytes = 0
         self._batches: list[pa.RecordBatch] = []
         self._sizes = BatchSizes()
 
     def add(self, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
-        """Let a batch of at least a row wait; gives those that leave before it.
+        """Let a batch wait; gives those that leave before it.
 
         A large one waits alone, and so is not copied. Slices of one large batch wait together, but
         those of several would keep all of these alive.
         """
         num_bytes = self._sizes.of(batch)
         leaving: Sequence[pa.RecordBatch] = ()
-        is_large = batch.num_rows >= ENOUGH_ROWS or num_bytes >= ENOUGH_BYTES
+        is_large = batch.num_rows >= self._enough_rows or num_bytes >= self._enough_bytes
         if self._batches and (is_large or self._sizes.is_new):
             leaving = self.take()
         self._batches.append(batch)
@@ -82,7 +86,7 @@ class SmallBatches:
     @property
     def are_enough(self) -> bool:
         """Whether they are worth an encoder's call."""
-        return self.num_rows >= ENOUGH_ROWS or self.num_bytes >= ENOUGH_BYTES
+        return self.num_rows >= self._enough_rows or self.num_bytes >= self._enough_bytes
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """All of them; none waits any longer."""
@@ -91,12 +95,28 @@ class SmallBatches:
         return batches
 
 
+async def in_groups(
+    batches: AsyncIterable[pa.RecordBatch],
+    enough_rows: int = ENOUGH_ROWS,
+    enough_bytes: int = ENOUGH_BYTES,
+) -> AsyncGenerator[Sequence[pa.RecordBatch], None]:
+    """Batches of a stream, small neighbours together: what is done for each costs a hop."""
+    waiting = SmallBatches(enough_rows, enough_bytes)
+    async for batch in batches:
+        if leaving := waiting.add(batch):
+            yield leaving
+        if waiting.are_enough:
+            yield waiting.take()
+    if rest := waiting.take():
+        yield rest
+
+
 def merged(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
     """The rows of all batches in one; in as many as there are where Arrow cannot join them."""
     if len(batches) < 2:
         return batches
     try:
         joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        return joined
+        return joined or batches[:1]
     except pa.ArrowException:  # of several types, or of dictionaries that do not fit into one
         return batches

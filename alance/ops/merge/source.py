@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.file.batches import in_groups, one_batch
+from alance.file.batches import one_batch
+from alance.file.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import to_arrow
 from alance.ops.merge.plan import SOURCE
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from alance.ops.write.sources import Source
     from alance.ops.write.spool import Scratch
 
-JOINED_ROWS: Final = 8 << 10
-JOINED_BYTES: Final = 1 << 20
 SHARE: Final = 4  # of the budget: what is held of the rows, and of the keys
 
 
@@ -78,7 +77,7 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
     def prepare(
         group: Sequence[pa.RecordBatch], first: int
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        batch = conform(one_batch(group), merge.given)
+        batch = one_batch([conform(batch, merge.given) for batch in merged(group)])
         arrays = [
             Keys.of([batch.column(name) for name in merge.on]).values,
             to_arrow(np.arange(first, first + batch.num_rows)),
@@ -86,7 +85,7 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
         ]
         return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    async for group in in_groups(source.batches, JOINED_ROWS, JOINED_BYTES):
+    async for group in in_groups(source.batches):
         whole, part = await scratch.pool.run(partial(prepare, group, rows.num_rows))
         await rows.append(whole)
         await keys.append(part)

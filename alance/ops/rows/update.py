@@ -19,7 +19,8 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
 from alance.expr.tree import FAILURES, Problem, one_line
-from alance.file.batches import empty_batch, empty_columns, in_groups, one_batch
+from alance.file.batches import empty_batch, empty_columns
+from alance.file.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers
 from alance.format.paths import split_path
 from alance.format.table.operations import Update
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
-GROUP_ROWS: Final = 8192  # that are written at once, or more
-GROUP_BYTES: Final = 8 << 20
 
 
 async def update(
@@ -82,12 +81,13 @@ async def _attempt(
     run = base.engine.pool.run
     try:
         async with aclosing(_matching(base, assignments, where)) as batches:
-            async for group in in_groups(batches, GROUP_ROWS, GROUP_BYTES):
-                batch, rows = await run(partial(_new_rows, group, assignments, base.schema))
-                moved.add(as_numbers(batch.column(ROW_ADDRESS)))
-                if base.has_stable_row_ids:
-                    row_ids.append(as_numbers(batch.column(ROW_ID)))
-                await files.write(rows)
+            async for group in in_groups(batches):
+                work = partial(_new_rows, group, assignments, base.schema)
+                for batch, rows in await run(work):
+                    moved.add(as_numbers(batch.column(ROW_ADDRESS)))
+                    if base.has_stable_row_ids:
+                        row_ids.append(as_numbers(batch.column(ROW_ID)))
+                    await files.write(rows)
         fragments = await files.seal()
         deleted = await run(moved.by_fragment)
         ids = await run(partial(np.concatenate, row_ids)) if row_ids else None
@@ -108,10 +108,9 @@ async def _attempt(
 
 def _new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
-) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows of some batches in one, as they were and as they will be. CPU."""
-    batch = one_batch(group)
-    return batch, assignments.apply(batch, schema)
+) -> list[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """The rows of some batches, as they were and as they will be; in one, mostly. CPU."""
+    return [(batch, assignments.apply(batch, schema)) for batch in merged(group)]
 
 
 async def _matching(

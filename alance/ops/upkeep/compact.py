@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, InvalidInputError
-from alance.file.batches import in_groups, one_batch
+from alance.file.small_batches import in_groups, merged
 from alance.format.index.remap import NewFragment, OldFragment
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
@@ -487,7 +487,8 @@ async def _batches(
         batches = with_payloads(snapshot, batches, blobs, keep_address=False)
     async with aclosing(batches), aclosing(in_groups(batches, JOINED_ROWS, JOINED_BYTES)) as groups:
         async for group in groups:
-            yield await snapshot.engine.pool.run(partial(one_batch, group))
+            for batch in await snapshot.engine.pool.run(partial(merged, group)):
+                yield batch
 
 
 async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
