@@ -57,11 +57,6 @@ class DeletionVector:
         """Bytes held."""
         return self.rows.nbytes + 100
 
-    @property
-    def num_live_rows(self) -> int:
-        """Rows that are not deleted."""
-        return self.num_physical_rows - len(self.rows)
-
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which physical rows of a range are live; None: all of them."""
         first, last = np.searchsorted(self.rows, (start, stop))

@@ -44,7 +44,6 @@ def arrow_file(
 def test_arrow_form(rows: list[int], compression: str | None) -> None:
     found = parse_arrow(arrow_file(rows, compression=compression), 300_001)
     assert found.rows.tolist() == sorted(set(rows))
-    assert found.num_live_rows == 300_001 - len(set(rows))
 
 
 @given(ROWS, st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 80_000)), max_size=3))
@@ -138,7 +137,6 @@ def test_any_bytes(content: bytes) -> None:
 def test_offsets(deleted: set[int], data: st.DataObject) -> None:
     vector = DeletionVector(np.array(sorted(deleted), np.int64), 60)
     live = [row for row in range(60) if row not in deleted]
-    assert vector.num_live_rows == len(live)
     assert vector.to_physical(np.arange(len(live))).tolist() == live
     rows = np.arange(60)
     assert vector.contains(rows).tolist() == [row in deleted for row in range(60)]
@@ -220,4 +218,4 @@ def test_a_batch_with_spoiled_sizes_is_refused_or_read(
     content[place : place + 8] = data.draw(st.binary(min_size=8, max_size=8))
     with contextlib.suppress(CorruptFileError):
         found = parse_arrow(memoryview(content), 300_001)
-        assert found.num_live_rows >= 0
+        assert len(found.rows) <= 300_001
