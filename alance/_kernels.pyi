@@ -345,6 +345,22 @@ def read_pieces(
     nowait: bool,
 ) -> tuple[int, int, npt.NDArray[np.uint8]]: ...
 
+# --- held.cpp ---
+
+# Bytes of a file that are in memory: buffer i holds those from `begins[i]` on.
+class HeldFile:
+    def __init__(self, begins: Sequence[int], buffers: Sequence[memoryview]) -> None: ...
+
+class HeldSource(Source):
+    def __init__(self, files: Sequence[HeldFile]) -> None: ...
+
+def gather(
+    files: Sequence[HeldFile],
+    ends: Sequence[int],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+) -> npt.NDArray[np.uint8]: ...
+
 # --- rows.cpp ---
 
 def locate_rows(

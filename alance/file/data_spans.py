@@ -46,6 +46,11 @@ class DataSpans:
         self._columns: dict[str, dict[int, OpenColumn]] = {}
         self._sorted: dict[str, tuple[list[int], list[_Buffer]]] = {}
 
+    @property
+    def paths(self) -> Iterable[str]:
+        """The files that have them."""
+        return self._columns
+
     def learn(self, key: Hashable, value: object) -> None:
         """Note a value of the search cache if it is an open column."""
         if isinstance(value, OpenColumn):

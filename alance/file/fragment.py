@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import PlacedRows
-    from alance.format.plans import Plan, Reader
+    from alance.format.plans import Pieces, Plan, Reader
     from alance.format.schema import Schema
 
     Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | LeafPages | Parts
@@ -79,6 +79,17 @@ class FragmentTask:
                     placed[id(part.placed)] = part.placed
         return [*placed.values()]
 
+    @property
+    def unread_pieces(self) -> list[Pieces]:
+        """The bytes that are still to be read; of parts of a task, those of their fields."""
+        columns = [own for own in self.columns if own.placed.content is None]
+        rows = [part for own in self.leaves.values() for part in _parts(own)]
+        return [own.placed.pieces_of_columns(own.columns) for own in columns] + [
+            part.pieces
+            for part in rows
+            if isinstance(part, PagedRows) and part.placed.content is None
+        ]
+
     def decode(self, read: Reader = all_read) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plan.
 
@@ -102,7 +113,9 @@ class FragmentTask:
         """The same rows, of some fields."""
         ids = {field.id for field in schema.fields}
         columns = [part for own in self.columns if (part := own.only(ids)).columns]
-        return replace(self, schema=schema, columns=columns)
+        own = {*ids, *(leaf.field.id for field in schema.fields for leaf in leaf_columns(field))}
+        leaves = {field_id: rows for field_id, rows in self.leaves.items() if field_id in own}
+        return replace(self, schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:
         """Encoded bytes of single rows by field id of the leaf."""

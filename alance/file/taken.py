@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.file.fragment import FragmentTask
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
-    from alance.format.plans import Reader
+    from alance.format.plans import Pieces, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,11 @@ class TakenRows:
     def unread(self) -> list[PlacedRows]:
         """Rows whose bytes are still to be read."""
         return [placed for task in self.tasks for placed in task.unread]
+
+    @property
+    def unread_pieces(self) -> list[Pieces]:
+        """The bytes that are still to be read."""
+        return [pieces for task in self.tasks for pieces in task.unread_pieces]
 
     def decode(self, read: Reader = all_read) -> pa.RecordBatch:
         """The rows as Arrow, in the order of the plans.

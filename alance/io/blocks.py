@@ -2,20 +2,40 @@
 
 A request costs as much as 80 to 150 KiB of body, so under many concurrent takes it pays to read
 the whole block around a few kilobytes and to keep it: the next caller's rows are likely in it.
-Objects are immutable, scans do not come here, and the least recently used block goes first.
+Objects are immutable, scans do not come here, and what was used least recently goes first. What a
+request has brought is kept as it is, without a copy: its blocks come and go together.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Asked = tuple[int, int, int]
+    from alance.arrays import Int64s, Mask
+    from alance.io.reads import Read
 
 BLOCK_BYTES: Final = 64 << 10
+
+
+class _Kept(NamedTuple):
+    """Bytes of an object."""
+
+    location: str
+    begin: int  # of a block, as a byte of the object
+    buffer: memoryview
+
+    @property
+    def stop(self) -> int:
+        return self.begin + len(self.buffer)
+
+    @property
+    def numbers(self) -> range:
+        """The blocks that begin in it."""
+        first = self.begin // BLOCK_BYTES
+        return range(first, first + -(-len(self.buffer) // BLOCK_BYTES))
 
 
 class BlockCache:
@@ -27,7 +47,8 @@ class BlockCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._blocks: dict[str, dict[int, _Kept]] = {}  # by object and number
+        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
         self._num_bytes = 0
         self._ends: dict[str, int] = {}  # how far each object is known to reach
         self.hits = 0
@@ -48,71 +69,69 @@ class BlockCache:
         if stop > self._ends.get(location, 0):
             self._ends[location] = stop
 
-    def widened(self, location: str, start: int, stop: int) -> tuple[int, int]:
-        """A range widened to whole blocks, as far as the object is known to reach."""
-        end = -(-stop // BLOCK_BYTES) * BLOCK_BYTES
+    def widened(self, location: str, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
+        """Ranges widened to whole blocks, as far as the object is known to reach."""
         reach = self._ends.get(location, 0)
-        return start // BLOCK_BYTES * BLOCK_BYTES, max(stop, min(end, reach))
+        ends = -(-stops // BLOCK_BYTES) * BLOCK_BYTES
+        return starts // BLOCK_BYTES * BLOCK_BYTES, np.maximum(stops, np.minimum(ends, reach))
 
-    def get(self, location: str, start: int, stop: int) -> memoryview | None:
-        """Bytes of an object if all of their blocks are here; `start` < `stop`."""
-        first, last = start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
-        blocks = []
-        for number in range(first, last + 1):
-            block = self._blocks.get((location, number))
-            if block is None or min(stop - number * BLOCK_BYTES, BLOCK_BYTES) > len(block):
-                self.misses += 1
-                return None
-            blocks.append(block)
-        self.hits += 1
-        for number in range(first, last + 1):
-            self._blocks.move_to_end((location, number))
-        skip = start - first * BLOCK_BYTES
-        content = blocks[0] if len(blocks) == 1 else b"".join(blocks)
-        return memoryview(content)[skip : skip + stop - start]
-
-    def answer(
-        self, location: str, ranges: Sequence[Asked], buffers: list[memoryview | None]
-    ) -> Sequence[Asked]:
-        """Give what is here of some ranges (number in `buffers`, start, stop) of an object.
+    def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask:
+        """Give a read what is here of some ranges of an object, none empty.
 
         Returns:
-            Those that are not here.
+            Which of them are not here.
         """
-        blocks = self._blocks
+        blocks = self._blocks.get(location)
         if not blocks:
-            self.misses += len(ranges)
-            return ranges
-        left = []
-        for asked in ranges:
-            number, start, stop = asked
-            key = location, start // BLOCK_BYTES
-            first = key[1] * BLOCK_BYTES
-            block = blocks.get(key)
-            if block is not None and stop - first <= len(block):  # all in one
-                blocks.move_to_end(key)
-                self.hits += 1
-                buffers[number] = memoryview(block)[start - first : stop - first]
-            elif stop - first <= BLOCK_BYTES:
-                self.misses += 1
-                left.append(asked)
-            elif (content := self.get(location, start, stop)) is not None:
-                buffers[number] = content
-            else:
-                left.append(asked)
-        return left
+            self.misses += len(starts)
+            return np.ones(len(starts), np.bool_)
+        firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
+        counts = lasts - firsts + 1
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        asked = np.repeat(firsts, counts) + steps  # the blocks of each range
+        numbers = np.unique(asked)
+        here = [blocks.get(number) for number in numbers.tolist()]
+        reach = np.array([-1 if kept is None else kept.stop for kept in here])
+        gaps = np.cumsum(np.concatenate([[0], reach < (numbers + 1) * BLOCK_BYTES]))
+        first_places, last_places = np.searchsorted(numbers, [firsts, lasts])
+        is_here = (gaps[last_places] == gaps[first_places]) & (stops <= reach[last_places])
+        used = np.searchsorted(numbers, asked[np.repeat(is_here, counts)])
+        brought = [kept for place in np.unique(used).tolist() if (kept := here[place]) is not None]
+        for kept in {kept.begin: kept for kept in brought}.values():
+            self._kept.move_to_end((location, kept.begin))
+            read.bring(location, kept.begin, kept.buffer)
+        count = int(is_here.sum())
+        self.hits += count
+        self.misses += len(starts) - count
+        is_missing: Mask = ~is_here
+        return is_missing
 
-    def put(self, location: str, start: int, content: memoryview) -> None:
-        """Keep the blocks whose beginning is in some bytes of an object."""
-        stop = start + len(content)
-        for position in range(-(-start // BLOCK_BYTES) * BLOCK_BYTES, stop, BLOCK_BYTES):
-            block = bytes(content[position - start : position - start + BLOCK_BYTES])
-            key = (location, position // BLOCK_BYTES)
-            old = self._blocks.pop(key, b"")
-            if len(old) > len(block):
-                block = old
-            self._blocks[key] = block
-            self._num_bytes += len(block) - len(old)
+    def put(self, location: str, begin: int, buffer: memoryview) -> None:
+        """Keep the bytes of an object from the first block on that begins in them."""
+        skipped = -begin % BLOCK_BYTES
+        begin, buffer = begin + skipped, buffer[skipped:]
+        if not buffer:
+            return
+        self._drop((location, begin))
+        kept = self._kept[location, begin] = _Kept(location, begin, buffer)
+        self._num_bytes += len(buffer)
+        blocks = self._blocks.setdefault(location, {})
+        for number in kept.numbers:
+            old = blocks.get(number)
+            end = (number + 1) * BLOCK_BYTES
+            if old is None or min(old.stop, end) <= min(kept.stop, end):
+                blocks[number] = kept
         while self._num_bytes > self._max_bytes:
-            _, dropped = self._blocks.popitem(last=False)
-            self._num_bytes -= len(dropped)
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return
+        self._num_bytes -= len(kept.buffer)
+        blocks = self._blocks[kept.location]
+        for number in kept.numbers:
+            if blocks.get(number) is kept:
+                del blocks[number]
+        if not blocks:
+            del self._blocks[kept.location]

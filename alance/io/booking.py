@@ -2,83 +2,124 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from alance.io import trace
 from alance.io.coalesce import coalesce, split
-from alance.io.reads import Read
 
 if TYPE_CHECKING:
-    from alance.io.blocks import BlockCache
-    from alance.io.flights import Lane
-    from alance.io.reads import Part
+    from collections.abc import Sequence
 
-ReadRange: TypeAlias = tuple[Read, int, int, int]  # a read, the number of its range, start, stop
+    from alance.arrays import Int64s
+    from alance.io.blocks import BlockCache
+    from alance.io.flights import Flight, Lane
+    from alance.io.reads import Read
+
+
+class Asked(NamedTuple):
+    """Ranges of one object that a read asks for, none empty; shape (n,), n > 0."""
+
+    read: Read
+    starts: Int64s
+    stops: Int64s
 
 
 def book(
-    lane: Lane, path: str, ranges: list[ReadRange], *, bulk: bool, crowded: bool = False
+    lane: Lane, path: str, asked: Sequence[Asked], *, bulk: bool, crowded: bool = False
 ) -> None:
     """Flights for ranges of one object: joined where one is under way, else new ones, merged.
 
     What the block cache has is answered at once.
 
     Args:
-        ranges: none empty; their reads are told which parts of which flights are theirs.
+        asked: their reads are told which flights bring their ranges.
         bulk: merge over the wider gaps of scans; the block cache is left alone.
         crowded: many callers are waiting: read whole blocks, and keep them.
     """
-    profile = lane.store.profile
     location = lane.store.root + path
     if not bulk and lane.blocks.is_on:
-        ranges = _not_kept(lane.blocks, location, ranges)
-    new: list[ReadRange] = []
-    flown = lane.find(path, [(start, stop) for _, _, start, stop in ranges])
-    for read_range, flight in zip(ranges, flown, strict=True):
-        read, number, start, stop = read_range
-        if read.recorder is not None:
-            trace.look("requests under way", hit=flight is not None, recorder=read.recorder)
-        if flight is None:
-            new.append(read_range)
-        else:
-            read.expect(number, [(flight, start, stop)])
-    if not new:
+        asked = [left for own in asked if (left := from_blocks(lane.blocks, location, own))]
+    if not asked:
         return
+    flown = _Flown(asked)
+    under_way, places = lane.find(path, flown.starts, flown.stops)
+    for own, first, last in flown.parts:
+        if own.read.recorder is not None:
+            for place in places[first:last].tolist():
+                trace.look("requests under way", hit=place >= 0, recorder=own.read.recorder)
+    flown.expect(location, under_way, places, places)
+    is_new = places < 0
+    if not is_new.any():
+        return
+    profile = lane.store.profile
     gap = profile.scan_gap if bulk else profile.take_gap
-    spans = [(start, stop) for _, _, start, stop in new]
+    starts, stops = flown.starts[is_new], flown.stops[is_new]
     keep = crowded and not bulk and lane.blocks.is_on
-    if keep:
-        spans = [lane.blocks.widened(location, *span) for span in spans]
-    plan = coalesce(spans, gap, profile.max_request_bytes)
-    flights = [
-        [lane.book(path, *piece) for piece in split(*span, profile.max_request_bytes)]
-        for span in plan.spans
-    ]
-    for group in flights:
-        for booked in group:
-            booked.is_kept = keep
-    for (read, number, start, stop), owner in zip(new, plan.owners, strict=True):
-        parts: list[Part] = [
-            (flight, max(start, flight.start), min(stop, flight.stop))
-            for flight in flights[owner]
-            if flight.start < stop and start < flight.stop
+    wide = lane.blocks.widened(location, starts, stops) if keep else (starts, stops)
+    plan = coalesce(np.stack(wide, axis=1), gap, profile.max_request_bytes)
+    flights: list[Flight] = []
+    ends = [0]  # where the flights of each span end
+    for span in plan.spans:
+        flights += [
+            lane.book(path, *piece, is_kept=keep)
+            for piece in split(*span, profile.max_request_bytes)
         ]
-        read.expect(number, parts)
+        ends.append(len(flights))
+    owners = np.array(plan.owners, np.int64)
+    lows, highs = np.array(ends[:-1])[owners], np.array(ends[1:])[owners] - 1
+    if len(flights) > len(plan.spans):  # a range may need some of the flights of its span
+        begins = np.array([flight.start for flight in flights])
+        lows, highs = (
+            np.clip(np.searchsorted(begins, at, "right") - 1, lows, highs)
+            for at in (starts, stops - 1)
+        )
+    first_flights, last_flights = np.full_like(places, -1), np.full_like(places, -1)
+    first_flights[is_new], last_flights[is_new] = lows, highs
+    flown.expect(location, flights, first_flights, last_flights)
 
 
-def _not_kept(blocks: BlockCache, location: str, ranges: list[ReadRange]) -> list[ReadRange]:
-    """The ranges that the block cache cannot answer; it answers those that came in meanwhile."""
-    left: list[ReadRange] = []
-    answered = set()
-    for read_range in ranges:
-        read, number, start, stop = read_range
-        content = blocks.get(location, start, stop)
-        if content is None:
-            left.append(read_range)
-        else:
-            read.unplanned -= 1
-            read.buffers[number] = content
-            answered.add(read)
-    for read in answered:
-        read.finish_if_complete()
-    return left
+class _Flown:
+    """Ranges of several reads, end to end."""
+
+    def __init__(self, asked: Sequence[Asked]) -> None:
+        ends = np.cumsum([0, *(len(own.starts) for own in asked)]).tolist()
+        self.parts = [
+            (own, first, last) for own, (first, last) in zip(asked, pairwise(ends), strict=True)
+        ]
+        self.starts = np.concatenate([own.starts for own in asked])
+        self.stops = np.concatenate([own.stops for own in asked])
+
+    def expect(self, location: str, flights: Sequence[Flight], lows: Int64s, highs: Int64s) -> None:
+        """Tell reads which flights bring their ranges: of each the first and last; -1: none."""
+        for own, first, last in self.parts:
+            bounds = np.stack([lows[first:last], highs[first:last]], axis=1)
+            for low, high in np.unique(bounds[bounds[:, 0] >= 0], axis=0).tolist():
+                for flight in flights[low : high + 1]:
+                    own.read.expect(location, flight)
+            if own.read.is_watched:
+                self._note(flights, lows, highs, first, last)
+
+    def _note(
+        self, flights: Sequence[Flight], lows: Int64s, highs: Int64s, first: int, last: int
+    ) -> None:
+        """Note in flights what is asked of them, for traces."""
+        for at in range(first, last):
+            if lows[at] >= 0:
+                for flight in flights[lows[at] : highs[at] + 1]:
+                    start, stop = int(self.starts[at]), int(self.stops[at])
+                    flight.asked.append((max(start, flight.start), min(stop, flight.stop)))
+
+
+def from_blocks(blocks: BlockCache, location: str, asked: Asked) -> Asked | None:
+    """Answer what the block cache has of an object; gives what it has not, None if it has all."""
+    read, starts, stops = asked
+    is_missing = blocks.answer(location, starts, stops, read)
+    if read.recorder is not None and blocks.num_bytes:
+        for missing in is_missing.tolist():
+            trace.look("block cache", hit=not missing, recorder=read.recorder)
+    if is_missing.all():
+        return asked
+    return Asked(read, starts[is_missing], stops[is_missing]) if is_missing.any() else None

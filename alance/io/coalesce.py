@@ -23,6 +23,13 @@ def is_range(start: int, stop: int) -> bool:
     return 0 <= start <= stop <= MAX_STOP and stop - start <= MAX_RANGE_BYTES
 
 
+def are_ranges(starts: Int64s, stops: Int64s) -> bool:
+    """As of `is_range`, of all."""
+    return bool(
+        (starts >= 0).all() and (stops <= MAX_STOP).all() and (stops >= starts).all()
+    ) and bool((stops - starts <= MAX_RANGE_BYTES).all())
+
+
 @dataclass(frozen=True, slots=True)
 class Coalesced:
     """Spans of bytes that cover ranges, and which span covers each of them.
@@ -34,17 +41,22 @@ class Coalesced:
     owners: list[int]  # of each range, in the order given: the span that covers it
 
 
-def coalesce(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coalesced:
+def coalesce(ranges: Sequence[tuple[int, int]] | Int64s, gap: int, max_bytes: int) -> Coalesced:
     """Merge ranges of one object.
 
     Args:
-        ranges: start and stop of each, none empty, in any order, overlapping or not.
+        ranges: start and stop of each, none empty, in any order, overlapping or not; an array of
+            them has the shape (n, 2).
         gap: bytes between two ranges that may be read in vain to save a request.
         max_bytes: size that merging must not go beyond.
     """
-    if len(ranges) <= FEW and (coalesced := _coalesce_few(ranges, gap, max_bytes)) is not None:
-        return coalesced
-    bounds = np.array(ranges, np.int64)
+    if len(ranges) <= FEW:
+        few = (
+            ranges if isinstance(ranges, list) else [(a, b) for a, b in np.asarray(ranges).tolist()]
+        )
+        if (coalesced := _coalesce_few(few, gap, max_bytes)) is not None:
+            return coalesced
+    bounds = np.asarray(ranges, np.int64)
     order = np.lexsort((-bounds[:, 1], bounds[:, 0]))
     starts, stops = bounds[order, 0], bounds[order, 1]
     reach = np.maximum.accumulate(stops)

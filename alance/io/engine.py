@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from alance.format.plans import all_read
@@ -51,37 +52,46 @@ class Engine:
     pool: DecodePool
     background: Background = field(default_factory=Background)
 
-    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False) -> T:
-        """Drive a plan over the scheduler; `bulk` merges over wider gaps, as a scan wants."""
-        return await drive(
-            plan, lambda ranges: self.scheduler.read(ranges, reason=reason, bulk=bulk)
-        )
+    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False, callers: int = 1) -> T:
+        """Drive a plan over the scheduler, for one caller or several; `bulk` merges over wider
+        gaps, as a scan wants.
+        """
+        read = partial(self.scheduler.read, reason=reason, bulk=bulk, callers=callers)
+        return await drive(plan, read)
 
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
         """Drive plans together, in as many rounds as the longest needs."""
         return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
 
     async def reader(
-        self, unread: Sequence[Unread], reason: str, *, inline: bool = False
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, callers: int = 1
     ) -> Reader:
         """What brings the bytes of rows to the kernel that decodes them.
 
         Of stores whose reads need no loop they are decoded while the processor's cache holds them.
-        What others have is read now, and put into the rows.
+        What others have is read now.
 
         Args:
             inline: the rows are decoded on the loop: all is read now.
+            callers: how many the rows are for.
         """
         if not unread:
             return all_read
         paths = {path for rows in unread for path in rows.paths}
         read = None if inline else self.scheduler.reader(paths, reason)
-        if read is None:
-            pieces = [rows.pieces for rows in unread]
-            contents = await self.scheduler.read(pieces, reason=reason)
-            for rows, content in zip(unread, contents, strict=True):
-                rows.content = content
-        return read or all_read
+        if read is not None:
+            return read
+        pieces = [rows.pieces for rows in unread]
+        if not self.scheduler.reads_pieces(paths):
+            return await self.hold(pieces, reason, callers)
+        contents = await self.scheduler.read(pieces, reason=reason, callers=callers)
+        for rows, content in zip(unread, contents, strict=True):
+            rows.content = content
+        return all_read
+
+    async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
+        """What brings the bytes of pieces, which are read now, to the kernel that decodes them."""
+        return (await self.scheduler.hold(pieces, reason=reason, callers=callers)).reader
 
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""

@@ -9,9 +9,10 @@ its interest at once, and a flight that nobody waits for is dropped.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from alance.io import observing, trace
 from alance.io.futures import failed
@@ -22,6 +23,7 @@ from alance.io.store import without_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from alance.arrays import Int64s
     from alance.io.blocks import BlockCache
     from alance.io.reads import Read
     from alance.io.store import Store
@@ -65,11 +67,6 @@ class Flight:
     @property
     def num_bytes(self) -> int:
         return self.stop - self.start
-
-    def slice(self, start: int, stop: int) -> memoryview:
-        """Bytes `start` to `stop` of the object."""
-        assert self.buffer is not None
-        return self.buffer[start - self.start : stop - self.start]
 
     def record(self, num_bytes: int, *, ok: bool = True, retries: int = 0) -> None:
         """Note the request in the traces of its readers."""
@@ -139,28 +136,28 @@ class Lane:
         yield Reading("requests_under_way", where, self._num_requests)
         yield Reading("bytes_under_way", where, self._num_bytes)
 
-    def find(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Flight | None]:
-        """For each range of an object, a flight that will bring all of it."""
+    def find(self, path: str, starts: Int64s, stops: Int64s) -> tuple[list[Flight], Int64s]:
+        """Flights to an object, and for each range the place of one that brings all of it; -1: none
+        does.
+        """
         flights = sorted(self.air.get(path, {}).values(), key=lambda flight: flight.start)
         if not flights:
-            return [None] * len(ranges)
+            return [], np.full(len(starts), -1)
         # Of the flights that begin no later than a range, the one that reaches farthest.
-        farthest: list[Flight] = []
-        for flight in flights:
-            if farthest and farthest[-1].stop >= flight.stop:
-                flight = farthest[-1]
-            farthest.append(flight)
-        starts = [flight.start for flight in flights]
-        covering: list[Flight | None] = []
-        for start, stop in ranges:
-            position = bisect_right(starts, start) - 1
-            covers = position >= 0 and farthest[position].stop >= stop
-            covering.append(farthest[position] if covers else None)
-        return covering
+        farthest = [0]
+        for place in range(1, len(flights)):
+            before = farthest[-1]
+            farthest.append(place if flights[place].stop > flights[before].stop else before)
+        begins = np.array([flight.start for flight in flights])
+        ends = np.array([flights[place].stop for place in farthest])
+        places = np.searchsorted(begins, starts, "right") - 1
+        covers = (places >= 0) & (ends[places] >= stops)
+        return flights, np.where(covers, np.array(farthest)[places], -1)
 
-    def book(self, path: str, start: int, stop: int) -> Flight:
+    def book(self, path: str, start: int, stop: int, *, is_kept: bool = False) -> Flight:
         """A new flight, at the end of the queue."""
         flight = Flight(self, path, start, stop)
+        flight.is_kept = is_kept
         self.air.setdefault(path, {})[start, stop] = flight
         self._waiting.append(flight)
         return flight

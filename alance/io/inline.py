@@ -2,102 +2,129 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.format.plans import Pieces
 from alance.io import trace
-from alance.io.coalesce import coalesce, is_range
+from alance.io.booking import Asked
+from alance.io.coalesce import are_ranges, coalesce, is_range
 from alance.io.files import PIECES_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from alance.format.plans import ByteRange, Extent
-    from alance.io.blocks import BlockCache
+    from alance.arrays import Int64s
+    from alance.format.plans import Extent
     from alance.io.reads import Read
     from alance.io.registry import StoreRegistry
     from alance.io.store import PieceReader, Store
 
     Asking: TypeAlias = tuple[int, Pieces, Pieces]  # a number in its read; inside of the store
 
-Asked: TypeAlias = tuple[int, int, int]  # the number of a range in its read, its start and stop
+
+@dataclass(slots=True)
+class Wanted:
+    """Ranges of one object that a read asks for."""
+
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    pieces: list[tuple[Int64s, Int64s]] = field(default_factory=list)  # starts and stops
+
+    def asked(self, read: Read) -> Asked:
+        """All of them as arrays."""
+        starts, stops = [[part[side] for part in self.pieces] for side in (0, 1)]
+        if self.spans:
+            bounds = np.array(self.spans, np.int64)
+            starts.append(bounds[:, 0])
+            stops.append(bounds[:, 1])
+        if len(starts) == 1:
+            return Asked(read, starts[0], stops[0])
+        return Asked(read, np.concatenate(starts), np.concatenate(stops))
+
+    def listed(self) -> list[tuple[int, int]]:
+        """All of them one by one."""
+        singly = [zip(*map(np.ndarray.tolist, part), strict=True) for part in self.pieces]
+        return [*self.spans, *chain.from_iterable(singly)]
 
 
 def sort_out(
-    ranges: Iterable[Extent], read: Read, registry: StoreRegistry, *, bulk: bool
-) -> dict[str, list[Asked]]:
+    extents: Iterable[Extent], read: Read, registry: StoreRegistry, *, bulk: bool
+) -> dict[str, Wanted]:
     """What a read asks for, by object; pieces of local files are read, each in one call.
 
     Raises:
         CorruptFileError: no range.
         InvalidInputError: no store with this root was opened.
     """
-    by_object: dict[str, list[Asked]] = {}
+    by_object: dict[str, Wanted] = {}
     by_reader: dict[PieceReader, list[Asking]] = {}
-    for number, extent in enumerate(ranges):
+    for number, extent in enumerate(extents):
         if isinstance(extent, Pieces):
-            reader, paths = registry.piece_reader(extent.paths)
+            reader, paths = (None, ()) if read.is_held else registry.piece_reader(extent.paths)
             if reader is not None:
                 inside = extent._replace(paths=paths)
                 by_reader.setdefault(reader, []).append((number, extent, inside))
-                continue
-            single: Sequence[ByteRange] = extent.ranges()
-            slots = range(first := read.add_pieces(number, len(single)), first + len(single))
-        else:
-            single, slots = (extent,), range(number, number + 1)
-        for slot, (location, start, stop) in zip(slots, single, strict=True):
-            if not is_range(start, stop):
-                raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
-            if start == stop:
-                read.buffers[slot] = memoryview(b"")
             else:
-                by_object.setdefault(location, []).append((slot, start, stop))
+                _sort_pieces(extent, by_object)
+            continue
+        location, start, stop = extent
+        if not is_range(start, stop):
+            raise CorruptFileError(f"{location}: bytes {start} to {stop} are no range")
+        if start == stop:
+            read.answers[number] = memoryview(b"")
+            continue
+        ranges = by_object.get(location)
+        if ranges is None:
+            ranges = by_object[location] = Wanted()
+        ranges.spans.append((start, stop))
     for reader, asked in by_reader.items():
         _read_pieces(reader, asked, read, inline=not bulk)
     return by_object
 
 
-def total(by_object: Mapping[str, Sequence[Asked]]) -> int:
-    """Bytes asked for."""
-    return sum([stop - start for asked in by_object.values() for _, start, stop in asked])
+def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
+    for path, (first, end) in zip(pieces.paths, pairwise((0, *pieces.ends)), strict=True):
+        starts, stops = pieces.starts[first:end], pieces.stops[first:end]
+        if not are_ranges(starts, stops):
+            raise CorruptFileError(f"{path}: pieces of which one is no range")
+        if (is_empty := starts == stops).any():
+            starts, stops = starts[~is_empty], stops[~is_empty]
+        if len(starts):
+            by_object.setdefault(path, Wanted()).pieces.append((starts, stops))
 
 
-def from_blocks(
-    blocks: BlockCache, location: str, ranges: Sequence[Asked], read: Read
-) -> Sequence[Asked]:
-    """Answer what the block cache has of an object; gives what it has not."""
-    left = blocks.answer(location, ranges, read.buffers)
-    if read.recorder is not None and blocks.num_bytes:
-        for number, _, _ in ranges:
-            hit = read.buffers[number] is not None
-            trace.look("block cache", hit=hit, recorder=read.recorder)
-    return left
+def total(by_object: Mapping[str, Wanted]) -> tuple[int, int]:
+    """The number of ranges asked for, and their bytes."""
+    count = num_bytes = 0
+    for ranges in by_object.values():
+        count += len(ranges.spans)
+        num_bytes += sum([stop - start for start, stop in ranges.spans])
+        for starts, stops in ranges.pieces:
+            count += len(starts)
+            num_bytes += int((stops - starts).sum())
+    return count, num_bytes
 
 
-def answer_now(store: Store, path: str, ranges: Sequence[Asked], read: Read) -> bool:
-    """Answer ranges of an object from memory or the page cache, if that has them all.
-
-    Args:
-        ranges: the number of each range in the read, its start and stop.
-    """
+def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read: Read) -> bool:
+    """Answer ranges of an object from memory or the page cache, if that has them all."""
     profile, begun = store.profile, trace.now()
-    spans = [(start, stop) for _, start, stop in ranges]
-    plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
+    plan = coalesce(ranges, profile.take_gap, profile.max_request_bytes)
     buffers = store.read_now(path, plan.spans)
     if buffers is None:
         return False
-    for (number, start, stop), owner in zip(ranges, plan.owners, strict=True):
-        first = plan.spans[owner][0]
-        read.buffers[number] = buffers[owner][start - first : stop - first]
+    location = store.root + path
+    for (start, _), buffer in zip(plan.spans, buffers, strict=True):
+        read.bring(location, start, buffer)
     if read.recorder is not None:
         asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
-        for span, owner in zip(spans, plan.owners, strict=True):
+        for span, owner in zip(ranges, plan.owners, strict=True):
             asked[owner].append(span)
         for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
-            _record(read, store.root + path, span, begun, buffer, parts)
+            _record(read, location, span, begun, buffer, parts)
     return True
 
 
@@ -107,7 +134,7 @@ def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, in
     contents = reader.pieces_now([inside for *_, inside in asked]) if inline else None
     if contents is not None:
         for (number, pieces, _), content in zip(asked, contents, strict=True):
-            read.buffers[number] = content
+            read.answers[number] = content
             note.read(pieces, begun)
         return
     for number, pieces, inside in asked:

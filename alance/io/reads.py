@@ -3,38 +3,124 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from bisect import bisect_right
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from alance import _kernels
+from alance.format.plans import Pieces
 from alance.io import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from alance.format.plans import Extent
     from alance.io.flights import Flight
 
 R = TypeVar("R")
-Part: TypeAlias = "tuple[Flight, int, int]"  # a flight, and bytes of the object inside it
 
 
-class Read(asyncio.Future["Sequence[memoryview]"]):
-    """The buffers of some ranges, in the order asked for."""
+class Landed:
+    """Bytes of one object, as they were brought: buffers that begin anywhere, and may overlap."""
+
+    __slots__ = ("_begins", "_buffers", "_ends", "_file", "_flights")
+
+    def __init__(self) -> None:
+        self._flights: list[Flight] = []
+        self._begins: list[int] = []
+        self._buffers: list[memoryview] = []
+        self._ends: list[int] = []
+        self._file: _kernels.HeldFile | None = None
+
+    def add(self, begin: int, buffer: memoryview) -> None:
+        """Bytes from `begin` on."""
+        self._begins.append(begin)
+        self._buffers.append(buffer)
+
+    def expect(self, flight: Flight) -> None:
+        """Bytes that a request brings."""
+        self._flights.append(flight)
+
+    def close(self) -> None:
+        """All is there: put it in order."""
+        spans = [*zip(self._begins, self._buffers, strict=True)]
+        for flight in self._flights:
+            assert flight.buffer is not None
+            spans.append((flight.start, flight.buffer))
+        self._flights.clear()
+        if len(spans) > 1:
+            spans.sort(key=lambda span: span[0])
+        self._begins, self._buffers, self._ends = [], [], []
+        for begin, buffer in spans:
+            if not self._ends or begin + len(buffer) > self._ends[-1]:
+                self._begins.append(begin)
+                self._buffers.append(buffer)
+                self._ends.append(begin + len(buffer))
+
+    @property
+    def file(self) -> _kernels.HeldFile:
+        """The same for kernels."""
+        if self._file is None:
+            self._file = _kernels.HeldFile(self._begins, self._buffers)
+        return self._file
+
+    def cut(self, start: int, stop: int) -> memoryview:
+        """Some of the bytes; a copy only where they are in several buffers."""
+        place = bisect_right(self._begins, start) - 1
+        begin = self._begins[place]
+        if self._ends[place] >= stop:
+            return self._buffers[place][start - begin : stop - begin]
+        parts = []
+        while start < stop:
+            place = bisect_right(self._begins, start) - 1
+            begin, end = self._begins[place], min(stop, self._ends[place])
+            parts.append(self._buffers[place][start - begin : end - begin])
+            start = end
+        return memoryview(b"".join(parts))
+
+
+class Held:
+    """What a read of pieces has brought, as it came: no copy."""
+
+    def __init__(self, objects: dict[str, Landed]) -> None:
+        self._objects = objects
+
+    @contextmanager
+    def reader(
+        self, paths: Sequence[str], pieces: Callable[[], Pieces]
+    ) -> Iterator[_kernels.Source]:
+        """Brings the bytes to the kernel that decodes them; see `Reader`."""
+        nothing = Landed()
+        files = [self._objects.get(path, nothing).file for path in paths]
+        yield _kernels.HeldSource(files)
+
+
+class Read(asyncio.Future[Any]):
+    """The buffers of some ranges, in the order asked for; or what is `Held`.
+
+    Args:
+        is_held: what was brought is given as it is, without making one buffer of pieces.
+    """
 
     def __init__(
         self,
-        num_ranges: int,
+        extents: Sequence[Extent],
         reason: str,
         recorder: trace.Recorder | None,
         loop: asyncio.AbstractEventLoop,
+        *,
+        is_held: bool = False,
     ) -> None:
         super().__init__(loop=loop)
         self.reason = reason
         self.recorder = recorder
         self.caller = trace.caller() if recorder is not None else ""
-        self.buffers: list[memoryview | None] = [None] * num_ranges
-        self._joins: list[tuple[int, int, int]] = []  # a range, and the slots of its pieces
-        self.unplanned = 0  # ranges that no flight is expected to bring yet
+        self.answers: list[memoryview | None] = [None] * len(extents)
+        self.unplanned = 0  # objects of which it is not known yet who brings what
+        self._extents = extents
+        self.is_held = is_held
+        self._objects: dict[str, Landed] = {}
         self._others: dict[asyncio.Future[Any], int] = {}  # what brings pieces, and which
-        self._parts: list[tuple[int, Sequence[Part]]] = []
         self._missing: set[Flight] = set()
 
     def cancel(self, msg: object = None) -> bool:
@@ -44,25 +130,23 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         self._withdraw()
         return super().cancel(msg)
 
-    def add_pieces(self, number: int, count: int) -> int:
-        """Make range `number` of so many pieces; gives the number of the first of their slots."""
-        first = len(self.buffers)
-        self.buffers += [None] * count
-        self._joins.append((number, first, first + count))
-        return first
+    def bring(self, location: str, begin: int, buffer: memoryview) -> None:
+        """Bytes of an object are here."""
+        self._of(location).add(begin, buffer)
 
-    def expect(self, number: int, parts: Sequence[Part]) -> None:
-        """Range or piece `number` is the bytes of these parts, one after the other."""
-        self.unplanned -= 1
-        self._parts.append((number, parts))
-        for flight, start, stop in parts:
-            if self.recorder is not None:
-                flight.is_traced = True
-            if flight.is_traced or trace.active:
-                flight.asked.append((start, stop))
-            if flight.buffer is None:
-                self._missing.add(flight)
-                flight.readers.add(self)
+    def expect(self, location: str, flight: Flight) -> None:
+        """A flight brings bytes of an object."""
+        self._of(location).expect(flight)
+        if self.recorder is not None:
+            flight.is_traced = True
+        if flight.buffer is None:
+            self._missing.add(flight)
+            flight.readers.add(self)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a trace wants to know what is asked of flights: this one's, or one that joins."""
+        return self.recorder is not None or bool(trace.active)
 
     def wait_for(
         self, number: int, other: asyncio.Future[R], finish: Callable[[R], memoryview]
@@ -80,7 +164,7 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
             elif (error := done.exception()) is not None:
                 self.failed(error)
             else:
-                self.buffers[number] = finish(done.result())
+                self.answers[number] = finish(done.result())
                 self.finish_if_complete()
 
         other.add_done_callback(ended)
@@ -100,25 +184,45 @@ class Read(asyncio.Future["Sequence[memoryview]"]):
         """Give the buffers if nothing is missing."""
         if self._missing or self.unplanned or self._others or self.done():
             return
-        for number, parts in self._parts:
-            pieces = [flight.slice(start, stop) for flight, start, stop in parts]
-            self.buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
-        self._parts.clear()
-        buffers: list[Any] = self.buffers  # none is missing
-        if self._joins:
-            for number, start, stop in self._joins:
-                pieces = buffers[start:stop]
-                buffers[number] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
-            del buffers[self._joins[0][1] :]
-        self.set_result(buffers)
+        objects, answers = self._objects, self.answers
+        self._objects = {}
+        for landed in objects.values():
+            landed.close()
+        if self.is_held:
+            self.set_result(Held(objects))
+            return
+        for number, extent in enumerate(self._extents):
+            if answers[number] is None:
+                if isinstance(extent, Pieces):
+                    answers[number] = _gathered(extent, objects)
+                else:
+                    path, start, stop = extent
+                    answers[number] = objects[path].cut(start, stop)
+        self.set_result(answers)
+
+    def _of(self, location: str) -> Landed:
+        landed = self._objects.get(location)
+        if landed is None:
+            landed = self._objects[location] = Landed()
+        return landed
 
     def _withdraw(self) -> None:
         missing, self._missing = self._missing, set()
         others, self._others = self._others, {}
-        self._parts.clear()
+        self._objects.clear()
         for other in others:
             other.cancel()
         for flight in missing:
             flight.readers.discard(self)
             if not flight.readers:
                 flight.lane.drop(flight)
+
+
+def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:
+    """The bytes of pieces as one buffer; a view where they are one piece of one object."""
+    if len(pieces.starts) == 1 and len(pieces.paths) == 1 and pieces.num_bytes:
+        return objects[pieces.path].cut(pieces.start, pieces.stop)
+    nothing = Landed()
+    files = [objects.get(path, nothing).file for path in pieces.paths]
+    content = _kernels.gather(files, pieces.ends, pieces.starts, pieces.stops)
+    return content.data.toreadonly()

@@ -11,18 +11,19 @@ import asyncio
 import threading
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from alance.errors import InvalidInputError
 from alance.io import trace
 from alance.io.blocks import BlockCache
-from alance.io.booking import ReadRange, book
+from alance.io.booking import book, from_blocks
 from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
-from alance.io.inline import Note, answer_now, from_blocks, sort_out, total
+from alance.io.inline import Note, answer_now, sort_out, total
 from alance.io.observing import Reading
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
+from alance.io.room import Room
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.format.plans import Extent, Pieces, Reader
-    from alance.io.inline import Asked
+    from alance.io.booking import Asked
+    from alance.io.reads import Held
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import PieceSource, Store
@@ -60,6 +62,9 @@ class Scheduler:
         max_requests: requests under way to one store; None: what suits its kind.
         io_buffer_bytes: bytes under way to one store.
         block_cache_bytes: what crowds of callers ask of remote stores is kept up to this size.
+
+    Attributes:
+        room: for bytes of large takes, which are read and not decoded yet.
     """
 
     def __init__(
@@ -74,16 +79,22 @@ class Scheduler:
         self._max_requests = max_requests
         self._io_buffer_bytes = io_buffer_bytes
         self._blocks = BlockCache(block_cache_bytes)
+        self.room = Room(io_buffer_bytes)
         self._num_callers = 0
         self._lanes: dict[str, Lane] = {}
-        self._pending: dict[tuple[str, bool], list[ReadRange]] = {}
+        self._pending: dict[tuple[str, bool], list[Asked]] = {}
         self._reads: set[Read] = set()
         self._calls: set[asyncio.Future[Any]] = set()
         self._planned: asyncio.Handle | None = None
         self._closed = False
 
     def read(
-        self, ranges: Sequence[Extent], *, reason: str = "", bulk: bool = False
+        self,
+        ranges: Sequence[Extent],
+        *,
+        reason: str = "",
+        bulk: bool = False,
+        callers: int = 1,
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Bytes of objects, in the order of `ranges`, read-only. Begins at once.
 
@@ -95,17 +106,34 @@ class Scheduler:
         Args:
             reason: what for, in traces.
             bulk: merge over the wider gaps of scans.
+            callers: how many it is for.
 
         Raises:
             CorruptFileError: (in the future) no range, or one beyond the object's end.
             NotFoundError, StoreError: (in the future) of the store.
             InvalidInputError: the session is closed.
         """
+        return self._read(ranges, reason, callers, bulk=bulk, is_held=False)
+
+    def hold(
+        self, pieces: Sequence[Pieces], *, reason: str = "", callers: int = 1
+    ) -> asyncio.Future[Held]:
+        """As of `read`: the bytes of pieces as they come, for kernels that decode them, without a
+        copy in between.
+        """
+        return self._read(pieces, reason, callers, bulk=False, is_held=True)
+
+    def reads_pieces(self, locations: Collection[str]) -> bool:
+        """Whether objects are in a store that reads pieces of them by one call."""
+        return self._registry.piece_reader(list(locations))[0] is not None
+
+    def _read(
+        self, extents: Sequence[Extent], reason: str, callers: int, *, bulk: bool, is_held: bool
+    ) -> Read:
         self._check_open()
-        read = self._begin(ranges, reason, bulk=bulk)
-        if not read.done():
-            self._num_callers += 1
-            read.add_done_callback(self._caller_left)
+        loop = asyncio.get_running_loop()
+        read = Read(extents, reason, trace.current(), loop, is_held=is_held)
+        self._begin(read, extents, callers, bulk=bulk)
         return read
 
     def reader(self, locations: Collection[str], reason: str) -> Reader | None:
@@ -138,45 +166,47 @@ class Scheduler:
 
         return read
 
-    def _caller_left(self, _: asyncio.Future[Sequence[memoryview]]) -> None:
-        self._num_callers -= 1
+    def _ended(self, callers: int, read: asyncio.Future[Any]) -> None:
+        self._num_callers -= callers
+        self._reads.discard(cast("Read", read))
 
-    def _begin(self, ranges: Sequence[Extent], reason: str, *, bulk: bool) -> Read:
+    def _begin(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> None:
         """Answer what can be answered at once, and put the rest on the list of this turn."""
-        read = Read(len(ranges), reason, trace.current(), asyncio.get_running_loop())
-        later: list[tuple[str, Sequence[Asked]]] = []
+        later: list[tuple[str, Asked]] = []
         try:
-            by_object = sort_out(ranges, read, self._registry, bulk=bulk)
+            by_object = sort_out(extents, read, self._registry, bulk=bulk)
             inline: bool | None = None
-            asked: Sequence[Asked]
-            for location, asked in by_object.items():
+            for location, of_object in by_object.items():
                 store, path = self._registry.resolve(location)
+                asked: Asked | None = None
                 if store.profile.answers_now:
                     if inline is None:
-                        few = not bulk and len(ranges) <= INLINE_RANGES
-                        inline = few and total(by_object) <= INLINE_BYTES
-                    if inline and answer_now(store, path, asked, read):
+                        count, num_bytes = total(by_object)
+                        inline = not bulk and count <= INLINE_RANGES and num_bytes <= INLINE_BYTES
+                    if inline and answer_now(store, path, of_object.listed(), read):
                         continue
+                    asked = of_object.asked(read)
                 elif not bulk and self._blocks.is_on:
-                    asked = from_blocks(self._blocks, location, asked, read)
-                if asked:
+                    asked = from_blocks(self._blocks, location, of_object.asked(read))
+                else:
+                    asked = of_object.asked(read)
+                if asked is not None:
                     later.append((location, asked))
         except Exception as error:
             read.failed(error)
-            return read
+            return
         if not later:
             read.finish_if_complete()
             if read.done():
-                return read
+                return
         for location, asked in later:
-            read.unplanned += len(asked)
-            pending = self._pending.setdefault((location, bulk), [])
-            pending += [(read, number, start, stop) for number, start, stop in asked]
+            read.unplanned += 1
+            self._pending.setdefault((location, bulk), []).append(asked)
+        self._num_callers += callers
         self._reads.add(read)
-        read.add_done_callback(self._reads.discard)
+        read.add_done_callback(partial(self._ended, callers))
         if self._planned is None and later:
             self._planned = read.get_loop().call_soon(self._plan)
-        return read
 
     async def read_tail(
         self, location: str, num_bytes: int, *, size: int | None = None, reason: str = ""
@@ -293,15 +323,18 @@ class Scheduler:
         while self._pending:
             location, bulk = next(iter(self._pending))
             asked = self._pending.pop((location, bulk))
-            live = [read_range for read_range in asked if not read_range[0].done()]
+            live = [own for own in asked if not own.read.done()]
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
                 book(lane, path, live, bulk=bulk, crowded=self._num_callers >= CROWD)
+                for own in live:
+                    own.read.unplanned -= 1
+                    own.read.finish_if_complete()
                 lane.send()
             except Exception as error:
-                for read, *_ in live:
-                    read.failed(error)
+                for own in live:
+                    own.read.failed(error)
             if self._pending and trace.now() > deadline:
                 self._planned = asyncio.get_running_loop().call_soon(self._plan)
                 return

@@ -29,6 +29,7 @@ void register_joins(nb::module_& m);
 void register_new_pages(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_pieces(nb::module_& m);
+void register_held(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_row_order(nb::module_& m);
 void register_row_sets(nb::module_& m);
@@ -89,6 +90,7 @@ NB_MODULE(_alance_kernels, m) {
   register_new_pages(m);
   register_memory(m);
   register_pieces(m);
+  register_held(m);  // its source is one of those
   register_rows(m);
   register_row_order(m);
   register_row_sets(m);

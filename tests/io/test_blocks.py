@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
 from alance.io.blocks import BLOCK_BYTES, BlockCache
+from alance.io.reads import Landed
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -20,26 +22,50 @@ SPANS = st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 3 * BLOCK_BYT
 )
 
 
-@given(st.lists(st.tuples(SPANS, st.booleans()), max_size=20))
-def test_what_it_gives_is_right(steps: list[tuple[tuple[int, int], bool]]) -> None:
+class Reader:
+    """A read that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.landed = Landed()
+
+    def bring(self, location: str, begin: int, buffer: memoryview) -> None:
+        self.landed.add(begin, buffer)
+
+
+def widened(blocks: BlockCache, start: int, stop: int) -> tuple[int, int]:
+    first, behind = blocks.widened("a", np.array([start]), np.array([stop]))
+    return int(first[0]), int(behind[0])
+
+
+@given(
+    st.lists(st.tuples(SPANS, st.booleans()), max_size=20),
+    st.lists(SPANS, min_size=1, max_size=8),
+)
+def test_what_it_gives_is_right(
+    steps: list[tuple[tuple[int, int], bool]], asked: list[tuple[int, int]]
+) -> None:
     blocks = BlockCache(3 * BLOCK_BYTES)
     blocks.note_end("a", len(CONTENT))
-    for (start, stop), is_put in steps:
+    for span, is_put in steps:
         if is_put:
-            first, behind = blocks.widened("a", start, stop)
-            assert first <= start
-            assert stop <= behind <= len(CONTENT)
+            first, behind = widened(blocks, *span)
+            assert first <= span[0]
+            assert span[1] <= behind <= len(CONTENT)
             blocks.put("a", first, memoryview(CONTENT)[first:behind])
             assert blocks.num_bytes <= 3 * BLOCK_BYTES
-        found = blocks.get("a", start, stop)
-        assert found is None or bytes(found) == CONTENT[start:stop]
+        reader, bounds = Reader(), np.array([span, *asked])
+        is_missing = blocks.answer("a", bounds[:, 0], bounds[:, 1], reader)  # type: ignore[arg-type]
+        reader.landed.close()
+        for (start, stop), missing in zip(bounds.tolist(), is_missing.tolist(), strict=True):
+            assert missing or bytes(reader.landed.cut(start, stop)) == CONTENT[start:stop]
         if is_put and behind - first <= 3 * BLOCK_BYTES:
-            assert found is not None
-    assert blocks.get("b", 0, 1) is None
+            assert not is_missing[0]
+    other = blocks.answer("b", np.array([0]), np.array([1]), Reader())  # type: ignore[arg-type]
+    assert other.all()
 
 
 def test_an_object_of_unknown_size_is_not_read_beyond_what_is_asked() -> None:
-    assert BlockCache(1 << 20).widened("a", 70_000, 70_100) == (BLOCK_BYTES, 70_100)
+    assert widened(BlockCache(1 << 20), 70_000, 70_100) == (BLOCK_BYTES, 70_100)
 
 
 async def takes(lab: Lab, callers: int, **options: int) -> int:

@@ -11,7 +11,6 @@ import pytest
 import alance
 from alance.format.index.ivf import Partition
 from alance.ops.search import joined, nearest
-from alance.ops.search.joined import Joint, Part
 from tests.search.search_cases import ours, queries, written
 from tests.search.test_indexed import index
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -155,86 +153,6 @@ async def test_a_damaged_partition_fails_those_alone_that_ask_for_it(
     assert 0 < sum(wrong) < len(asked)
     for outcome, right, is_wrong in zip(together, alone, wrong, strict=True):
         assert isinstance(outcome, alance.CorruptFileError) if is_wrong else outcome == right
-
-
-class Answers:
-    """Answers that wait for a word."""
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-        self.counts: list[list[int]] = []
-        self.cancelled = 0
-
-    async def __call__(self, queries: npt.NDArray[Any], counts: Sequence[int]) -> list[Part]:
-        self.counts.append(list(counts))
-        try:
-            await self.go.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        batch: pa.RecordBatch = None
-        ends = np.cumsum(counts)
-        return [
-            Part(queries[end - count : end, 0], batch)
-            for count, end in zip(counts, ends, strict=True)
-        ]
-
-
-def vectors(*values: float) -> npt.NDArray[np.float64]:
-    return np.array([[value] for value in values])
-
-
-async def test_those_that_come_meanwhile_go_together_when_a_search_ends() -> None:
-    joint, answers = Joint(8, 1), Answers()
-    first = asyncio.ensure_future(joint.ask(vectors(1), answers))
-    await asyncio.sleep(0.001)
-    others = [asyncio.ensure_future(joint.ask(vectors(n, n), answers)) for n in range(2, 8)]
-    await asyncio.sleep(0.001)
-    assert answers.counts == [[1]]
-    answers.go.set()
-    parts = await asyncio.gather(first, *others)
-    assert answers.counts == [[1], [2] * 4, [2] * 2]
-    assert [part.numbers.tolist() for part in parts] == [[1], *([n, n] for n in range(2, 8))]
-
-
-async def test_a_cancelled_caller_leaves_the_search_to_the_others() -> None:
-    joint, answers = Joint(8, 1), Answers()
-    before = asyncio.all_tasks()
-    callers = [asyncio.ensure_future(joint.ask(vectors(n), answers)) for n in range(3)]
-    await asyncio.sleep(0.001)
-    callers[0].cancel()
-    await asyncio.gather(callers[0], return_exceptions=True)
-    assert answers.cancelled == 0
-    answers.go.set()
-    assert [(await caller).numbers.tolist() for caller in callers[1:]] == [[1], [2]]
-    answers.go.clear()
-    callers = [asyncio.ensure_future(joint.ask(vectors(n), answers)) for n in range(3)]
-    await asyncio.sleep(0.001)
-    waiting = asyncio.ensure_future(joint.ask(vectors(9), answers))
-    await asyncio.sleep(0.001)
-    for caller in (waiting, *callers):
-        caller.cancel()
-    await asyncio.gather(waiting, *callers, return_exceptions=True)
-    assert answers.cancelled == 1
-    assert asyncio.all_tasks() == before
-    answers.go.set()
-    assert (await joint.ask(vectors(5), answers)).numbers.tolist() == [5]
-
-
-async def test_a_search_that_fails_is_repeated_for_each_caller() -> None:
-    joint = Joint(8, 1)
-
-    async def answer(queries: npt.NDArray[Any], counts: Sequence[int]) -> list[Part]:
-        await asyncio.sleep(0)
-        if (queries == 2).any():
-            raise alance.CorruptFileError("two")
-        return [Part(queries[:, 0], None)] * len(counts)
-
-    outcomes = await asyncio.gather(
-        *(joint.ask(vectors(n), answer) for n in range(4)), return_exceptions=True
-    )
-    assert [getattr(outcome, "numbers", outcome) for outcome in outcomes][::3] == [0, 3]
-    assert isinstance(outcomes[2], alance.CorruptFileError)
 
 
 async def test_a_search_cancelled_at_any_turn_leaves_nothing(path: Path) -> None:

@@ -19,7 +19,7 @@ from alance.errors import InvalidInputError
 from alance.format.layouts.paged_rows import PlacedRows
 from alance.io.flights import Flight
 from alance.io.local import LocalSource, LocalStore
-from alance.ops.read.placed import by_fragment, by_position
+from alance.ops.read.placed import by_key, by_position
 from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def test_rows_are_placed_by_kernel_as_by_numpy(
     wanted = np.unique(wanted) if ordered else wanted
     found = by_position(wanted, firsts)
     fragments = np.searchsorted(firsts, wanted, "right") - 1
-    other = by_fragment(fragments, wanted - firsts[fragments])
+    other = by_key(fragments << 32 | wanted - firsts[fragments])
     assert found.fragments == other.fragments
     assert found.cuts == other.cuts
     assert found.rows.tolist() == other.rows.tolist()

@@ -83,8 +83,16 @@ class PlacedRows:
 
     def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
         """What is to be read for some columns, one at least."""
-        groups = [self.plan.column(column) for column in columns]
-        parts = [self.pieces_of(runs[0][1], runs[-1][2]) for runs in groups]
+        groups: list[list[int]] = []
+        for column in columns:
+            runs = self.plan.column(column)
+            if groups and groups[-1][1] == runs[0][1]:
+                groups[-1][1] = runs[-1][2]
+            else:
+                groups.append([runs[0][1], runs[-1][2]])
+        parts = [self.pieces_of(first, last) for first, last in groups]
+        if len(parts) == 1:
+            return parts[0]
         before = np.cumsum([0, *(len(part.starts) for part in parts)]).tolist()
         return Pieces(
             [path for part in parts for path in part.paths],
@@ -125,6 +133,11 @@ class PagedRows:
     def num_bytes(self) -> int:
         """Encoded bytes."""
         return self.placed.plan.num_bytes(self.runs[0][1], self.runs[-1][2])
+
+    @property
+    def pieces(self) -> Pieces:
+        """What is to be read."""
+        return self.placed.pieces_of(self.runs[0][1], self.runs[-1][2])
 
     def decode(self, read: Reader) -> pa.Array:
         """The field's array, in the order of the rows; for rows that `is_array`.

@@ -21,6 +21,7 @@ from alance.io import trace
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
 from alance.io.pool import DecodePool
+from alance.io.room import Room
 from alance.io.scheduler import Scheduler
 from alance.session import Session
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Extent, Reader, T
     from alance.io.engine import Unread
+    from alance.io.reads import Read
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import Span, Store
@@ -140,16 +142,16 @@ class _Scheduler(Scheduler):
 
     dry: DrySession
 
-    def read(
-        self, ranges: Sequence[Extent], *, reason: str = "", bulk: bool = False
-    ) -> asyncio.Future[Sequence[memoryview]]:
-        for extent in ranges:
+    def _read(
+        self, extents: Sequence[Extent], reason: str, callers: int, *, bulk: bool, is_held: bool
+    ) -> Read:
+        for extent in extents:
             for location, start, stop in (
                 extent.ranges() if isinstance(extent, Pieces) else [extent]
             ):
                 for span in self.dry.spans.needed(location, start, stop):
                     self.dry.needed.add(location, span)
-        return super().read(ranges, reason=reason, bulk=bulk)
+        return super()._read(extents, reason, callers, bulk=bulk, is_held=is_held)
 
     def speed(self, location: str) -> Speed:
         """That of the real store."""
@@ -162,9 +164,15 @@ class _Engine(Engine):
     __slots__ = ()
 
     async def reader(
-        self, unread: Sequence[Unread], reason: str, *, inline: bool = False
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, callers: int = 1
     ) -> Reader:
         read = await Engine.reader(self, unread, reason, inline=True)
+        if reason == "take":
+            raise TakePlanned
+        return read
+
+    async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
+        read = await Engine.hold(self, pieces, reason)
         if reason == "take":
             raise TakePlanned
         return read
@@ -189,6 +197,7 @@ class DrySession(Session):
         self.outside = contextvars.copy_context()  # with the traces of the caller
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
+        scheduler.room = Room(1 << 62)  # all parts of a take are asked for in one turn
         scheduler.dry = self
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
         parts |= {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from alance.io import trace
+from alance.io.store import without_number
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
@@ -259,7 +260,13 @@ def _steps(events: Sequence[RequestEvent]) -> list[Step]:
 
 
 def _pages(spans: DataSpans, events: Sequence[RequestEvent]) -> int:
-    return spans.pages((event.location, span) for event in events for span in event.asked)
+    # Events name a store as users do.
+    paths = {without_number(path): path for path in spans.paths}
+    return spans.pages(
+        (paths.get(event.location, event.location), span)
+        for event in events
+        for span in event.asked
+    )
 
 
 def _scan_lines(snapshot: Snapshot, plan: ScanPlan, options: ScanOptions) -> list[str]:

@@ -34,12 +34,12 @@ def by_position(rows: Int64s, firsts: Int64s) -> Placed:
     if len(rows) <= FEW:
         return Placed(*_kernels.place_rows(rows, firsts))
     fragments = np.searchsorted(firsts, rows, "right") - 1
-    return by_fragment(fragments, rows - firsts[fragments])
+    return by_key(fragments << 32 | (rows - firsts[fragments]))
 
 
-def by_fragment(fragments: Int64s, offsets: Int64s) -> Placed:
-    """Rows by fragment and offset in it (below 2^32); shape (n,) each."""
-    keys, places = fragments << 32 | offsets, None
+def by_key(keys: Int64s) -> Placed:
+    """Rows by fragment << 32 | offset in it; shape (n,)."""
+    places = None
     if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
         keys, places = distinct(keys)
     if len(keys) == 0:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, RowNotFoundError
@@ -15,12 +17,14 @@ from alance.file.open import open_file
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.numbers import to_arrow
-from alance.format.plans import together
+from alance.format.plans import all_read, together
+from alance.io.joined import Joint
 from alance.io.tasks import all_of
-from alance.ops.read.placed import by_fragment, by_position
+from alance.ops.read.placed import by_key, by_position
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import with_meta
 from alance.ops.version.first_use import load_readers
+from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.plans import Plan
+    from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
     from alance.io.cache import SearchCache
     from alance.ops.read.placed import Placed
@@ -38,6 +42,13 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
 
 INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
+FEW_CALLERS: Final = 8  # whose rows are put apart on the loop, 10 to 50 microseconds each
+JOINT_ROWS: Final = 16 << 10  # of takes that go together: more are placed for milliseconds
+PART_BYTES: Final = (
+    16 << 20
+)  # encoded, of a remote store: read and decoded side by side with others
+GUESSED_ROWS: Final = 1 << 10  # of more, what is read in vain costs more than a round
+UNDER_WAY: Final = 8  # takes of one kind; what comes meanwhile shares the next
 SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
 
 
@@ -54,7 +65,9 @@ async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> 
     firsts = await snapshot.first_rows()
     if len(positions) and positions.max() >= firsts[-1]:
         raise InvalidInputError(f"index {positions.max()}: the dataset has {firsts[-1]} rows")
-    return await _take_placed(snapshot, by_position(positions, firsts), columns, live=True)
+    return await _take_joined(
+        snapshot, positions, lambda rows: by_position(rows, firsts), columns, live=True
+    )
 
 
 async def take_addresses(
@@ -112,19 +125,50 @@ async def take_located(
     Args:
         live: `offsets` count live rows only; else they are physical, and must not be deleted.
     """
-    return await _take_placed(snapshot, by_fragment(fragments, offsets), columns, live=live)
+    keys = fragments << 32 | offsets
+    return await _take_joined(snapshot, keys, by_key, columns, live=live)
+
+
+async def _take_joined(
+    snapshot: Snapshot,
+    keys: Int64s,
+    placing: Callable[[Int64s], Placed],
+    columns: Columns,
+    *,
+    live: bool,
+) -> pa.Table:
+    """Rows of a caller; what several ask for at once of a remote store is one take.
+
+    Args:
+        placing: where the rows with some keys are.
+        live: as of `take_located`.
+    """
+    names = plain_names(columns)
+    if not snapshot.is_remote or (columns is not None and names is None):
+        (table,) = await _take_placed(snapshot, placing(keys), columns, [len(keys)], live=live)
+        return table
+
+    async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+        rows = asked[0] if len(asked) == 1 else np.concatenate(asked)
+        counts = [len(own) for own in asked]
+        return await _take_placed(snapshot, placing(rows), columns, counts, live=live)
+
+    # Of this loop: callers of another one wait there.
+    key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
+    joint: Joint[Int64s, pa.Table] = snapshot.remember(key, lambda: Joint(JOINT_ROWS, UNDER_WAY))
+    return await joint.ask(keys, len(keys), answer)
 
 
 async def _take_placed(
-    snapshot: Snapshot, placed: Placed, columns: Columns, *, live: bool
-) -> pa.Table:
-    """As of `take_located`."""
+    snapshot: Snapshot, placed: Placed, columns: Columns, counts: Sequence[int], *, live: bool
+) -> list[pa.Table]:
+    """As of `take_located`: a table of the rows of each caller, of which there are `counts`."""
     await load_readers(snapshot, columns)
     choice = snapshot.wanted(columns)
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:
-        return in_order(_nothing(projection, schema), None)
+        return [in_order(_nothing(projection, schema), None)] * len(counts)
     handles = [snapshot.handles[position] for position in positions]
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, schema)
@@ -140,42 +184,66 @@ async def _take_placed(
         rows_of.append(own_rows)
     engine = snapshot.engine
     taking = _take_fragments(snapshot, handles, rows_of, choice)
-    taken = TakenRows(schema, await engine.drive(taking, "take"))
+    taken = TakenRows(schema, await engine.drive(taking, "take", callers=len(counts)))
 
-    def finish(batch: pa.RecordBatch) -> pa.Table:
+    def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
             batch = _with_meta(batch, handles, rows_of, projection)
-        return in_order(projection.apply(batch), places)
+        batch = projection.apply(batch)
+        if len(counts) == 1:
+            return [in_order(batch, places)]
+        # Rows of their own: a caller that keeps few rows does not keep those of all.
+        order = np.arange(batch.num_rows) if places is None else places
+        return [in_order(batch, own) for own in np.split(order, np.cumsum(counts)[:-1])]
 
-    return await _decode(snapshot, taken, finish)
+    return await _decode(snapshot, taken, finish, len(counts))
 
 
 async def _decode(
-    snapshot: Snapshot, taken: TakenRows, finish: Callable[[pa.RecordBatch], pa.Table]
-) -> pa.Table:
+    snapshot: Snapshot,
+    taken: TakenRows,
+    finish: Callable[[pa.RecordBatch], list[pa.Table]],
+    callers: int,
+) -> list[pa.Table]:
     """Decode on the loop what is small, in the pool what is not, and by all its threads what is
     large.
     """
     engine, num_bytes = snapshot.engine, taken.num_bytes
     pool = engine.pool
-    if num_bytes <= INLINE_BYTES:
-        table = finish(taken.decode(await engine.reader(taken.unread, "take", inline=True)))
+    if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
+        read = await engine.reader(taken.unread, "take", inline=True, callers=callers)
+        tables = finish(taken.decode(read))
         await pool.share_turn()
-        return table
-    read = await engine.reader(taken.unread, "take")
+        return tables
     if num_bytes <= SHARED_BYTES:
+        read = await engine.reader(taken.unread, "take", callers=callers)
         return await pool.run(lambda: finish(taken.decode(read)))
-    parts = taken.split(snapshot.session.decode_threads)
+    count = snapshot.session.decode_threads
+    held = None
+    if snapshot.is_remote:
+        count = max(count, -(-num_bytes // PART_BYTES))
+    else:
+        held = await engine.reader(taken.unread, "take", callers=callers)
+    parts = taken.split(count)
     batches: list[pa.RecordBatch | None] = [None] * len(parts)
     left = [*range(len(parts))]
 
-    def decode(number: int) -> pa.Table | None:
+    def decode(number: int, read: Reader) -> list[pa.Table] | None:
         batches[number] = parts[number].decode(read)
         is_last = left.pop() == 0  # each thread has another answer
         return finish(side_by_side(cast("list[pa.RecordBatch]", batches))) if is_last else None
 
-    tables = await all_of(pool.run(partial(decode, number)) for number in range(len(parts)))
-    return next(table for table in tables if table is not None)
+    async def part(number: int) -> list[pa.Table] | None:
+        if held is not None:
+            return await pool.run(partial(decode, number, held))
+        # What other takes need of the same columns goes together where it is asked for at once.
+        async with engine.scheduler.room.taken(parts[number].num_bytes, number):
+            pieces = parts[number].unread_pieces
+            read = await engine.hold(pieces, "take", callers) if pieces else all_read
+            return await pool.run(partial(decode, number, read))
+
+    answers = await all_of(part(number) for number in range(len(parts)))
+    return next(tables for tables in answers if tables is not None)
 
 
 async def prepare_take(
@@ -204,9 +272,9 @@ def _take_fragments(
     """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
     cache = snapshot.engine.cache
     opened = yield from opened_fragments(cache, handles, choice)
-    tasks = yield from take_fragments(
-        choice.schema, [*zip(opened, rows_of, strict=True)], cache, guess=snapshot.is_remote
-    )
+    guess = snapshot.is_remote and sum(map(len, rows_of)) <= GUESSED_ROWS
+    asked = [*zip(opened, rows_of, strict=True)]
+    tasks = yield from take_fragments(choice.schema, asked, cache, guess=guess)
     keep_grown(cache, handles, opened, choice)
     return tasks
 

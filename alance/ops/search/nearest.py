@@ -53,14 +53,16 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     keys = sort_keys(schema, options)
     check_queries(search, way_of(snapshot, search, options))
 
-    async def answer(queries: Float64s, counts: Sequence[int]) -> Sequence[Part]:
-        asked = replace(search, queries=queries)
+    async def answer(queries: Sequence[Float64s]) -> Sequence[Part]:
+        counts = [len(own) for own in queries]
+        asked = replace(search, queries=np.concatenate(queries) if len(counts) > 1 else queries[0])
         hits = await find_hits(snapshot, asked, options, stored(columns))
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
         return await _parts(snapshot, columns, options, hits, counts)
 
-    part = await joint_of(snapshot, search, columns, options).ask(search.queries, answer)
+    joint = joint_of(snapshot, search, columns, options)
+    part = await joint.ask(search.queries, len(search.queries), answer)
     arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     if search.is_batch:
         arrays[QUERY_INDEX] = to_arrow(part.numbers)

@@ -1,0 +1,82 @@
+"""Memory for bytes that are read at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from alance.io.room import Room
+
+
+class Callers:
+    """Callers that hold some bytes until they are told to leave."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.inside: list[str] = []
+        self.leave: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def enter(self, name: str, num_bytes: int, rank: int = 0) -> None:
+        async def hold() -> None:
+            async with self.room.taken(num_bytes, rank):
+                self.inside.append(name)
+                try:
+                    await self.leave[name].wait()
+                finally:
+                    self.inside.remove(name)
+
+        self.leave[name] = asyncio.Event()
+        self.tasks[name] = asyncio.ensure_future(hold())
+        await self.turns()
+
+    async def turns(self) -> None:
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    async def end(self, name: str) -> None:
+        self.leave[name].set()
+        await self.tasks[name]
+        await self.turns()
+
+
+async def test_no_more_is_held_than_there_is_room_for() -> None:
+    callers = Callers(Room(10))
+    await callers.enter("a", 6)
+    await callers.enter("b", 5)
+    await callers.enter("c", 4)
+    assert callers.inside == ["a"], "first come, first served"
+    await callers.end("a")
+    assert callers.inside == ["b", "c"]
+    await callers.enter("huge", 100)
+    await callers.end("b")
+    assert callers.inside == ["c"]
+    await callers.end("c")
+    assert callers.inside == ["huge"], "alone it is let in"
+    await callers.end("huge")
+
+
+async def test_a_lower_rank_goes_first() -> None:
+    callers = Callers(Room(10))
+    await callers.enter("a", 10)
+    await callers.enter("second part", 10, 1)
+    await callers.enter("first part", 10, 0)
+    await callers.end("a")
+    assert callers.inside == ["first part"]
+    await callers.end("first part")
+    await callers.end("second part")
+
+
+async def test_who_is_cancelled_leaves_room() -> None:
+    callers = Callers(Room(10))
+    await callers.enter("a", 8)
+    await callers.enter("waiting", 8)
+    await callers.enter("b", 2)
+    for name in ("waiting", "a"):
+        callers.tasks[name].cancel()
+        await asyncio.gather(callers.tasks[name], return_exceptions=True)
+        await callers.turns()
+        assert callers.inside[-1] == "b"
+    await callers.end("b")
+    await callers.enter("c", 10)
+    assert callers.inside == ["c"]
+    await callers.end("c")
