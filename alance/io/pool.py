@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -52,23 +53,33 @@ class DecodePool:
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
         self._turn_since: float | None = None
+        self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for one
 
     async def share_turn(self) -> None:
         """Give others a turn, if small work on the loop itself has taken long in this one.
 
-        To be awaited after work that was done without waiting: a caller that awaits such work again
-        and again would keep the loop until it ends.
+        To be awaited beside work that is done without waiting: a caller that does such work again
+        and again would keep the loop until it ends. Many that do so go on one a turn.
         """
         now = time.perf_counter()
         if self._turn_since is None:
             self._turn_since = now
             asyncio.get_running_loop().call_soon(self._turn_ends)
         elif now - self._turn_since >= TURN_S:
-            self._turn_ends()
-            await asyncio.sleep(0)
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            await turn
 
     def _turn_ends(self) -> None:
+        """The next of those who wait for a turn has the one that comes now."""
         self._turn_since = None
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                self._turn_since = time.perf_counter()
+                turn.set_result(None)
+                asyncio.get_running_loop().call_soon(self._turn_ends)
+                return
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from alance.errors import CorruptFileError, InvalidInputError, StoreError
 from alance.format.plans import ByteRange, Plan, together
 from alance.io import trace
 from alance.io.drive import drive
-from alance.io.pool import DecodePool
+from alance.io.pool import TURN_S, DecodePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,3 +149,24 @@ def test_traces_nest() -> None:
             assert trace.current() is inner
         assert trace.current() is outer
     assert trace.current() is None
+
+
+async def test_many_that_work_on_the_loop_go_on_one_a_turn() -> None:
+    pool, worked, turn = DecodePool(1), [], 0
+
+    async def caller() -> None:
+        for _ in range(3):
+            time.sleep(2 * TURN_S)  # noqa: ASYNC251  # work that takes its time
+            worked.append(turn)
+            await pool.share_turn()
+
+    callers = [asyncio.ensure_future(caller()) for _ in range(5)]
+    callers.append(asyncio.ensure_future(caller()))
+    await asyncio.sleep(0)
+    assert worked.count(0) == 7, "the first one had the turn for itself, so far"
+    callers.pop().cancel()  # while it waits for its turn
+    while not all(call.done() for call in callers):
+        turn += 1
+        await asyncio.sleep(0)
+    after = [worked.count(number) for number in set(worked) - {0}]
+    assert after == [1] * 9

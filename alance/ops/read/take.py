@@ -149,6 +149,7 @@ async def _take_joined(
         return table
 
     async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+        await snapshot.engine.pool.share_turn()
         rows = asked[0] if len(asked) == 1 else np.concatenate(asked)
         counts = [len(own) for own in asked]
         return await _take_placed(snapshot, placing(rows), columns, counts, live=live)
