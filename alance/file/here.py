@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from alance.format.plans import answered
 from alance.io.pool import DecodePool
@@ -10,6 +10,9 @@ from alance.io.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+
+    from alance.arrays import Bytes
+    from alance.io.store import Body
 
 T = TypeVar("T")
 
@@ -32,11 +35,15 @@ class Pieces(Upload):
 
     def __init__(self, where: str = "memory") -> None:
         super().__init__(where)
+        self._chunks: list[Body] = []
+
+    async def write(self, buffer: Body | Bytes) -> None:
+        """Keep a buffer as it is."""
+        self._chunks.append(cast("Body", buffer))
 
     def content(self) -> bytes:
         """All that was written."""
-        self._end_block()
-        return b"".join(self._pieces)
+        return b"".join(self._chunks)
 
     async def _advance(self) -> None:
         """Nothing is under way."""

@@ -237,6 +237,8 @@ class DataFileWriter(ABC):
 
     async def _in_threads(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """The results of CPU work, in order: one hop for each thread that may help."""
+        if self._threads == 1:
+            return await self._pool.run(lambda: [work() for work in works])
         left = deque(enumerate(works))
         results: dict[int, T] = {}
 

@@ -87,10 +87,9 @@ class Field:
     @property
     def is_packed(self) -> bool:
         """Whether this struct is one column."""
-        values = [self.metadata.get(key, "") for key in PACKED]
-        return self.logical_type == "struct" and any(
-            value.lower() in ("true", "1") for value in values
-        )
+        if self.logical_type != "struct":
+            return False
+        return any(self.metadata.get(key, "").lower() in ("true", "1") for key in PACKED)
 
     @property
     def is_blob_v1(self) -> bool:

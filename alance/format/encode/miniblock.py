@@ -69,11 +69,13 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
     chunks = mini_block_values(block, hints)
     message.value_compression.CopyFrom(chunks.encoding)
     message.num_buffers = len(chunks.buffers)
-    ends = _entry_ends(values, chunks.counts)
-    counts = np.diff(ends, prepend=0)
+    has_levels = values.rep is not None or values.definition is not None
+    ends, counts = np.cumsum(chunks.counts), chunks.counts  # of entries
+    if values.rep is not None:
+        ends = _entry_ends(values, ends)
+        counts = np.diff(ends, prepend=0)
     buffers = list(chunks.buffers)
     sizes = [*chunks.sizes]
-    has_levels = values.rep is not None or values.definition is not None
     if has_levels and counts.max() > level_budget(values):
         raise TooManyLevels
     if values.definition is not None:
@@ -106,12 +108,11 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
     return EncodedPage(layout, (words, content, *more), values.num_rows, search)
 
 
-def _entry_ends(values: PageValues, counts: Int64s) -> Int64s:
-    """How many entries there are up to the end of each chunk, from the values of each."""
-    ends: Int64s = np.cumsum(counts)
+def _entry_ends(values: PageValues, ends: Int64s) -> Int64s:
+    """How many entries there are up to the end of each chunk, from how many values there are."""
     definition = values.definition
     visible = max_visible(values.layers)
-    if values.rep is None or definition is None:
+    if definition is None:
         return ends
     if max_definition(values.layers) > visible:
         places = np.flatnonzero(definition <= visible)
@@ -162,7 +163,7 @@ def _check_sizes(sizes: list[Int64s], num_levels: int, *, large: bool) -> None:
 
 def _chunk_words(chunk_bytes: Int64s, counts: Int64s, *, large: bool) -> Bytes:
     """Size and logarithm of the values of each chunk; the last one has no logarithm."""
-    logs = np.log2(counts[:-1]).astype(np.int64)
     words = (chunk_bytes // 8 - 1) << 4
-    words[:-1] |= logs
+    if len(words) > 1:
+        words[:-1] |= np.log2(counts[:-1]).astype(np.int64)
     return words.astype("<u4" if large else "<u2").view(np.uint8)

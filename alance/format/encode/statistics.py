@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,13 +29,14 @@ from alance.format.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Bytes
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.fields import LeafColumn
 
 ZONE_ROWS: Final = 8192
 MAX_ZONES: Final = 1024  # of a column; then two become one
 TEXT_BYTES: Final = (32, 16)  # of a bound; the second where bounds do not compress
+_FLOATS: Final = {"f2": Struct("<e"), "f4": Struct("<f"), "f8": Struct("<d")}
 ALL_VALID: Final = np.empty(0, np.uint8)
 
 
@@ -84,7 +87,7 @@ class ColumnCollector:
                 count,
             ]
         )
-        zones = self._measure(values.values, valid, np.array(cuts, np.int64))
+        zones = self._measure(values.values, valid, cuts)
         if first and zones:
             self.zones[-1].add(zones.pop(0))
         self.zones += zones
@@ -98,8 +101,9 @@ class ColumnCollector:
         self.zones = self.zones[::2]
         self.zone_rows *= 2
 
-    def _measure(self, block: object, valid: Bytes, cuts: Int64s) -> list[_Zone]:
-        rows = np.diff(cuts).tolist()
+    def _measure(self, block: object, valid: Bytes, bounds: Sequence[int]) -> list[_Zone]:
+        rows = [stop - start for start, stop in pairwise(bounds)]
+        cuts = np.array(bounds, np.int64)
         lows: Sequence[Any]
         if isinstance(block, VariableWidth):
             least, most, present = _kernels.zone_strings(block.offsets, block.data, valid, cuts)
@@ -217,7 +221,7 @@ def _encoded(kind: str, zone: _Zone, limit: int) -> tuple[bytes, bytes, int]:
 
 def _packed(kind: str, bound: float) -> bytes:
     if kind[0] == "f":
-        return np.array([bound], f"<{kind}").tobytes()
+        return _FLOATS[kind].pack(bound)
     assert isinstance(bound, int)
     return bound.to_bytes(width_of(kind), "little", signed=kind[0] == "i")
 
