@@ -816,6 +816,23 @@ def order_of(
     ids: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
 
+# --- bloom.cpp ---
+
+# XXH64 of values, of which `offsets` say where they begin and the last one ends.
+def bloom_hashes(
+    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint64]: ...
+
+# Adds values to a filter of blocks of 32 bytes, in place.
+def bloom_add(hashes: npt.NDArray[np.uint64], filter: npt.NDArray[np.uint8]) -> None: ...
+
+# Which of some filters may have one of some values: 0 or 1.
+def bloom_hits(
+    offsets: npt.NDArray[np.int64],
+    filters: npt.NDArray[np.uint8],
+    hashes: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.uint8]: ...
+
 # --- row_sets.cpp ---
 
 # A stored roaring bitmap of 64 bits of rows, not negative, in any order.

@@ -236,7 +236,7 @@ async def read_split(
     snapshot = dataset._snapshot
     scanner = _RangeScanner(snapshot, list(columns), options)
     scanner.spans = {
-        handle.id: (start, stop)
+        handle.id: [(start, stop)]
         for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
         if stop is not None
     }
@@ -249,7 +249,7 @@ class _RangeScanner(Scanner):
 
     __slots__ = ("spans",)
 
-    spans: dict[int, tuple[int, int]]
+    spans: dict[int, list[tuple[int, int]]]
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
         plan = await plan_scan(self._snapshot, self._columns, options)

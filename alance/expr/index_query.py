@@ -1,21 +1,33 @@
 """What of a condition can be asked of indices: a tree of questions on single columns.
 
-A question is a part of the condition itself, over one indexed column alone: it is evaluated on the
-values that the index holds, by the very nodes that rows are asked with. What comes out is never
-less than the rows for which the condition is true; the condition decides on them again.
+A question is a part of the condition itself, over one indexed column alone, that an index of the
+column takes. Where the index holds values it is evaluated on these, by the very nodes that rows are
+asked with. What comes out is never less than the rows for which the condition is true; the
+condition decides on them again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from alance.expr.logic import Junction, junction, negation
 from alance.expr.pruning import check_of
-from alance.expr.tree import Call, Column, Literal, Node, broadcast
+from alance.expr.pruning_checks import All, IsNull, Within
+from alance.expr.tree import (
+    AnyItem,
+    Call,
+    Column,
+    Comparison,
+    Literal,
+    Membership,
+    Node,
+    Pattern,
+    broadcast,
+)
 from alance.format.numbers import as_mask
 
 if TYPE_CHECKING:
@@ -25,6 +37,12 @@ if TYPE_CHECKING:
     from alance.expr.pruning import Check
 
     Path: TypeAlias = tuple[str, ...]
+    Ways: TypeAlias = tuple[tuple[str, ...], ...]
+
+MAX_POINTS: Final = 1024  # values that are looked up one by one
+MAX_WAYS: Final = 64  # of a text to match
+ANY_TEXT: Final = ((),)
+NULL: Final = pa.scalar(None, pa.string())
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +72,38 @@ class Ask:
         )
         return as_mask(broadcast(self.condition.evaluate(batch), len(values)))
 
+    @property
+    def is_of_nulls(self) -> bool:
+        """Whether it is that the column is null."""
+        return isinstance(self.check, IsNull)
+
+    @cached_property
+    def points(self) -> list[Any] | None:
+        """All values that it is true of, or more; None: not so few, or null is one.
+
+        They are whole numbers of the type's unit, floats, or bytes; zero stands for both zeros.
+        """
+        check = self.check
+        for part in check.parts if isinstance(check, All) else [check]:
+            if isinstance(part, Within) and not any(part.nans):
+                points = part.ranges.points(self.column.type, MAX_POINTS)
+                if points is not None:
+                    return points
+        return None
+
+    @cached_property
+    def is_of_items(self) -> bool:
+        """Whether it is true of the lists with an item for which it is true of `[item]`."""
+        return _is_of_items(self.condition)
+
+    @cached_property
+    def texts(self) -> Ways:
+        """Parts of the texts that it may be true of: of each way to be so all of some parts.
+
+        They are there in whatever case. A way without any may be every text.
+        """
+        return _texts(self.condition)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllOf:
@@ -77,48 +127,46 @@ class AnyOf:
 Question: TypeAlias = Ask | AllOf | AnyOf
 
 
-def question_of(node: Node, is_indexed: Callable[[Column], bool]) -> Question | None:
+def question_of(node: Node, takes: Callable[[Ask], bool]) -> Question | None:
     """The questions of a condition; None where no index narrows it.
 
     Args:
         node: the condition of a predicate from SQL text.
-        is_indexed: whether there is an index on a column.
+        takes: whether an index takes a question.
     """
     if isinstance(node, Literal):
         return None
-    column = _only_column(node)
-    if column is not None and is_indexed(column):
-        return Ask(column, node)
+    ask = _ask_of(node)
+    if ask is not None and takes(ask):
+        return ask
     if isinstance(node, Junction):
-        return _of_junction(node, is_indexed)
+        return _of_junction(node, takes)
     if isinstance(node, Call) and node.name == "is true":
-        return question_of(node.args[0], is_indexed)
+        return question_of(node.args[0], takes)
     if isinstance(node, Call) and node.name == "not":
         inner = node.args[0]
         if isinstance(inner, Junction):
             turned = junction(not inner.is_and, [negation(arg) for arg in inner.args])
-            return question_of(turned, is_indexed)
+            return question_of(turned, takes)
         if isinstance(inner, Call) and inner.name == "not":
-            return question_of(inner.args[0], is_indexed)
+            return question_of(inner.args[0], takes)
     return None
 
 
-def _of_junction(node: Junction, is_indexed: Callable[[Column], bool]) -> Question | None:
+def _of_junction(node: Junction, takes: Callable[[Ask], bool]) -> Question | None:
     """The parts on the same column are one question: bounds on both sides are one range."""
     by_path: dict[Path, list[Node]] = {}
-    others: list[Question | None] = []
-    for arg in node.args:
-        column = _only_column(arg)
-        if column is not None and is_indexed(column):
-            by_path.setdefault(column.path, []).append(arg)
-        else:
-            others.append(question_of(arg, is_indexed))
     parts: list[Question | None] = []
+    for arg in node.args:
+        ask = _ask_of(arg)
+        if ask is not None and takes(ask):
+            by_path.setdefault(ask.column.path, []).append(arg)
+        else:
+            parts.append(question_of(arg, takes))
     for args in by_path.values():
-        column = _only_column(args[0])
-        assert column is not None
-        parts.append(Ask(column, args[0] if len(args) == 1 else Junction(node.is_and, tuple(args))))
-    parts += others
+        ask = _ask_of(args[0] if len(args) == 1 else Junction(node.is_and, tuple(args)))
+        assert ask is not None
+        parts += [ask] if takes(ask) else [_ask_of(arg) for arg in args]
     if not node.is_and and None in parts:
         return None
     questions = tuple(part for part in parts if part is not None)
@@ -130,17 +178,58 @@ def _of_junction(node: Junction, is_indexed: Callable[[Column], bool]) -> Questi
     return AllOf(questions, is_whole) if node.is_and else AnyOf(questions)
 
 
-def _only_column(node: Node) -> Column | None:
-    """The column that a node is about, if it is one alone."""
+def _ask_of(node: Node) -> Ask | None:
+    """The question that a node is, if it is about one column alone."""
     columns = _columns(node)
-    first = columns[0] if columns else None
-    return first if all(column.path == columns[0].path for column in columns) else None
+    if not columns or any(column.path != columns[0].path for column in columns):
+        return None
+    return Ask(columns[0], node)
 
 
 def _columns(node: Node) -> Sequence[Column]:
     if isinstance(node, Column):
         return [node]
     return [column for arg in node.args for column in _columns(arg)]
+
+
+def _is_of_items(node: Node) -> bool:
+    if isinstance(node, Junction):
+        return not node.is_and and all(map(_is_of_items, node.args))
+    if not isinstance(node, Call) or not isinstance(node.meaning, AnyItem):
+        return False
+    return isinstance(node.meaning.node, Column)
+
+
+def _texts(node: Node) -> Ways:
+    if isinstance(node, Junction):
+        ways = [_texts(arg) for arg in node.args]
+        if not node.is_and:
+            return tuple(way for alternatives in ways for way in alternatives)[: MAX_WAYS + 1]
+        single = tuple(
+            part for alternatives in ways if len(alternatives) == 1 for part in alternatives[0]
+        )
+        others = [alternatives for alternatives in ways if len(alternatives) <= MAX_WAYS]
+        return (single,) if single or not others else min(others, key=len)
+    said = node.meaning if isinstance(node, Call) else None
+    if isinstance(said, Pattern) and isinstance(said.node, Column):
+        return said.parts
+    if isinstance(said, Comparison) and said.op == "=":
+        literal, column = said.right, said.left
+        if isinstance(literal, Column):
+            literal, column = column, literal
+        if isinstance(column, Column) and isinstance(literal, Literal):
+            return _equals(literal)
+    elif isinstance(said, Membership) and isinstance(said.node, Column):
+        items = said.items
+        if isinstance(items, pa.Array):
+            items = tuple(map(Literal, items)) if len(items) <= MAX_WAYS else (Literal(NULL),)
+        return tuple(way for item in items for way in _equals(item))
+    return ANY_TEXT
+
+
+def _equals(literal: Literal) -> Ways:
+    value = literal.value.as_py()
+    return ((value,),) if isinstance(value, str) else ANY_TEXT
 
 
 def _nested(values: pa.Array, path: Path) -> pa.Array:

@@ -14,7 +14,19 @@ from alance.expr.casts import unify
 from alance.expr.compare import NULL, compare, is_nothing
 from alance.expr.logic import FALSE, TRUE, junction
 from alance.expr.text import literal_text
-from alance.expr.tree import Column, Literal, Node, Problem, call, plain, plain_type, truly, unknown
+from alance.expr.tree import (
+    AnyItem,
+    Column,
+    Literal,
+    Node,
+    Problem,
+    call,
+    meaning,
+    plain,
+    plain_type,
+    truly,
+    unknown,
+)
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
@@ -67,12 +79,13 @@ def has(name: str, args: list[Node]) -> Node:
     if any(is_nothing(arg) for arg in args):
         return NULL
     needed = [arg for arg in args if not isinstance(arg, Literal)]
-    return call(
+    answer = call(
         name,
         lambda places, *values: _known(pc.is_valid(places), *values),
         _first(name, args),
         *needed,
     )
+    return meaning(answer, AnyItem(args[0])) if isinstance(args[1], Literal) else answer
 
 
 def has_any(name: str, args: list[Node]) -> Node:
@@ -145,7 +158,7 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
         has_null[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
         return _known(to_arrow(has_null), lists)
 
-    return call(name, find, node)
+    return meaning(call(name, find, node), AnyItem(node))
 
 
 def _known(answers: pa.Array, *needed: Value) -> pa.Array:

@@ -34,7 +34,7 @@ from alance.expr.tree import (
     Comparison,
     Literal,
     Membership,
-    Prefix,
+    Pattern,
     Problem,
 )
 
@@ -88,7 +88,7 @@ def _check(node: object) -> Check:
             return _guarded(lambda: _compared(FLIPPED[meaning.op], meaning.right, meaning.left))
     elif isinstance(meaning, Membership) and isinstance(meaning.node, Column):
         return _guarded(lambda: _listed(meaning))
-    elif isinstance(meaning, Prefix) and isinstance(meaning.node, Column):
+    elif isinstance(meaning, Pattern) and isinstance(meaning.node, Column):
         return _guarded(lambda: _begun(meaning))
     elif node.name in _NAMED:
         return _NAMED[node.name](node)
@@ -113,8 +113,8 @@ def _listed(membership: Membership) -> Check:
     return Anything() if ranges is None else Within(membership.node, ranges)
 
 
-def _begun(prefix: Prefix) -> Check:
-    return BeginsWith.of(prefix) if prefix.prefix else Anything()
+def _begun(pattern: Pattern) -> Check:
+    return BeginsWith.of(pattern) if pattern.prefix else Anything()
 
 
 def _all(parts: list[Check]) -> Check:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Mask
     from alance.expr.pruning_sets import Ranges
-    from alance.expr.tree import Prefix
+    from alance.expr.tree import Pattern
     from alance.format.statistics import Bounds
 
     Path = tuple[str, ...]
@@ -270,13 +270,13 @@ class BeginsWith:
     prefix: bytes
 
     @classmethod
-    def of(cls, prefix: Prefix) -> BeginsWith:
+    def of(cls, pattern: Pattern) -> BeginsWith:
         """The check of a prefix of a column."""
-        column = prefix.node
+        column = pattern.node
         assert isinstance(column, Column)
-        literal = Literal(as_scalar(prefix.prefix))
+        literal = Literal(as_scalar(pattern.prefix))
         high = compare(">=", Column(("high",), column.type), literal)
-        return cls(column, high, prefix.prefix.encode())
+        return cls(column, high, pattern.prefix.encode())
 
     def may(self, zones: Zones) -> May:
         bounds = zones.bounds(self.column)

@@ -52,6 +52,25 @@ class Ranges:
     def __invert__(self) -> Ranges:
         return Ranges(not self.begins, self.edges)
 
+    def points(self, type_: pa.DataType, most: int) -> list[Value] | None:
+        """Its values; None: not so few, or such as cannot be counted.
+
+        Args:
+            type_: of the values.
+        """
+        firsts, stops = self.edges[::2].tolist(), self.edges[1::2].tolist()
+        if self.begins or len(firsts) > len(stops) or len(firsts) > most:
+            return None
+        if pa.types.is_floating(type_):
+            dtype = np.dtype(f"f{type_.bit_width // 8}").type
+            stops_of = [float(np.nextafter(dtype(first), dtype(np.inf))) for first in firsts]
+            return firsts if stops == stops_of else None
+        if scale_of(type_) is None:
+            return firsts if stops == [first + b"\0" for first in firsts] else None
+        if sum(stop - first for first, stop in zip(firsts, stops, strict=True)) > most:
+            return None
+        return [v for first, stop in zip(firsts, stops, strict=True) for v in range(first, stop)]
+
     def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
         """Whether some value, and whether every one, of each zone may be, or is, inside."""
         low, high = np.zeros((2, len(bounds.has_low)), np.int64)

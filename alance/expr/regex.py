@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from alance.expr.compare import NULL, is_nothing
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import FAILURES, Node, Problem, call, one_line, truly
+from alance.expr.text_parts import regex_parts
+from alance.expr.tree import FAILURES, Node, Pattern, Problem, call, meaning, one_line, truly
 from alance.format.numbers import as_scalar
 
 _MEMBERS: Final = {
@@ -31,10 +32,9 @@ def regexp_like(name: str, args: list[Node]) -> Node:
     """Whether a literal pattern matches anywhere; flags `i`, `m`, `s` as third argument."""
     if any(is_nothing(arg) for arg in args):
         return NULL
-    regex = _pattern(name, args)
-    return call(
-        name, lambda values: pc.match_substring_regex(values, regex), as_text(name, args[0])
-    )
+    regex, node = _pattern(name, args), as_text(name, args[0])
+    matches = call(name, lambda values: pc.match_substring_regex(values, regex), node)
+    return meaning(matches, Pattern(node, parts=regex_parts(literal_text(name, args[1]))))
 
 
 def regexp_match(name: str, args: list[Node]) -> Node:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.tree import Literal, Node, Prefix, Problem, Value, broadcast, call, meaning, truly
+from alance.expr.text_parts import like_parts, like_prefix
+from alance.expr.tree import Literal, Node, Pattern, Problem, Value, broadcast, call, meaning, truly
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
     regex = _like_regex(text, escape, ignore_case=ignore_case)
     node = as_text("like", node)
     matches = call("like", lambda values: pc.match_substring_regex(values, regex), node)
-    return matches if ignore_case else meaning(matches, Prefix(node, _like_prefix(text, escape)))
+    prefix = "" if ignore_case else like_prefix(text, escape)
+    return meaning(matches, Pattern(node, prefix, (like_parts(text, escape),)))
 
 
 def as_text(name: str, node: Node) -> Node:
@@ -83,7 +85,8 @@ def with_pattern(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]],
         pattern = literal_text(name, args[1])
         node = as_text(name, args[0])
         matches = call(name, lambda values: kernel(values, pattern), node)
-        return meaning(matches, Prefix(node, pattern)) if name == "starts_with" else matches
+        prefix = pattern if name == "starts_with" else ""
+        return meaning(matches, Pattern(node, prefix, ((pattern,),)))
 
     return build
 
@@ -288,17 +291,6 @@ def _like_regex(pattern: str, escape: str, *, ignore_case: bool) -> str:
         else:
             parts.append(re.escape(character))
     return f"(?s{'i' if ignore_case else ''})^{''.join(parts)}$"
-
-
-def _like_prefix(pattern: str, escape: str) -> str:
-    """The plain text that a LIKE pattern begins with."""
-    prefix, characters = [], iter(pattern)
-    for character in characters:
-        following = next(characters, None) if character == escape else character
-        if following is None or (character != escape and character in "%_"):
-            break
-        prefix.append(following)
-    return "".join(prefix)
 
 
 def upper(values: pa.Array) -> pa.Array:

@@ -239,14 +239,26 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prefix:
-    """True at most for text that begins so; null where the text is null."""
+class Pattern:
+    """True at most for text that begins so, and has some parts; null where the text is null.
+
+    Attributes:
+        parts: texts that it has, in whatever case; of several ways to match each way's.
+    """
 
     node: Node
-    prefix: str
+    prefix: str = ""
+    parts: tuple[tuple[str, ...], ...] = ()
 
 
-Meaning: TypeAlias = Comparison | Membership | Prefix
+@dataclass(frozen=True, slots=True, eq=False)
+class AnyItem:
+    """True of the lists with an item for which it is true of `[item]`; null of a null list."""
+
+    node: Node
+
+
+Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem
 
 
 def meaning(node: Node, what: Meaning) -> Node:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
 from alance.file.open import from_content
 from alance.file_version import FileVersion
+from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
 from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
 from alance.format.v0_1.metadata import BatchContainer
@@ -136,10 +138,23 @@ class BatchZones:
             return None
         maybe = np.ones(len(batches.least), np.bool_)
         nans = maybe & pa.types.is_floating(arrow)
-        return Bounds(maybe, maybe, nans, batches.least, batches.most)
+        low, high = batches.least, batches.most
+        if pa.types.is_primitive(arrow) or pa.types.is_decimal(arrow):
+            low, high = _with_zeros(low, high, to_arrow(batches.null_counts > 0))
+        return Bounds(maybe, maybe, nans, low, high)
 
     def whole(self, arrow: pa.DataType) -> None:
         """None: there are no sums."""
+
+
+def _with_zeros(low: pa.Array, high: pa.Array, has_zeros: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Bounds of what a read gives: a null that was written is a zero, of which they do not tell."""
+    if pa.types.is_boolean(low.type):
+        return pc.if_else(has_zeros, pc.and_(low, as_scalar(False)), low), high
+    zero = as_scalar(0, low.type)
+    lows = pc.min_element_wise(low, zero, skip_nulls=False)
+    highs = pc.max_element_wise(high, zero, skip_nulls=False)
+    return pc.if_else(has_zeros, lows, low), pc.if_else(has_zeros, highs, high)
 
 
 def read_zones(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 HALF: Final = 32  # bits of a row offset
 PART: Final = struct.Struct("<I")
 COUNT: Final = struct.Struct("<Q")
+GAP_ROWS: Final = 4096  # that a scan leaves out
+SPAN_STEPS: Final = 64  # of a fragment
 LONG_RUN: Final = 64  # of so many rows a range is cheaper than the rows
 
 
@@ -172,6 +174,31 @@ class RowSet:
         if num_before == num_to_end:
             raise ValueError(f"{self}: none in fragment {fragment}")
         return self._bitmap[num_before] - base, self._bitmap[num_to_end - 1] - base + 1
+
+    def spans_of(self, fragment: int) -> list[tuple[int, int]]:
+        """Spans of offsets that have all its rows in a fragment, and few others.
+
+        Gaps that are worth it are left out, as far as a few steps find them. CPU: up to 100 us.
+
+        Raises:
+            ValueError: it has none there.
+        """
+        start, stop = self.span_of(fragment)
+        base = fragment << HALF
+        gaps = BitMap64()
+        gaps.add_range(base + start, base + stop)
+        gaps -= self._bitmap
+        spans: list[tuple[int, int]] = []
+        at = start
+        for _ in range(SPAN_STEPS):
+            if not gaps or base + at > gaps.max():
+                break
+            gap = gaps.next_set_bit(base + at) - base
+            at = self._bitmap.next_set_bit(base + gap) - base
+            if at - gap >= GAP_ROWS:
+                spans.append((start, gap))
+                start = at
+        return [*spans, (start, stop)]
 
     def offsets_of(self, fragment: int) -> Int64s:
         """The offsets of its rows in a fragment, ascending; shape (n,)."""

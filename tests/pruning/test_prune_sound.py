@@ -124,7 +124,7 @@ def check_soundness(
                 assert may.true[zone] or True not in rows, said
                 assert may.false[zone] or False not in rows, said
                 assert may.null[zone] or None not in rows, said
-        spans = [(0, stop - start) for start, stop in pairwise(bounds)]
+        spans = [[(0, stop - start)] for start, stop in pairwise(bounds)]
         kept = np.zeros(table.num_rows, np.bool_)
         for start, found in zip(bounds, pruner.spans(all_zones, spans), strict=False):
             for first, last in found:

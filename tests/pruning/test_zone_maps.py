@@ -11,7 +11,8 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError
-from alance.ops.read.pruning_maps import ZoneMap
+from alance.format.index.zones import PLACES, ZoneRows
+from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ CONDITIONS = [
 
 async def check(dataset: alance.Dataset, condition: str) -> alance.ops.read.explain.Explanation:
     found = await dataset.to_table(filter=condition)
-    plain = await dataset.to_table(filter=condition, use_stats=False)
+    plain = await dataset.to_table(filter=condition, use_stats=False, use_scalar_index=False)
     assert str(found.to_pylist()) == str(plain.to_pylist())
     return await dataset.scanner(filter=condition).explain()
 
@@ -65,8 +66,14 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("condition", CONDITIONS)
 async def test_zone_maps_skip_rows(mapped: Path, condition: str) -> None:
     told = await check(await alance.dataset(mapped), condition)
-    assert told.skipped is not None
+    assert "(ZoneMap)" in str(told)
     assert told.num_rows < ROWS // 2
+
+
+async def test_fragments_that_zone_maps_rule_out_are_not_opened(mapped: Path) -> None:
+    told = await (await alance.dataset(mapped)).scanner(filter="k = 50000").explain()
+    assert "fragments: 1 of 3" in str(told)
+    assert "1 of 13 zones" in str(told)
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -96,29 +103,34 @@ async def test_zone_maps_after_changes(tmp_path: Path, stable: bool) -> None:
 
 
 def test_zones_that_overlap_are_refused() -> None:
-    numbers = {
-        "fragment_id": [0, 0],
-        "zone_start": [0, 5],
-        "zone_length": [6, 5],
-        "null_count": [0, 0],
-        "nan_count": [0, 0],
-    }
-    arrays = {name: np.array(of) for name, of in numbers.items()}
-    bounds = pa.array([1, 2])
-    made = ZoneMap(frozenset([0]), bounds, bounds, arrays)
+    def zones(lengths: list[int]) -> ZoneRows:
+        arrays = [np.array(part, np.uint64) for part in ([7, 7], [0, 5], lengths)]
+        return ZoneRows.of(pa.record_batch(arrays, list(PLACES)))
+
     with pytest.raises(CorruptFileError, match="overlap"):
-        made.of_fragment(0, 10)
-    arrays["zone_length"] = np.array([5, 6])
-    with pytest.raises(CorruptFileError, match="leave its 10 rows"):
-        made.of_fragment(0, 10)
-    arrays["zone_length"] = np.array([4, 4])
-    zones = made.of_fragment(0, 10)
-    assert zones is not None
-    found = zones.bounds(pa.int64())
-    assert found is not None
-    assert zones.edges.tolist() == [0, 4, 5, 9, 10]
-    assert found.low.to_pylist() == [1, None, 2, None]
-    assert found.has_nulls.tolist() == [False, True, False, True]
+        zones([6, 5])
+    with pytest.raises(CorruptFileError, match="row 10 of fragment 7, it has 10"):
+        zones([5, 6]).check(np.array([3, 7]), np.array([99, 10]))
+    apart = zones([4, 4])
+    apart.check(np.array([3, 7]), np.array([99, 10]))
+    assert apart.rows_of(np.array([True, False])).to_numpy().tolist() == [
+        (7 << 32) + row for row in range(4)
+    ]
+    assert zones([5, 4]).rows_of(np.array([True, True])) == RowSet.of_fragments([(7, 9)])
+
+
+async def test_nulls_of_old_files_are_zeros_that_bounds_do_not_tell_of(tmp_path: Path) -> None:
+    numbers = pa.table(
+        {
+            "k": [None if k % 10 == 3 else k for k in range(20_000)],
+            "b": [None if k % 10 == 3 else True for k in range(20_000)],
+        }
+    )
+    lance.write_dataset(numbers, str(tmp_path / "t"), data_storage_version="legacy")
+    dataset = await alance.dataset(tmp_path / "t")
+    expected = lance.dataset(str(tmp_path / "t")).count_rows("k < 100")
+    assert await dataset.count_rows("k < 100") == expected > 2_000
+    assert await dataset.count_rows("not b") == 2_000
 
 
 async def test_statistics_of_old_files_skip_batches(tmp_path: Path) -> None:
@@ -134,6 +146,7 @@ async def test_statistics_of_old_files_skip_batches(tmp_path: Path) -> None:
     for condition in CONDITIONS:
         if not condition.startswith("d "):
             await check(dataset, condition)
-    # Of floats less can be told: whether a batch has NaN, which may be above or below all.
-    for condition in ("k = 50000", "s = 'n070000'", "s like 'n0700%'", "f = 5"):
+    # Of floats less can be told: whether a batch has NaN, which may be above or below all. Nulls
+    # among them are zeros now.
+    for condition in ("k = 50000", "s = 'n070000'", "s like 'n0700%'", "f = -5"):
         assert (await check(dataset, condition)).num_rows <= 5 * 1024, condition

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.format.index.addresses import joined_rows, rows_bytes
-from alance.format.index.bitmap import BITMAPS, KEYS
+from alance.format.index.addresses import joined_rows
+from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.arrays import Int64s
+    from alance.format.index.bitmap import KeyedSets
 
 SET_BYTES: Final = 8 << 20  # of row sets in a batch
 
@@ -83,12 +84,19 @@ class RowSetBuilder:
     Args:
         type_: of the values.
         sort_key: values that are equal exactly where two rows have the same key.
+        form: how keys and row sets are stored.
         of_sets: what passes by are keys with row sets, of several parts of the rows.
     """
 
     def __init__(
-        self, type_: pa.DataType, sort_key: Callable[[pa.Array], pa.Array], *, of_sets: bool = False
+        self,
+        type_: pa.DataType,
+        sort_key: Callable[[pa.Array], pa.Array],
+        form: KeyedSets = ROW_SETS,
+        *,
+        of_sets: bool = False,
     ) -> None:
+        self._form = form
         self._sort_key = sort_key
         self._of_sets = of_sets
         self._keys: list[pa.Array] = []
@@ -97,7 +105,7 @@ class RowSetBuilder:
         self._open: list[Any] = []  # rows or sets of the last key, which may go on
         self._last: pa.Array | None = None
         self.num_keys = 0
-        self.schema = pa.schema([pa.field(KEYS, type_), pa.field(BITMAPS, pa.binary())])
+        self.schema = form.schema(type_)
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Note the next rows: values and row numbers. Gives batches that are ready."""
@@ -147,8 +155,11 @@ class RowSetBuilder:
 
     def _set(self) -> bytes:
         if not self._of_sets:
-            return rows_bytes(np.concatenate(self._open))
+            return self._form.to_bytes(np.concatenate(self._open))
         sets = [rows.as_buffer() for part in self._open for rows in part]
+        if len(sets) == 1:
+            return bytes(sets[0])
+        assert self._form is ROW_SETS
         return joined_rows([memoryview(rows) for rows in sets])
 
     def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:

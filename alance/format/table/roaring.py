@@ -63,16 +63,24 @@ def check_roaring(content: memoryview) -> None:
     Raises:
         CorruptFileError: they are not.
     """
+    if (end := end_of_roaring(content)) != len(content):
+        raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: it ends at {end}")
+
+
+def end_of_roaring(content: memoryview) -> int:
+    """The bytes of the bitmap that bytes begin with, which pyroaring may have.
+
+    Raises:
+        CorruptFileError: they begin with none.
+    """
     try:
         heads, has_runs, position = _heads(content, 1 << 32)
         if not has_runs.any() and (heads[:, 1] < ARRAY_MAX).all():
-            end = _arrays(content, position, heads)[1]
-        else:
-            end = position
-            for _, form, container in _containers(content, heads, has_runs, position):
-                end += container.nbytes + (2 if form == RUNS else 0)
-        if end != len(content):
-            raise ValueError(f"it ends at {end}")
+            return _arrays(content, position, heads)[1]
+        end = position
+        for _, form, container in _containers(content, heads, has_runs, position):
+            end += container.nbytes + (2 if form == RUNS else 0)
+        return end
     except (struct.error, ValueError) as error:
         raise CorruptFileError(f"roaring bitmap of {len(content)} bytes: {error}") from error
 

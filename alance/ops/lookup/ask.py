@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -10,19 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
-from alance.expr.compare import float_values
+from alance.expr.index_query import MAX_WAYS
 from alance.expr.pruning import Zones, may_match
 from alance.expr.tree import plain, plain_type
 from alance.format.index.btree import FENCE_ROWS
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.index.ngram import POSTING_LISTS, tokens_of
+from alance.format.numbers import as_mask, as_numbers, places_in, to_arrow
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
 from alance.ops.lookup.files import KEPT_SETS
-from alance.ops.lookup.segments import BTREE
+from alance.ops.lookup.segments import BLOOM, BTREE, LABELS, NGRAMS, ZONES
+from alance.ops.lookup.zones import ask_filters, ask_zones, bound
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.expr.index_query import Ask
@@ -40,6 +44,8 @@ AT_ONCE: Final = 4
 PAGE_WORK: Final = 1 << 10  # of a page that is at hand, as bytes to decode: some 5 us
 ZONE_COPIES: Final = 4  # of a page table's bounds: as values that conditions are compared with
 SET_SHARE: Final = 64  # a row of a bitmap costs so much less than one of a B-tree
+MAX_TOKENS: Final = 16  # of a text that are looked up
+NGRAMS_OF_A_ROW: Final = 16  # of short texts; of longer ones a token has more rows
 
 
 class Asked(Protocol):
@@ -55,6 +61,18 @@ class Asked(Protocol):
     @property
     def told(self) -> str:
         """The pages to be read, for `explain`."""
+
+    @property
+    def is_exact(self) -> bool:
+        """The question is true of all rows that it gives, if the index is right."""
+
+    @property
+    def is_at_hand(self) -> bool:
+        """What it gives is known already, however many rows: whole zones of them."""
+
+    @property
+    def is_counted(self) -> bool:
+        """What it gives is counted without a look at the rows, however many."""
 
     @property
     def work(self) -> int:
@@ -83,11 +101,67 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         _same_type(ask, table.low)
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
         return AskedTree(snapshot, segment, ask, files, table, pages)
+    if segment.index.kind == ZONES:
+        return await ask_zones(snapshot, segment, ask)
+    if segment.index.kind == BLOOM:
+        return await ask_filters(snapshot, segment, ask)
+    if segment.index.kind == NGRAMS:
+        return await _ask_ngrams(snapshot, segment, ask)
     keys = await files.keys()
-    _same_type(ask, keys)
-    mask = await snapshot.engine.decode(lambda: ask.matches(plain(keys)), int(keys.nbytes))
+    values = _as_lists(ask, keys) if segment.index.kind == LABELS else plain(keys)
+    _same_type(ask, values)
+    mask = await snapshot.engine.decode(lambda: ask.matches(values), int(keys.nbytes))
     places = np.flatnonzero(mask).tolist()
     return AskedBitmap(segment, files, places, len(keys))
+
+
+def takes(kind: str, ask: Ask) -> bool:
+    """Whether an index of a kind may narrow a question down."""
+    return kind not in TAKES or TAKES[kind](ask)
+
+
+TAKES: Final[Mapping[str, Callable[[Ask], bool]]] = {
+    LABELS: lambda ask: ask.is_of_items,
+    NGRAMS: lambda ask: bool(_ways_of(ask)),
+    BLOOM: lambda ask: ask.is_of_nulls or ask.points is not None,
+    ZONES: lambda ask: ask.check is not None,
+}
+
+
+def _as_lists(ask: Ask, keys: pa.Array) -> pa.Array:
+    """Each key as the only item of a list."""
+    ends = np.arange(len(keys) + 1)
+    if pa.types.is_large_list(ask.column.type):
+        lists = pa.LargeListArray.from_arrays(to_arrow(ends), plain(keys))
+    else:
+        lists = pa.ListArray.from_arrays(to_arrow(ends.astype(np.int32)), plain(keys))
+    # Names of items differ between writers.
+    return lists.cast(ask.column.type) if _is_list_of(ask, keys) else lists
+
+
+def _is_list_of(ask: Ask, keys: pa.Array) -> bool:
+    type_ = ask.column.type
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    return bool(is_list and plain_type(type_.value_type) == plain_type(keys.type))
+
+
+def _ways_of(ask: Ask) -> list[list[int]]:
+    """The tokens of each way that texts may match; none where there is one without any."""
+    ways = [tokens_of(parts, MAX_TOKENS) for parts in ask.texts[: MAX_WAYS + 1]]
+    return ways if all(ways) and len(ways) <= MAX_WAYS else []
+
+
+async def _ask_ngrams(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+    keys = await segment.files.keys(POSTING_LISTS)
+    if keys.type != pa.uint32() or keys.null_count:
+        raise CorruptFileError(f"n-gram index: tokens of type {keys.type}, or null")
+    numbers = as_numbers(keys)
+    ways: list[list[int]] = []
+    for tokens in _ways_of(ask):
+        places, is_there = places_in(numbers, np.array(tokens, numbers.dtype))
+        if is_there.all():
+            ways.append(places.tolist())
+    return AskedNgrams(segment, segment.files, ways, len(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +190,9 @@ class AskedTree:
     @property
     def kept_as(self) -> Hashable:
         return None
+
+    is_exact = True
+    is_at_hand = is_counted = False
 
     async def row_numbers(self) -> RowSet:
         numbers = self.pages.tolist()
@@ -157,11 +234,58 @@ class AskedBitmap:
     def kept_as(self) -> Hashable:
         return tuple(self.places) if len(self.places) <= KEPT_SETS else None
 
+    is_exact = True
+    is_at_hand = False
+
+    @property
+    def is_counted(self) -> bool:
+        return not self.segment.has_row_ids
+
     async def row_numbers(self) -> RowSet:
         sets: list[RowSet] = []
         for at in range(0, len(self.places), GROUP_SETS):
             sets += await self.files.row_sets(self.places[at : at + GROUP_SETS])
         return sets[0] if len(sets) == 1 else RowSet.union(sets)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNgrams:
+    """A question to an n-gram index.
+
+    Attributes:
+        ways: places of tokens: the rows that have all those of a way may match.
+    """
+
+    segment: Segment
+    files: IndexFiles
+    ways: list[list[int]]
+    num_keys: int
+
+    @property
+    def estimate(self) -> int:
+        return len(self.segment.domain) * NGRAMS_OF_A_ROW * len(self.ways) // max(1, self.num_keys)
+
+    @property
+    def work(self) -> int:
+        return self.estimate if self.segment.has_row_ids else self.estimate // SET_SHARE
+
+    @property
+    def told(self) -> str:
+        tokens = {place for way in self.ways for place in way}
+        return f"{len(tokens)} of {self.num_keys} tokens"
+
+    @property
+    def kept_as(self) -> Hashable:
+        return tuple(map(tuple, self.ways)) if len(self.ways) <= KEPT_SETS else None
+
+    is_exact = is_at_hand = is_counted = False
+
+    async def row_numbers(self) -> RowSet:
+        places = sorted({place for way in self.ways for place in way})
+        sets = await self.files.row_sets(places, POSTING_LISTS)
+        by_place = dict(zip(places, sets, strict=True))
+        common = [reduce(and_, [by_place[place] for place in way]) for way in self.ways]
+        return common[0] if len(common) == 1 else RowSet.union(common)
 
 
 def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
@@ -197,15 +321,8 @@ def _page_bounds(tables: Sequence[PageTable]) -> Bounds:
     if pa.types.is_floating(low.type):
         # Behind nulls there may be a NaN with its sign set.
         has_nans = as_mask(pc.is_nan(low)) | as_mask(pc.is_nan(high)) | as_mask(pc.is_null(low))
-        low, high = (_bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
+        low, high = (bound(end, zero) for end, zero in ((low, -0.0), (high, 0.0)))
     return Bounds(nulls > 0, has_values, has_nans, low, high)
-
-
-def _bound(values: pa.Array, zero: float) -> pa.Array:
-    """Bounds of floats: NaN is none, and a zero is that which is at the end."""
-    floats = float_values(values)
-    valid = as_mask(values.is_valid()) & ~np.isnan(floats)
-    return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
 
 
 def _pages_of(ask: Ask, table: PageTable, where: str, cache: SearchCache) -> Int64s:

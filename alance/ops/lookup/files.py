@@ -13,7 +13,6 @@ from alance.expr.compare import float_values, total_order
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
 from alance.format.index import bitmap, btree
-from alance.format.index.addresses import parse_rows
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.version.index_files import opened_files
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
+    from alance.format.index.bitmap import KeyedSets
     from alance.format.index.btree import PageTable, TreePage
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
@@ -97,29 +97,31 @@ class IndexFiles:
                     cache.put(keys[at], page, page.num_bytes)
         return cast("list[TreePage]", pages)
 
-    async def keys(self) -> pa.Array:
-        """The values of a bitmap index. Cost: one GET of a small file; two rounds of a large one.
+    async def keys(self, form: KeyedSets = bitmap.ROW_SETS) -> pa.Array:
+        """The keys of an index. Cost: one GET of a small file; two rounds of a large one.
 
         Raises:
-            CorruptFileError: not a file of a bitmap index.
+            CorruptFileError: not a file of such an index.
         """
 
         async def load() -> pa.Array:
-            (file,) = await self._open(bitmap.FILE)
-            if file.schema.to_arrow().names != [bitmap.KEYS, bitmap.BITMAPS]:
-                raise CorruptFileError(f"bitmap index: columns {file.schema.to_arrow().names}")
+            (file,) = await self._open(form.file)
+            if file.schema.to_arrow().names != [form.keys, form.sets]:
+                raise CorruptFileError(f"{form.file}: columns {file.schema.to_arrow().names}")
 
             def checked(batch: pa.RecordBatch) -> pa.Array:
-                check_order(batch.column(0), "keys", distinct=True)
+                check_order(batch.column(0), form.keys, distinct=True)
                 return batch.column(0)
 
-            return await self._rows(file, [(0, file.num_rows)], checked, [bitmap.KEYS])
+            return await self._rows(file, [(0, file.num_rows)], checked, [form.keys])
 
         return await self._snapshot.engine.cache.get(
             ("index keys", self.where), load, lambda keys: 200 + int(keys.nbytes)
         )
 
-    async def row_sets(self, places: Sequence[int]) -> list[RowSet]:
+    async def row_sets(
+        self, places: Sequence[int], form: KeyedSets = bitmap.ROW_SETS
+    ) -> list[RowSet]:
         """The row numbers of some keys, by their places. Cost: one round.
 
         Raises:
@@ -133,18 +135,18 @@ class IndexFiles:
                 sets[place] = rows
         missing = [place for place in places if place not in sets]
         if missing:
-            read = await self._read_sets(np.array(missing, np.int64))
+            read = await self._read_sets(np.array(missing, np.int64), form)
             for place, (rows, num_bytes) in zip(missing, read, strict=True):
                 sets[place] = rows
                 if len(missing) <= KEPT_SETS:
                     cache.put(("row set", self.where, place), rows, 300 + 2 * num_bytes)
         return [sets[place] for place in places]
 
-    async def _read_sets(self, places: Int64s) -> list[tuple[RowSet, int]]:
+    async def _read_sets(self, places: Int64s, form: KeyedSets) -> list[tuple[RowSet, int]]:
         """The row numbers of some keys, and the bytes that each set has in the file."""
         engine = self._snapshot.engine
-        (file,) = await self._open(bitmap.FILE)
-        schema = file.schema.project([bitmap.BITMAPS])
+        (file,) = await self._open(form.file)
+        schema = file.schema.project([form.sets])
 
         def plan() -> Plan[FragmentTask]:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
@@ -153,17 +155,39 @@ class IndexFiles:
         def parse() -> list[tuple[RowSet, int]]:
             column = task.decode().column(0)
             if column.null_count or not pa.types.is_binary(column.type):
-                raise CorruptFileError(f"bitmap index: row sets of type {column.type}, or null")
+                raise CorruptFileError(f"{form.file}: row sets of type {column.type}, or null")
             contents = [memoryview(rows.as_buffer()) for rows in column]
-            return [(parse_rows(content), len(content)) for content in contents]
+            return [(form.parse(content), len(content)) for content in contents]
 
         task = await engine.drive(plan(), "index")
         return await engine.decode(parse, task.num_bytes)
 
-    async def whole(self, name: str) -> pa.RecordBatch:
-        """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one."""
+    async def whole(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one.
+
+        Args:
+            columns: these alone; others may be large.
+
+        Raises:
+            CorruptFileError: it has no such columns.
+        """
         (file,) = await self._open(name)
-        return await self._rows(file, [(0, file.num_rows)], lambda batch: batch)
+        missing = set(columns or ()) - set(file.schema.to_arrow().names)
+        if missing:
+            raise CorruptFileError(f"{name}: no columns {sorted(missing)}")
+        return await self._rows(file, [(0, file.num_rows)], lambda batch: batch, columns)
+
+    async def part(self, name: str, column: str, start: int, stop: int) -> pa.Array:
+        """Some rows of a column of a file; kept in memory. Cost: one round."""
+
+        async def load() -> pa.Array:
+            (file,) = await self._open(name)
+            span = [(start, min(stop, file.num_rows))]
+            return await self._rows(file, span, lambda batch: batch.column(0), [column])
+
+        return await self._snapshot.engine.cache.get(
+            ("index part", self.where, column, start, stop), load, lambda part: 200 + part.nbytes
+        )
 
     async def _open(self, *names: str) -> list[PlainFile]:
         return await opened_files(self._snapshot, self._index, names)

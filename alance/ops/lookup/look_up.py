@@ -22,8 +22,8 @@ from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.format.row_set import RowSet
 from alance.io.tasks import all_of
-from alance.ops.lookup.ask import Asked, ask_segment
-from alance.ops.lookup.segments import BITMAP, segments_of
+from alance.ops.lookup.ask import Asked, ask_segment, takes
+from alance.ops.lookup.segments import segments_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from alance.expr.tree import Node
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+    ByPath = Mapping[tuple[str, ...], Sequence[Sequence[Segment]]]
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
@@ -103,7 +105,7 @@ async def look_up(
 
 
 def _asked(
-    snapshot: Snapshot, predicate: Predicate, segments: Mapping[tuple[str, ...], object]
+    snapshot: Snapshot, predicate: Predicate, indices: ByPath
 ) -> tuple[Question, bool] | None:
     """What of a filter is asked of indices, and whether that is all of it; remembered."""
 
@@ -115,13 +117,19 @@ def _asked(
             condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)
-        question = condition and question_of(condition, lambda column: column.path in segments)
+        question = condition and question_of(condition, lambda ask: bool(_takers(ask, indices)))
         return predicate, (question, is_same) if question else None
 
     if predicate.has_params:
         return make()[1]
     # The id is the filter's as long as it is remembered, too.
     return snapshot.remember((_asked, id(predicate)), make)[1]
+
+
+def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:
+    """The indices that take a question, the best first."""
+    of_column = indices.get(ask.column.path, ())
+    return [segments for segments in of_column if takes(segments[0].index.kind, ask)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +163,17 @@ class _Answer:
         return _Answer(self.covered & other.covered, domain, rows, is_exact, told)
 
     def _told_with(self, other: _Answer, *, is_and: bool) -> Node | None:
-        if self.told is None or other.told is None or self.covered != other.covered:
+        if self.covered != other.covered:
             return None
+        if self.told is None or other.told is None:
+            return (self.told or other.told) if is_and else None
         return Junction(is_and, (self.told, other.told))
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
     snapshot: Snapshot
-    segments: Mapping[tuple[str, ...], Sequence[Segment]]
+    indices: ByPath
     num_rows: int | None  # of the fragments that are asked about; None: all
     counts: bool
     lines: list[str]
@@ -194,7 +204,13 @@ class _Lookup:
         return _Prepared(estimate, work, tuple(parts))
 
     async def _prepare_ask(self, ask: Ask) -> _Prepared | None:
-        segments = self.segments[ask.column.path]
+        for segments in _takers(ask, self.indices):
+            prepared = await self._prepare_segments(ask, segments)
+            if prepared is not None:
+                return prepared
+        return None
+
+    async def _prepare_segments(self, ask: Ask, segments: Sequence[Segment]) -> _Prepared | None:
         index = segments[0].index
         try:
             asked = await all_of(ask_segment(self.snapshot, segment, ask) for segment in segments)
@@ -206,12 +222,15 @@ class _Lookup:
             total = min(total, self.num_rows)
         estimate = sum(part.estimate for part in asked)
         what = f"index {index.name} ({index.kind}) on {join_path(ask.column.path)}"
-        is_counted = self.counts and index.kind == BITMAP and not segments[0].has_row_ids
-        if not is_counted and estimate > min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE)):
+        most = min(MAX_ROWS, max(USEFUL_ROWS, total // USEFUL_SHARE))
+        if all(part.is_at_hand or (self.counts and part.is_counted) for part in asked):
+            most = total if self.counts and asked[0].is_exact else total - 1
+        if estimate > most:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
         work = sum(part.work for part in asked)
-        return _Prepared(estimate, work, asked=tuple(asked), told=ask.condition, what=what)
+        told = ask.condition if asked[0].is_exact else None
+        return _Prepared(estimate, work, asked=tuple(asked), told=told, what=what)
 
     async def _fetch(self, prepared: _Prepared) -> _Answer | None:
         if prepared.asked:
@@ -242,7 +261,7 @@ class _Lookup:
         self.lines.append(
             f"{prepared.what}: {told}; {len(rows):,} rows of {len(covered)} fragments"
         )
-        return _Answer(covered, domain, rows, True, prepared.told)
+        return _Answer(covered, domain, rows, prepared.told is not None, prepared.told)
 
     async def _fetch_segment(self, asked: Asked) -> RowSet:
         """The addresses that a segment gives, of the fragments that it covers."""

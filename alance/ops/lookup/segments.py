@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
-from alance.format.table.indices import ADDRESSES_FROM, Index
+from alance.format.table.indices import Index, holds_row_ids
 from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:
@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 
 BTREE: Final = "BTree"
 BITMAP: Final = "Bitmap"
-VERSIONS: Final = {BTREE: (0, 1), BITMAP: (0,)}
+LABELS: Final = "LabelList"
+NGRAMS: Final = "NGram"
+ZONES: Final = "ZoneMap"
+BLOOM: Final = "BloomFilter"
+# The kinds that answer filters, by their versions; of those that cover as much the first that takes
+# a question, and is worth it, is asked: the bitmap index knows the number of rows before it reads.
+VERSIONS: Final = {
+    BITMAP: (0,),
+    BTREE: (0, 1),
+    LABELS: (0, 1),
+    NGRAMS: (0,),
+    BLOOM: (0,),
+    ZONES: (0,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +60,11 @@ class Segments:
     """What a version can ask of indices.
 
     Attributes:
-        by_path: the segments by column, of one index each.
+        by_path: the indices of each column, the best first, each its segments.
         lines: what is to be said of other indices.
     """
 
-    by_path: Mapping[Path, Sequence[Segment]]
+    by_path: Mapping[Path, Sequence[Sequence[Segment]]]
     lines: Sequence[str] = ()
 
 
@@ -86,7 +99,7 @@ def _segments_of(snapshot: Snapshot) -> Segments:
     live.update((handle.id, handle.num_physical_rows) for handle in _without_rows(snapshot))
     domains: dict[frozenset[int], RowSet] = {}
     paths = dict(struct_paths(snapshot.schema.fields))
-    groups: dict[tuple[Path, str], list[Segment]] = {}
+    groups: dict[tuple[Path, str, str], list[Segment]] = {}
     lines = []
     for message in messages:
         if len(message.fields) != 1 or message.fields[0] not in paths or message.covering_fields:
@@ -104,23 +117,21 @@ def _segments_of(snapshot: Snapshot) -> Segments:
             if domain is None:
                 domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
                 domains[covered] = domain
-            is_address = index.kind == BTREE and version >= ADDRESSES_FROM
-            has_row_ids = snapshot.has_stable_row_ids and not is_address
-            key = (paths[message.fields[0]], index.name)
+            has_row_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+            key = (paths[message.fields[0]], index.name, index.kind)
             files = IndexFiles(snapshot, index)
             segment = Segment(index, files, covered, domain, has_row_ids)
             groups.setdefault(key, []).append(segment)
-    best: dict[Path, list[Segment]] = {}
-    for (path, _), segments in groups.items():
-        if path not in best or _worth(segments) > _worth(best[path]):
-            best[path] = segments
-    return Segments(best, lines)
+    by_path: dict[Path, list[list[Segment]]] = {}
+    for (path, *_), segments in sorted(groups.items(), key=lambda group: _order(group[1])):
+        by_path.setdefault(path, []).append(segments)
+    return Segments(by_path, lines)
 
 
-def _worth(segments: Sequence[Segment]) -> tuple[int, bool]:
-    """What covers more is better; then what knows the number of rows before it reads them."""
+def _order(segments: Sequence[Segment]) -> tuple[int, int]:
+    """What covers more is first."""
     covered = sum(len(segment.covered) for segment in segments)
-    return covered, segments[0].index.kind == BITMAP
+    return -covered, list(VERSIONS).index(segments[0].index.kind)
 
 
 def struct_paths(fields: Sequence[Field], above: Path = ()) -> Iterator[tuple[int, Path]]:

@@ -16,6 +16,7 @@ from alance.ops.read.options import condition_of, orderings_of
 from alance.ops.read.ordering import scanned_columns, takes_others, unsorted_options
 from alance.ops.read.plan import chosen, may_ask, picking, plan_scan
 from alance.ops.read.positions import as_positions
+from alance.ops.read.pruning import num_rows_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers
@@ -142,12 +143,12 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     (plan,) = plans
     late = plan.late_schema
     at_most = () if late is None else (await _watch(snapshot, run_late)).steps
-    spans = [plan.span_of(handle) for handle in plan.handles]
+    spans = [num_rows_of(plan.spans_of(handle)) for handle in plan.handles]
     pruned = None if plan.pruner is None else plan.pruner.skipped
-    num_rows = sum(stop - start for start, stop in spans) - (pruned.rows if pruned else 0)
-    for handle, (start, stop) in zip(plan.handles, spans, strict=True):
+    num_rows = sum(spans) - (pruned.rows if pruned else 0)
+    for handle, span_rows in zip(plan.handles, spans, strict=True):
         if handle.id in plan.picked:
-            num_rows += len(plan.picked[handle.id]) - (stop - start)
+            num_rows += len(plan.picked[handle.id]) - span_rows
     stored = sum(handle.num_physical_rows for handle in plan.handles)
     skipped = stored - num_rows
     if len(plan.handles) < len(snapshot.handles):

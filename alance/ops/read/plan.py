@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
+PICKING: Final = 256  # the work of a fragment of which indices give rows, as bytes to decode
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 
 
@@ -51,7 +52,7 @@ async def plan_scan(
     if predicate is not None:
         meta = meta.union(name for name in predicate.columns if name in META)
     handles = chosen(snapshot, options)
-    spans: dict[int, tuple[int, int]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     if predicate is None and (options.limit is not None or options.offset):
         handles, spans, options = await narrow(snapshot, handles, options)
     if meta:
@@ -125,7 +126,7 @@ def split_fields(
 
 async def narrow(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], options: ScanOptions
-) -> tuple[list[FragmentHandle], dict[int, tuple[int, int]], ScanOptions]:
+) -> tuple[list[FragmentHandle], dict[int, list[tuple[int, int]]], ScanOptions]:
     """The fragments and physical rows that an offset and limit without a filter leave.
 
     Deletion vectors are read of the first and last of them alone. The options that come back
@@ -136,7 +137,7 @@ async def narrow(
     if options.fragments is None and not options.include_deleted_rows:
         first, skip = _skipped(snapshot, skip)
     kept: list[FragmentHandle] = []
-    spans: dict[int, tuple[int, int]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     for position in range(first, len(handles)):
         if left == 0:
             break
@@ -151,10 +152,10 @@ async def narrow(
             continue
         taken = rows - skip if left is None else min(rows - skip, left)
         if options.include_deleted_rows:
-            spans[handle.id] = (skip, skip + taken)
+            spans[handle.id] = [(skip, skip + taken)]
         elif skip or taken < rows:
             await snapshot.prepare([handle])
-            spans[handle.id] = handle.physical_span(skip, skip + taken)
+            spans[handle.id] = [handle.physical_span(skip, skip + taken)]
         kept.append(handle)
         skip = 0
         left = None if left is None else left - taken
@@ -185,7 +186,10 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = Fal
     use = await look_up(snapshot, plan.predicate, plan.handles, counts=counts)
     if use is None:
         return plan
-    return counting(plan, use) if counts and use.is_exact else picking(plan, use)
+    if counts and use.is_exact:
+        return counting(plan, use)
+    work = PICKING * min(len(plan.handles), len(use.covered))
+    return await snapshot.engine.decode(lambda: picking(plan, use), work)
 
 
 def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
@@ -214,7 +218,7 @@ def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
     """The plan without the rows that indices rule out.
 
-    Fragments of which many rows are left are scanned, between the first and the last of these.
+    Fragments of which many rows are left are scanned, in some spans. CPU.
     """
     handles, picked, spans = [], {}, dict(plan.spans)
     hit = set(use.rows.fragments())
@@ -226,7 +230,7 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
             if use.rows.count_of(handle.id) <= few:
                 picked[handle.id] = use.rows.offsets_of(handle.id)
             else:
-                spans[handle.id] = use.rows.span_of(handle.id)
+                spans[handle.id] = use.rows.spans_of(handle.id)
         handles.append(handle)
     plan = replace(
         plan,

@@ -18,7 +18,6 @@ from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.read.filters import CHARACTER_BYTES
 from alance.ops.read.groups import file_bytes
-from alance.ops.read.pruning_maps import zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.format.schema import Schema
     from alance.ops.read.options import ScanOptions
-    from alance.ops.read.pruning_maps import ZoneMap
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Spans = Sequence[tuple[int, int]]
@@ -54,8 +52,6 @@ async def pruner_of(
 ) -> Pruner | None:
     """What tells from statistics which rows a filter rules out; None: nothing would.
 
-    Cost: the files of zone maps, once.
-
     Args:
         schema: that the filter sees.
     """
@@ -70,10 +66,7 @@ async def pruner_of(
         check = check_of(condition)
         return None if check is None else Pruner.of(check, snapshot.schema)
 
-    pruner = await snapshot.engine.decode(build, CHARACTER_BYTES * len(predicate.text))
-    if pruner is not None and not options.include_deleted_rows:
-        pruner.maps.update(await zone_maps(snapshot, set(pruner.columns.values())))
-    return pruner
+    return await snapshot.engine.decode(build, CHARACTER_BYTES * len(predicate.text))
 
 
 @dataclass(slots=True)
@@ -138,7 +131,6 @@ class Pruner:
         columns: the field of each column that the filter compares.
         num_checks: that the check consists of.
         kept: the rows that may match, by fragment, as far as the scan has come.
-        maps: zone maps by field id, for fragments whose files have no statistics.
     """
 
     check: Check
@@ -146,7 +138,6 @@ class Pruner:
     num_checks: int
     skipped: Skipped = field(default_factory=Skipped)
     kept: dict[int, Spans] = field(default_factory=dict)
-    maps: dict[int, list[ZoneMap]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, check: Check, schema: Schema) -> Pruner:
@@ -183,18 +174,13 @@ class Pruner:
                     f"fragment {handle.id}: statistics of {zones.edges[-1]} rows, "
                     f"it has {fragment.num_rows}; use_stats=False reads it without them"
                 )
-        for key, maps in self.maps.items():
-            for zone_map in () if key in by_field else maps:
-                mapped = zone_map.of_fragment(handle.id, fragment.num_rows)
-                if mapped is not None:
-                    by_field[key] = mapped
         columns = {col.path: by_field[key] for col, key in self.columns.items() if key in by_field}
         return FragmentZones.of(columns) if columns else None
 
     def spans(
-        self, fragments: Sequence[FragmentZones | None], spans: Sequence[tuple[int, int]]
+        self, fragments: Sequence[FragmentZones | None], spans: Sequence[Spans]
     ) -> list[Spans]:
-        """The rows of a span of each fragment in which the filter may be true. CPU.
+        """The rows of spans of each fragment in which the filter may be true. CPU.
 
         The filter is asked twice, however many fragments there are: of each as one zone, and of the
         zones of those that are left.
@@ -205,19 +191,19 @@ class Pruner:
         Returns:
             Ascending spans, by fragment.
         """
-        kept: list[Spans] = [[span] if span[0] < span[1] else [] for span in spans]
+        kept: list[Spans] = [[span for span in own if span[0] < span[1]] for own in spans]
         places = [place for place, zones in enumerate(fragments) if zones and kept[place]]
         asked = [zones for place in places if (zones := fragments[place]) is not None]
         if not asked:
             return kept
         masks = self._masks(asked)
         for place, zones, mask in zip(places, asked, masks, strict=True):
-            start, stop = spans[place]
-            left = _spans_of(mask, zones.edges, (start, stop))
+            before = kept[place]
+            left = [rows for span in before for rows in _spans_of(mask, zones.edges, span)]
             self.skipped.num_fragments += 1
             self.skipped.num_zones += len(mask)
             self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
-            self.skipped.rows += stop - start - sum(last - first for first, last in left)
+            self.skipped.rows += num_rows_of(before) - num_rows_of(left)
             self.skipped.fragments += not left
             kept[place] = left
         return kept
@@ -235,6 +221,11 @@ class Pruner:
             for place, mask in zip(places, np.split(may, ends[:-1]), strict=True):
                 masks[place] = mask
         return masks
+
+
+def num_rows_of(spans: Spans) -> int:
+    """The rows of spans."""
+    return sum(stop - start for start, stop in spans)
 
 
 def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:

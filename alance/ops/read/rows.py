@@ -47,7 +47,7 @@ class ScanPlan:
     Attributes:
         first_schema: fields read of every row.
         late_schema: fields read only of rows that the filter kept; None: there are none.
-        spans: physical rows to read by fragment id, where not all of them.
+        spans: physical rows to read by fragment id, where not all of them: ascending spans.
         pruner: what rules out rows by statistics; None: nothing does.
         picked: row offsets by fragment id, where an index gave them: only these are read.
         picked_by: the part of the filter that is true of these rows, if the index is right.
@@ -64,7 +64,7 @@ class ScanPlan:
     first_schema: Schema
     late_schema: Schema | None
     handles: Sequence[FragmentHandle]
-    spans: dict[int, tuple[int, int]]
+    spans: Mapping[int, Sequence[tuple[int, int]]]
     meta: frozenset[str]
     pruner: Pruner | None = None
     picked: Mapping[int, Int64s] = field(default_factory=dict)
@@ -73,9 +73,9 @@ class ScanPlan:
     counted: RowSet | None = None
     reads_files_whole: bool = False
 
-    def span_of(self, handle: FragmentHandle) -> tuple[int, int]:
+    def spans_of(self, handle: FragmentHandle) -> Sequence[tuple[int, int]]:
         """The physical rows of a fragment that this scan reads."""
-        return self.spans.get(handle.id, (0, handle.num_physical_rows))
+        return self.spans.get(handle.id, [(0, handle.num_physical_rows)])
 
 
 @dataclass(frozen=True, slots=True)

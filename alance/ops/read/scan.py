@@ -198,10 +198,10 @@ async def _spans(
     opened: Sequence[OpenFragment],
 ) -> Sequence[Sequence[tuple[int, int]]]:
     """The rows of fragments that may be kept: all, or those that statistics do not rule out."""
-    spans = [plan.span_of(handle) for handle in handles]
+    spans = [plan.spans_of(handle) for handle in handles]
     pruner = plan.pruner
     if pruner is None:
-        return [[span] for span in spans]
+        return spans
     if all(handle.id in pruner.kept for handle in handles):
         return [pruner.kept[handle.id] for handle in handles]
     pairs = zip(handles, opened, strict=True)

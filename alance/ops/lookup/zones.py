@@ -1,0 +1,188 @@
+"""Questions to indices that know zones of rows and no rows: zone maps and bloom filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.expr.compare import float_values
+from alance.expr.pruning import Zones, may_match
+from alance.expr.tree import plain, plain_type
+from alance.format.index import bloom
+from alance.format.index.zones import (
+    MAP_COLUMNS,
+    MAP_FILE,
+    PLACES,
+    ZoneRows,
+    check_columns,
+    whole_column,
+)
+from alance.format.numbers import as_mask, to_arrow
+from alance.format.statistics import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from alance.arrays import Mask
+    from alance.expr.index_query import Ask
+    from alance.format.row_set import RowSet
+    from alance.ops.lookup.segments import Segment
+    from alance.ops.version.snapshot import Snapshot
+
+ZONE_WORK: Final = 64  # of a zone that is asked, as bytes to decode
+HASH_WORK: Final = 32  # of a value that is looked up in a filter
+FILTERS_AT_ONCE: Final = 256  # 8 MiB, as they are made by default
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneMap:
+    """A segment of a zone map: the rows of each zone, and what is known of them."""
+
+    rows: ZoneRows
+    bounds: Bounds
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> ZoneMap:
+        """From the rows of its file. CPU.
+
+        Raises:
+            CorruptFileError: not the file of a zone map.
+        """
+        check_columns(batch, MAP_COLUMNS)
+        low, high = plain(batch.column("min")), plain(batch.column("max"))
+        if low.type != high.type:
+            raise CorruptFileError(f"zone map: bounds of types {low.type} and {high.type}")
+        nulls, nans = whole_column(batch, "null_count"), whole_column(batch, "nan_count")
+        rows = ZoneRows.of(batch)
+        if pa.types.is_floating(low.type):
+            low, high = bound(low, -0.0), bound(high, 0.0)
+        has_values = nulls < rows.stops - rows.starts
+        return cls(rows, Bounds(nulls > 0, has_values, nans > 0, low, high))
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory, for a cache's budget."""
+        return 16 * len(self.rows.starts) + self.bounds.num_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AskedZones:
+    """A question to an index of zones, which is answered.
+
+    Attributes:
+        hits: the zones in which the question may be true of a row; shape (zones,).
+    """
+
+    segment: Segment
+    rows: ZoneRows
+    hits: Mask
+    estimate: int
+
+    @property
+    def work(self) -> int:
+        return len(self.hits)
+
+    @property
+    def told(self) -> str:
+        return f"{np.count_nonzero(self.hits):,} of {len(self.hits):,} zones"
+
+    @property
+    def kept_as(self) -> Hashable:
+        return None
+
+    is_exact = is_counted = False
+    is_at_hand = True
+
+    async def row_numbers(self) -> RowSet:
+        # Of rows that are in no zone nothing is known.
+        return self.segment.domain - self.rows.rows_of(~self.hits)
+
+
+async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
+    """Find the zones in which a question may be true. Cost: a round, once.
+
+    Raises:
+        CorruptFileError: a file that is no zone map, or one of other rows or another type.
+    """
+    engine, files = snapshot.engine, segment.files
+
+    async def load() -> ZoneMap:
+        batch = await files.whole(MAP_FILE)
+        return await engine.decode(lambda: ZoneMap.of(batch), ZONE_WORK * batch.num_rows)
+
+    key = ("zone map", files.where)
+    zone_map: ZoneMap = await engine.cache.get(key, load, lambda zone_map: zone_map.num_bytes)
+    if plain_type(zone_map.bounds.low.type) != ask.column.type:
+        raise CorruptFileError(
+            f"values of type {zone_map.bounds.low.type}, the column has {ask.column.type}"
+        )
+
+    def answer() -> AskedZones:
+        assert ask.check is not None
+        count = len(zone_map.rows.starts)
+        hits = may_match(ask.check, Zones(count, {ask.column.path: zone_map.bounds}))
+        return asked_zones(snapshot, segment, zone_map.rows, hits)
+
+    return await engine.decode(answer, ZONE_WORK * len(zone_map.rows.starts))
+
+
+async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
+    """Find the zones that may have values. Cost: a round for their places, one for the filters.
+
+    Memory: 8 MiB of filters, and those that the search cache keeps.
+
+    Raises:
+        CorruptFileError: a file that has no such filters, or zones of other rows.
+    """
+    engine, files = snapshot.engine, segment.files
+    table = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
+    count, column_type = table.num_rows, ask.column.type
+    work = ZONE_WORK * count
+    if ask.is_of_nulls:
+        return await engine.decode(
+            lambda: _asked_zones(snapshot, segment, table, bloom.null_flags(table[bloom.HAS_NULL])),
+            work,
+        )
+    if not bloom.is_hashed(column_type):
+        raise CorruptFileError(f"bloom filters of a column of {column_type}")
+    hashes = bloom.hashes_of_points(ask.points or [], column_type)
+    masks: list[Mask] = [np.empty(0, np.bool_)]
+    for start in range(0, count, FILTERS_AT_ONCE):
+        part = await files.part(bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
+        masks.append(
+            await engine.decode(
+                lambda part=part: bloom.hits(part, hashes),  # type: ignore[misc]
+                HASH_WORK * len(part) * len(hashes),
+            )
+        )
+    may = np.concatenate(masks)
+    return await engine.decode(lambda: _asked_zones(snapshot, segment, table, may), work)
+
+
+def _asked_zones(
+    snapshot: Snapshot, segment: Segment, table: pa.RecordBatch, hits: Mask
+) -> AskedZones:
+    return asked_zones(snapshot, segment, ZoneRows.of(table), hits)
+
+
+def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask) -> AskedZones:
+    """The answer of zones. CPU.
+
+    Raises:
+        CorruptFileError: zones of rows that fragments do not have.
+    """
+    fragments = snapshot.manifest.fragments
+    rows.check(fragments.ids, fragments.physical_rows)
+    missed = int((rows.stops - rows.starts)[~hits].sum())
+    return AskedZones(segment, rows, hits, max(0, len(segment.domain) - missed))
+
+
+def bound(values: pa.Array, zero: float) -> pa.Array:
+    """Bounds of floats: NaN is none, and a zero is that which is at the end."""
+    floats = float_values(values)
+    valid = as_mask(values.is_valid()) & ~np.isnan(floats)
+    return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
