@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
     from alance.ops.index.index_arguments import IndexArguments
+    from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
     from alance.ops.index.new import NewIndex
     from alance.ops.index.new_text import TextIndexArguments
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
@@ -96,7 +97,9 @@ _PLACES: Final = {
     "FragmentScanArguments": "alance.ops.read.options",
     "HybridArguments": "alance.ops.search.text.search_options",
     "IndexArguments": "alance.ops.index.index_arguments",
+    "IndexDescription": "alance.ops.index.listing",
     "IndexMetadata": "alance.format.proto.table_pb2",
+    "IndexSegmentDescription": "alance.ops.index.listing",
     "KeyColumn": "alance.ops.read.keys",
     "Missing": "alance.ops.read.keys",
     "Mode": "alance.ops.write.options",
@@ -162,7 +165,9 @@ __all__ = [
     "FragmentScanArguments",
     "HybridArguments",
     "IndexArguments",
+    "IndexDescription",
     "IndexMetadata",
+    "IndexSegmentDescription",
     "KeyColumn",
     "Missing",
     "Mode",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.ops.index import texts as index_texts
     from alance.ops.index import vectors as index_vectors
     from alance.ops.index.index_arguments import IndexArguments
+    from alance.ops.index.listing import IndexDescription
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.version.commit_options import CommitArguments
 else:
@@ -37,7 +38,7 @@ TEXT_KINDS: Final = ("INVERTED", "FTS")
 
 
 class IndexVerbs(Handle):
-    """Make, drop and list indices; filters use B-trees and bitmap indices by themselves."""
+    """Make, drop and list indices; filters use those of scalars by themselves."""
 
     __slots__ = ()
 
@@ -54,16 +55,20 @@ class IndexVerbs(Handle):
         """Make an index of a column, over all rows of this version.
 
         A B-tree holds all values in order: for many distinct values, ranges, points. A bitmap
-        index holds the rows of each value: for some thousand distinct values at most. Filters ask
-        them by themselves (`scanner().explain()` says which), here and in pylance. Rows appended
-        later are found by scanning, until `optimize.optimize_indices()`.
+        index holds the rows of each value: for some thousand distinct values at most. A label
+        index does so for the items of lists (`array_has`, `array_has_any`, `array_has_all`), an
+        n-gram index for each three letters or digits of texts (`contains`, `LIKE`, `regexp_like`).
+        Zone maps and bloom filters are small, and rule out zones of 8192 rows: by their least and
+        greatest value, by the values that they have (`=`, `IN`). Filters ask them by themselves
+        (`scanner().explain()` says which), here and in pylance. Rows appended later are found by
+        scanning, until `optimize.optimize_indices()`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
-        and row numbers, more go to the local disk; of a bitmap index the rows of one value.
+        and row numbers, more go to the local disk; of indices with row sets the rows of one key.
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE" or "BITMAP".
+            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP" or "BLOOMFILTER".
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             train: False makes an index that covers no row yet.
@@ -71,7 +76,7 @@ class IndexVerbs(Handle):
                 were first to make a version.
 
         Raises:
-            InvalidInputError: an unknown column, or one whose values have no order.
+            InvalidInputError: an unknown column, or one that such an index cannot be of.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
@@ -166,17 +171,27 @@ class IndexVerbs(Handle):
     def list_indices(self) -> list[dict[str, Any]]:
         """The indices of this version, one entry a segment, by name. Cost: nothing.
 
-        Each has `name`, `type`, `uuid`, `fields` (paths of columns), `version` (that it was built
-        from), `fragment_ids` (a set: the fragments that it covers, some may be gone) and
-        `base_id`.
+        Each has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns), `version`
+        (that it was built from), `fragment_ids` (a set: the fragments that it covers, some may be
+        gone) and `base_id`.
         """
         return index_list.list_indices(self._snapshot)
+
+    async def describe_indices(self) -> list[IndexDescription]:
+        """The indices of this version, by name, each with its segments.
+
+        Cost: nothing but deletion files of unknown count.
+        """
+        await self._load(index_list)
+        return await index_list.describe_indices(self._snapshot)
 
     async def index_statistics(self, name: str) -> dict[str, Any]:
         """What an index covers, with pylance's keys: rows and fragments indexed and not.
 
         `indices` has an entry for each segment: `num_pages`, `min` and `max` of B-trees,
-        `num_bitmaps` of bitmap indices.
+        `num_bitmaps` of bitmap and label indices, `num_ngrams` of n-gram indices, `num_zones` and
+        `rows_per_zone` of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom
+        filters, `index_type` and `uuid` of others.
 
         Cost: the heads of the index's files, once; deletion files of unknown count.
 

@@ -1,4 +1,4 @@
-"""The files of a new segment of a B-tree or bitmap index, from a column of some fragments."""
+"""The files of a new segment of a scalar index, from a column of some fragments."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.expr.tree import plain
-from alance.format.index import bitmap, btree
+from alance.format.index import bitmap, bloom, btree
+from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
+from alance.format.index.zone_build import ZoneBuilder
+from alance.format.index.zones import MAP_FILE
 from alance.format.table.indices import ADDRESSES_FROM
-from alance.ops.index.runs import run_schema
+from alance.ops.index.keyed import RowKeys
 from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.lookup.files import sort_key
-from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -27,15 +29,25 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterable,
+        Callable,
         Collection,
     )
 
     from alance.format.field import Field
+    from alance.format.index.bitmap import KeyedSets
     from alance.format.proto import table_pb2
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
-DETAILS: Final = "/lance.table.{}IndexDetails"
+# Of each kind the version, the type of the details' message, and its bytes.
+DETAILS: Final = {
+    BTREE: (0, "/lance.table.BTreeIndexDetails", b""),
+    BITMAP: (0, "/lance.table.BitmapIndexDetails", b""),
+    LABELS: (1, "/lance.table.LabelListIndexDetails", b""),
+    NGRAMS: (0, "/lance.table.NGramIndexDetails", b""),
+    ZONES: (0, "/lance.table.ZoneMapIndexDetails", b"\x08\x80@\x10\x00\x18\x01"),
+    BLOOM: (0, "/lance.index.pb.BloomFilterIndexDetails", b""),
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +55,7 @@ class SegmentBuilder(NewSegment):
     """Builds one segment.
 
     Attributes:
-        kind: `BTree` or `Bitmap`.
+        kind: as of `DETAILS`.
     """
 
     kind: str
@@ -58,33 +70,38 @@ class SegmentBuilder(NewSegment):
             StoreError: the store failed.
             OSError: the local disk is full.
         """
-        rows = sorted_rows(self.snapshot, self.column, self.leaf, self.kind, fragment_ids)
-        async with aclosing(rows):
-            await self._write(rows)
+        if self.kind in (ZONES, BLOOM):
+            await write_zones(self.files, self.column, self.leaf, self.kind, fragment_ids)
+            return self._record(fragment_ids)
+        keys = RowKeys.of(self.kind, self.leaf)
+        async with aclosing(sorted_rows(self.snapshot, self.column, keys, fragment_ids)) as rows:
+            await self._write(keys, rows)
         return self._record(fragment_ids)
 
     async def build_from(
         self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
     ) -> table_pb2.IndexMetadata:
         """The same from the runs of all these fragments, merged: nothing is scanned."""
+        keys = RowKeys.of(self.kind, self.leaf)
         async with aclosing(merged):
-            await self._write(merged, of_sets=self.kind == BITMAP)
+            await self._write(keys, merged, of_sets=self.kind == BITMAP)
         return self._record(fragment_ids)
 
-    async def _write(self, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False) -> None:
-        type_ = self.leaf.arrow_type
+    async def _write(
+        self, keys: RowKeys, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False
+    ) -> None:
         if self.kind == BTREE:
-            await write_tree(self.files, type_, rows)
+            await write_tree(self.files, keys.type, rows)
         else:
-            await write_row_sets(self.files, type_, rows, of_sets=of_sets)
+            await write_row_sets(
+                self.files, keys.type, rows, keys.form, of_sets=of_sets, end=keys.end
+            )
 
     def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        has_addresses = self.snapshot.has_stable_row_ids and self.kind == BTREE
-        return self.record(
-            fragment_ids,
-            version=ADDRESSES_FROM if has_addresses else 0,
-            details=(DETAILS.format(self.kind), b""),
-        )
+        version, type_url, content = DETAILS[self.kind]
+        if self.kind == BTREE and self.snapshot.has_stable_row_ids:
+            version = ADDRESSES_FROM
+        return self.record(fragment_ids, version=version, details=(type_url, content))
 
 
 async def write_tree(
@@ -120,19 +137,21 @@ async def write_row_sets(
     files: SegmentFiles,
     type_: pa.DataType,
     rows: AsyncIterable[pa.RecordBatch],
+    form: KeyedSets = ROW_SETS,
     *,
     of_sets: bool = False,
-    ends: FileEnd = NO_END,
+    end: Callable[[], FileEnd] = lambda: NO_END,
 ) -> None:
     """Write the file of a bitmap index, or of another one that has keys with row sets.
 
     Args:
         rows: values of `type_` in the order of an index, and row numbers.
+        form: how keys and row sets are stored.
         of_sets: the second column has row sets instead.
-        ends: what else the file's end has.
+        end: gives what else the file's end has, when all rows have passed.
     """
     pool = files.snapshot.engine.pool
-    sets = RowSetBuilder(type_, sort_key, of_sets=of_sets)
+    sets = RowSetBuilder(type_, sort_key, form, of_sets=of_sets)
 
     async def set_batches() -> AsyncGenerator[pa.RecordBatch, None]:
         async for batch in rows:
@@ -141,42 +160,80 @@ async def write_row_sets(
         for ready in await pool.run(sets.finish):
             yield ready
 
-    def end() -> FileEnd:
+    def whole_end() -> FileEnd:
+        others = end()
+        if form is not ROW_SETS:
+            return others
         counts = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
-        return FileEnd({bitmap.STATS: counts, **ends.metadata}, ends.buffers)
+        return FileEnd({bitmap.STATS: counts, **others.metadata}, others.buffers)
 
-    await files.write(bitmap.FILE, sets.schema, set_batches(), end)
+    await files.write(form.file, sets.schema, set_batches(), whole_end)
+
+
+async def write_zones(
+    files: SegmentFiles, column: str, leaf: Field, kind: str, fragment_ids: Collection[int]
+) -> None:
+    """Write the file of a zone map, or of bloom filters. Cost: a scan of the column.
+
+    Memory: 8 MiB of filters, and a bit for each null.
+    """
+    pool, has_filters = files.snapshot.engine.pool, kind == BLOOM
+    zones = ZoneBuilder(leaf.arrow_type, has_filters=has_filters)
+
+    async def zone_batches() -> AsyncGenerator[pa.RecordBatch, None]:
+        async for batch in _scanned(files.snapshot, column, ROW_ADDRESS, fragment_ids):
+            for ready in await pool.run(lambda batch=batch: zones.add(*batch.columns)):  # type: ignore[misc]
+                yield ready
+        for ready in await pool.run(zones.finish):
+            yield ready
+
+    def end() -> FileEnd:
+        metadata, null_rows = zones.end()
+        return FileEnd(metadata, [null_rows])
+
+    name = bloom.FILE if has_filters else MAP_FILE
+    await files.write(name, zones.schema, zone_batches(), end)
 
 
 async def sorted_rows(
     snapshot: Snapshot,
     column: str,
-    leaf: Field,
-    kind: str,
+    keys: RowKeys,
     fragment_ids: Collection[int],
     memory: int = MEMORY,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The values of a column and the row numbers of live rows, in the order of an index.
+    """The keys of a column and the row numbers of live rows, in the order of an index.
 
     Args:
-        kind: tells which numbers: bitmap indices have row ids where these are stable.
+        keys: of an index, whose kind tells which numbers: row sets are of row ids where these are
+            stable.
         memory: bytes that are sorted at once.
     """
-    numbers = ROW_ID if snapshot.has_stable_row_ids and kind == BITMAP else ROW_ADDRESS
-    schema = run_schema(BTREE, leaf.arrow_type)
+    has_ids = snapshot.has_stable_row_ids and keys.kind != BTREE
+    pool = snapshot.engine.pool
 
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
-        options = ScanOptions(fragments=fragment_ids)
-        plan = await plan_scan(snapshot, [column, numbers], options)
-        async with aclosing(scan(snapshot, plan)) as batches:
+        scanned = _scanned(snapshot, column, ROW_ID if has_ids else ROW_ADDRESS, fragment_ids)
+        async with aclosing(scanned) as batches:
             async for batch in batches:
-                arrays = [plain(batch.column(0)), batch.column(1)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                keyed = await pool.run(lambda batch=batch: keys.add(*batch.columns))  # type: ignore[misc]
+                if keyed.num_rows:
+                    yield keyed
 
-    if not fragment_ids:
-        return
     async with aclosing(read()) as batches:
-        sorting = RowSorter(snapshot.engine.pool, memory).sorted(batches, schema)
+        sorting = RowSorter(pool, memory).sorted(batches, keys.schema)
         async with aclosing(sorting) as in_order:
             async for batch in in_order:
                 yield batch
+
+
+async def _scanned(
+    snapshot: Snapshot, column: str, numbers: str, fragment_ids: Collection[int]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The values of a column and the numbers of live rows."""
+    if not fragment_ids:
+        return
+    plan = await plan_scan(snapshot, [column, numbers], ScanOptions(fragments=fragment_ids))
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for batch in batches:
+            yield batch

@@ -1,30 +1,83 @@
-"""Indices listed from the manifest in hand: nothing of it waits."""
+"""Indices listed and described, from the manifest in hand."""
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from alance.format.index.details import details_of, index_type
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.ops.lookup.segments import struct_paths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegmentDescription:
+    """A segment of an index.
+
+    Attributes:
+        dataset_version_at_last_update: the version that it was built from.
+        fragment_ids: the fragments that it covers; some may be gone.
+        covering_fields: ids of fields whose values it holds beside those that it is on.
+        index_version: of the kind of index.
+        created_at: None: not told.
+        size_bytes: of its files; None: not told.
+        base_id: the place of its files in the manifest's table of places; None: this table.
+    """
+
+    uuid: str
+    dataset_version_at_last_update: int
+    fragment_ids: frozenset[int]
+    index_version: int
+    covering_fields: tuple[int, ...]
+    created_at: datetime | None
+    size_bytes: int | None
+    base_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDescription:
+    """An index and its segments.
+
+    Attributes:
+        index_type: `BTree`, `IVF_PQ`.
+        type_url: of the message of its details.
+        num_rows_indexed: live rows of the fragments that it covers.
+        fields: ids of those that it is on; `field_names`: their paths.
+        details: how it was made, as pylance names it.
+        total_size_bytes: of its files; None: not told.
+    """
+
+    name: str
+    index_type: str
+    type_url: str
+    num_rows_indexed: int
+    fields: tuple[int, ...]
+    field_names: tuple[str, ...]
+    segments: tuple[IndexSegmentDescription, ...]
+    details: Mapping[str, Any]
+    total_size_bytes: int | None
 
 
 def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The segments of indices by name. See `Dataset.list_indices`."""
-    paths = {number: join_path(path) for number, path in struct_paths(snapshot.schema.fields)}
+    paths = _paths(snapshot)
     listed = []
-    for message in sorted(snapshot.manifest.indices, key=lambda entry: entry.name):
-        if message.name in SYSTEM:
-            continue
+    for message in _messages(snapshot):
         index = Index.from_protobuf(message)
         listed.append(
             {
                 "name": index.name,
-                "type": index.kind or "Unknown",
+                "type": index_type(message),
                 "uuid": str(index.uuid),
                 "fields": [paths.get(number, str(number)) for number in index.fields],
                 "version": index.dataset_version,
@@ -33,3 +86,62 @@ def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
             }
         )
     return listed
+
+
+async def describe_indices(snapshot: Snapshot) -> list[IndexDescription]:
+    """The indices by name. See `Dataset.describe_indices`."""
+    groups: dict[str, list[table_pb2.IndexMetadata]] = {}
+    for message in _messages(snapshot):
+        groups.setdefault(message.name, []).append(message)
+    if not groups:
+        return []
+    counts = await snapshot.live_counts()
+    rows = {handle.id: int(count) for handle, count in zip(snapshot.handles, counts, strict=True)}
+    paths = _paths(snapshot)
+    described = []
+    for name, messages in groups.items():
+        segments = tuple(map(_segment, messages))
+        covered = frozenset[int]().union(*(segment.fragment_ids for segment in segments))
+        first = messages[0]
+        described.append(
+            IndexDescription(
+                name,
+                index_type(first),
+                first.index_details.type_url,
+                sum(rows[fragment] for fragment in rows.keys() & covered),
+                tuple(first.fields),
+                tuple(paths.get(number, str(number)) for number in first.fields),
+                segments,
+                details_of(first),
+                _total(segments),
+            )
+        )
+    return described
+
+
+def _segment(message: table_pb2.IndexMetadata) -> IndexSegmentDescription:
+    index = Index.from_protobuf(message)
+    return IndexSegmentDescription(
+        str(uuid.UUID(bytes=message.uuid.uuid)),
+        index.dataset_version,
+        index.fragment_ids or frozenset(),
+        message.index_version,
+        tuple(message.covering_fields),
+        index.created_at,
+        sum(file.size_bytes for file in message.files) if message.files else None,
+        message.base_id if message.HasField("base_id") else None,
+    )
+
+
+def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
+    sizes = [segment.size_bytes for segment in segments if segment.size_bytes is not None]
+    return sum(sizes) if len(sizes) == len(segments) else None
+
+
+def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
+    messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
+    return [message for message in messages if message.name not in SYSTEM]
+
+
+def _paths(snapshot: Snapshot) -> dict[int, str]:
+    return {number: join_path(path) for number, path in struct_paths(snapshot.schema.fields)}

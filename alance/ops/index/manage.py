@@ -6,6 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError, NotFoundError
+from alance.format.index import bloom
+from alance.format.index.details import index_type
+from alance.format.index.ngram import POSTING_LISTS
+from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
@@ -14,7 +18,14 @@ from alance.ops.index.new import KINDS, check_new, commit_segments, indexed_colu
 from alance.ops.index.texts import texts_like
 from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
-from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.lookup.segments import (
+    BITMAP,
+    BLOOM,
+    BTREE,
+    LABELS,
+    NGRAMS,
+    ZONES,
+)
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
@@ -109,7 +120,7 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     details = [await _details(snapshot, segment) for segment in segments]
     created = [segment.created_at for segment in segments if segment.created_at is not None]
     return {
-        "index_type": segments[0].kind or "Unknown",
+        "index_type": index_type(segments[0].message),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),
@@ -128,10 +139,23 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     files = IndexFiles(snapshot, index)
-    if index.kind == BITMAP:
+    if index.kind in (BITMAP, LABELS):
         return {"num_bitmaps": len(await files.keys())}
+    if index.kind == NGRAMS:
+        return {"num_ngrams": len(await files.keys(POSTING_LISTS))}
+    if index.kind == ZONES:
+        num_zones, metadata = await files.head(MAP_FILE)
+        return {"num_zones": num_zones, "rows_per_zone": int(metadata.get(MAP_ROWS, ZONE_ROWS))}
+    if index.kind == BLOOM:
+        num_zones, metadata = await files.head(bloom.FILE)
+        return {
+            "type": index.kind,
+            "num_blocks": num_zones,
+            "number_of_items": int(metadata.get(bloom.ITEMS, bloom.NUM_ITEMS)),
+            "probability": float(metadata.get(bloom.PROBABILITY, bloom.WRONG)),
+        }
     if index.kind != BTREE:
-        return {}
+        return {"index_type": index_type(index.message), "uuid": str(index.uuid)}
     table = await files.page_table()
     if not table.num_pages:
         return {"min": None, "max": None, "num_pages": 0}

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.index.bloom import is_hashed
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
+from alance.ops.lookup.segments import (
+    BITMAP,
+    BLOOM,
+    BTREE,
+    LABELS,
+    NGRAMS,
+    ZONES,
+    struct_paths,
+)
 from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
@@ -24,7 +33,24 @@ if TYPE_CHECKING:
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
-KINDS: Final = {"BTREE": BTREE, "BITMAP": BITMAP}
+KINDS: Final = {
+    "BTREE": BTREE,
+    "BITMAP": BITMAP,
+    "LABEL_LIST": LABELS,
+    "NGRAM": NGRAMS,
+    "ZONEMAP": ZONES,
+    "BLOOMFILTER": BLOOM,
+}
+ORDERED: Final = "a boolean, number, text, bytes, decimal, date or time"
+# What columns an index of a kind can be of.
+COLUMNS: Final = {
+    BTREE: ORDERED,
+    BITMAP: ORDERED,
+    LABELS: "a list of such as a bitmap index can be of",
+    NGRAMS: "text",
+    ZONES: ORDERED,
+    BLOOM: "a whole number, float32, float64, text, bytes, date or time",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +95,17 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
 
     Raises:
         UnsupportedError: another type of index, or a table whose indices are translated late.
-        InvalidInputError: an unknown column, or one whose values have no order.
+        InvalidInputError: an unknown column, or one that such an index cannot be of.
         AlreadyExistsError: the name is in use.
     """
     kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
     if kind is None:
         raise UnsupportedError(
-            f"index of type {new.kind!r}: not written by this alance, expected {' or '.join(KINDS)}"
+            f"index of type {new.kind!r}: not written by this alance, expected {', '.join(KINDS)}"
         )
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
-    leaf = _leaf(base, column)
+    leaf = _leaf(base, column, kind)
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     return Checked(column, kind, name, leaf, old)
 
@@ -150,20 +176,30 @@ async def commit_segments(
     return await commit_change(base, change, options, discard=discard, summary=summary)
 
 
-def _leaf(snapshot: Snapshot, column: str) -> Field:
+def _leaf(snapshot: Snapshot, column: str, kind: str) -> Field:
     """The field of a column that can be indexed.
 
     Raises:
-        InvalidInputError: an unknown column, or one whose values have no order.
+        InvalidInputError: an unknown column, or one that such an index cannot be of.
     """
     leaf = snapshot.schema.field(column)
     paths = dict(struct_paths(snapshot.schema.fields))
-    if leaf.id not in paths or not _is_ordered(leaf.arrow_type):
+    if leaf.id not in paths or not _suits(kind, leaf.arrow_type):
         raise InvalidInputError(
-            f"column {column!r} of type {leaf.arrow_type}: no index of ordered values; expected "
-            "a boolean, number, text, bytes, decimal, date or time"
+            f"column {column!r} of type {leaf.arrow_type}: no {kind} index of it; "
+            f"expected {COLUMNS[kind]}"
         )
     return leaf
+
+
+def _suits(kind: str, type_: pa.DataType) -> bool:
+    """Whether an index of a kind can be of values of a type."""
+    if kind == LABELS:
+        is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+        return is_list and _is_ordered(type_.value_type)
+    if kind == NGRAMS:
+        return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+    return is_hashed(type_) if kind == BLOOM else _is_ordered(type_)
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

@@ -11,10 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.build import RowSetBuilder
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder, sorted_rows
+from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
 from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
@@ -174,7 +175,10 @@ async def plan(
 
 def _checked(snapshot: Snapshot, new: NewIndex | NewVectorIndex) -> Checked | CheckedVectors:
     if isinstance(new, NewIndex):
-        return check_new(snapshot, new)
+        checked = check_new(snapshot, new)
+        if checked.kind not in (BTREE, BITMAP):
+            raise UnsupportedError(f"index of type {new.kind!r}: not built in parts")
+        return checked
     return check_new_vectors(snapshot, new)
 
 
@@ -193,7 +197,8 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
         memory = task.memory_bytes
         rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, memory)
     else:
-        rows = sorted_rows(snapshot, task.column, leaf, task.kind, ids, task.memory_bytes)
+        keys = RowKeys.of(task.kind, leaf)
+        rows = sorted_rows(snapshot, task.column, keys, ids, task.memory_bytes)
     pool, num_rows = snapshot.engine.pool, 0
 
     async def counted() -> AsyncGenerator[pa.RecordBatch, None]:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index import bitmap, btree
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
+from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.remap import AddressMap
 from alance.format.index.text.params import is_written_here
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
-from alance.ops.index.remap_scalar import moved_row_sets, moved_tree
+from alance.ops.index.remap_scalar import moved_ngrams, moved_row_sets, moved_tree
 from alance.ops.index.remap_text import moved_texts
 from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
-from alance.ops.lookup.segments import BITMAP, BTREE, VERSIONS
+from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     Group = tuple[Sequence[OldFragment], Sequence[NewFragment]]
     Translate = Callable[[Snapshot, Index, AddressMap, SegmentFiles], Awaitable[None]]
 
-OF_ZONES: Final = ("ZoneMap", "BloomFilter")
-LABELS: Final = "LabelList"
+OF_ZONES: Final = (ZONES, BLOOM)
 TEXTS: Final = "Inverted"
 VECTORS: Final = "Vector"
 # The versions of each kind that can be translated, how, and the files that it then has.
 _KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
     BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
-    LABELS: ((0, 1), moved_row_sets, frozenset({bitmap.FILE})),
+    LABELS: (VERSIONS[LABELS], moved_row_sets, frozenset({bitmap.FILE})),
+    NGRAMS: (VERSIONS[NGRAMS], moved_ngrams, frozenset({POSTING_LISTS.file})),
     TEXTS: ((0, 2, 3), moved_texts, None),  # as many files as partitions have
     VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }

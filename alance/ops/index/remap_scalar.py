@@ -1,4 +1,4 @@
-"""B-trees, bitmap and label indices with the addresses that rows have after a compaction."""
+"""B-trees, bitmap, label and n-gram indices with the addresses rows have after a compaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.index import bitmap, btree
-from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import ROW_SETS
+from alance.format.index.ngram import POSTING_LISTS
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.build import write_row_sets, write_tree
 from alance.ops.index.runs import run_schema
@@ -21,6 +23,7 @@ from alance.ops.lookup.segments import BITMAP, BTREE
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from alance.format.index.bitmap import KeyedSets
     from alance.format.index.remap import AddressMap
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
@@ -59,19 +62,41 @@ async def moved_tree(
 async def moved_row_sets(
     snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
 ) -> None:
-    """Write an index of keys with row sets again; keys that no row has any more are left out.
+    """Write a bitmap or label index again; keys that no row has any more are left out.
 
     Raises:
         CorruptFileError, UnsupportedError: an index that cannot be read.
     """
-    stored = await StoredFile.open(snapshot, index, bitmap.FILE)
-    _check_columns(stored, [bitmap.KEYS, bitmap.BITMAPS], pa.binary())
-    type_ = stored.schema.field(bitmap.KEYS).type
+    await _moved_sets(snapshot, index, moves, new, ROW_SETS)
+
+
+async def moved_ngrams(
+    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
+) -> None:
+    """Write an n-gram index again; tokens that no row has any more are left out.
+
+    Raises:
+        CorruptFileError, UnsupportedError: an index that cannot be read.
+    """
+    await _moved_sets(snapshot, index, moves, new, POSTING_LISTS)
+
+
+async def _moved_sets(
+    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles, form: KeyedSets
+) -> None:
+    """Write an index of keys with row sets again.
+
+    Raises:
+        CorruptFileError, UnsupportedError: an index that cannot be read.
+    """
+    stored = await StoredFile.open(snapshot, index, form.file)
+    _check_columns(stored, [form.keys, form.sets], pa.binary())
+    type_ = stored.schema.field(form.keys).type
     schema = run_schema(BITMAP, type_)
 
     def moved_set(content: memoryview) -> bytes | None:
-        rows, _ = moves.moved(parse_rows(content).to_numpy())
-        return rows_bytes(rows) if len(rows) else None
+        rows, _ = moves.moved(form.parse(content).to_numpy())
+        return form.to_bytes(rows) if len(rows) else None
 
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
         keys, sets = batch.columns
@@ -81,13 +106,13 @@ async def moved_row_sets(
         whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
         return whole.filter(contents.is_valid()) if contents.null_count else whole
 
-    end = NO_END
+    ends = NO_END
     if (number := stored.metadata.get(bitmap.LABEL_NULLS)) is not None:
         nulls = memoryview(await stored.buffer(_number(number)))
         content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
-        end = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
+        ends = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
     async with aclosing(_batches(stored, moved, SET_BYTES // stored.bytes_per_row + 1)) as rows:
-        await write_row_sets(new, type_, rows, of_sets=True, ends=end)
+        await write_row_sets(new, type_, rows, form, of_sets=True, end=lambda: ends)
 
 
 _NO_ROWS: Final = np.empty(0, np.int64)

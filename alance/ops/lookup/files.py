@@ -18,7 +18,7 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
@@ -176,6 +176,11 @@ class IndexFiles:
         if missing:
             raise CorruptFileError(f"{name}: no columns {sorted(missing)}")
         return await self._rows(file, [(0, file.num_rows)], lambda batch: batch, columns)
+
+    async def head(self, name: str) -> tuple[int, Mapping[str, str]]:
+        """The number of rows of a file, and the metadata of its schema. Cost: one GET, once."""
+        (file,) = await self._open(name)
+        return file.num_rows, file.schema.metadata
 
     async def part(self, name: str, column: str, start: int, stop: int) -> pa.Array:
         """Some rows of a column of a file; kept in memory. Cost: one round."""

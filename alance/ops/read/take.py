@@ -29,7 +29,6 @@ from alance.ops.version.projection import plain_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from alance.arrays import Int64s

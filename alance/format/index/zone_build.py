@@ -1,0 +1,141 @@
+"""The zones of a new zone map or of bloom filters, from rows that come in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import _kernels
+from alance.expr.compare import float_values
+from alance.expr.tree import plain
+from alance.format.index import bloom
+from alance.format.index.addresses import rows_bytes
+from alance.format.index.zones import MAP_COLUMNS, MAP_ROWS, NULLS, PLACES, ZONE_ROWS
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.row_set import HALF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.arrays import Bytes, Int64s
+
+FILTER_ZONES: Final = 256  # of a batch of bloom filters: 8 MiB
+
+
+class ZoneBuilder:
+    """Cuts rows into zones of 8192 rows of one fragment, and sums each up.
+
+    Args:
+        type_: of the values.
+        has_filters: bloom filters, else the bounds of each zone.
+    """
+
+    def __init__(self, type_: pa.DataType, *, has_filters: bool) -> None:
+        self._has_filters = has_filters
+        self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may go on
+        self._num_open = 0
+        self._null_rows: list[Int64s] = []
+        self._zones: list[tuple[Any, ...]] = []
+        places = [pa.field(name, pa.uint64(), nullable=False) for name in PLACES]
+        if has_filters:
+            own = [
+                pa.field(bloom.HAS_NULL, pa.bool_(), nullable=False),
+                pa.field(bloom.FILTERS, pa.binary(), nullable=False),
+            ]
+            self.schema = pa.schema([*places, *own])
+        else:
+            low, high, *counts = MAP_COLUMNS[:4]
+            own = [pa.field(name, pa.uint32(), nullable=False) for name in counts]
+            self.schema = pa.schema([pa.field(low, type_), pa.field(high, type_), *own, *places])
+
+    def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
+        """Note the next rows. Gives batches of zones that are ready. CPU."""
+        values, rows = plain(values), as_numbers(addresses).astype(np.int64)
+        if values.null_count:
+            self._null_rows.append(rows[~as_mask(values.is_valid())])
+        for start, stop in self._cuts(rows):
+            self._open.append((values.slice(start, stop - start), rows[start:stop]))
+            self._num_open += stop - start
+        return self._ready(FILTER_ZONES)
+
+    def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
+        """Spans of rows, each of one zone; what was open is closed where another begins."""
+        edges = (np.flatnonzero(np.diff(rows >> HALF)) + 1).tolist()
+        for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
+            if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
+                self._close()
+            while start < stop:
+                end = min(stop, start + ZONE_ROWS - self._num_open)
+                yield start, end
+                start = end
+                if self._num_open == ZONE_ROWS:
+                    self._close()
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """The batches that are left. CPU."""
+        self._close()
+        return self._ready(1)
+
+    def end(self) -> tuple[dict[str, str], Bytes]:
+        """The metadata of the file, and its global buffer: the rows that are null."""
+        rows = np.concatenate([np.empty(0, np.int64), *self._null_rows])
+        metadata = {NULLS: "1"}
+        if self._has_filters:
+            metadata |= {bloom.ITEMS: str(bloom.NUM_ITEMS), bloom.PROBABILITY: str(bloom.WRONG)}
+        else:
+            metadata[MAP_ROWS] = str(ZONE_ROWS)
+        return metadata, np.frombuffer(rows_bytes(rows), np.uint8)
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        values = pa.concat_arrays([part for part, _ in self._open])
+        first, last = int(self._open[0][1][0]), int(self._open[-1][1][-1])
+        self._open, self._num_open = [], 0
+        fragment, start = first >> HALF, first & ((1 << HALF) - 1)
+        place = (fragment, start, last - first + 1)
+        if self._has_filters:
+            content = np.zeros(bloom.NUM_BYTES, np.uint8)
+            _kernels.bloom_add(bloom.hashes_of(values), content)
+            self._zones.append((*place, values.null_count > 0, content.tobytes()))
+        else:
+            self._zones.append((*_bounds(values), *place))
+
+    def _ready(self, least: int) -> list[pa.RecordBatch]:
+        if len(self._zones) < least:
+            return []
+        columns = []
+        for number, field in enumerate(self.schema):
+            parts = [zone[number] for zone in self._zones]
+            is_bounds = parts and isinstance(parts[0], pa.Array)
+            columns.append(pa.concat_arrays(parts) if is_bounds else pa.array(parts, field.type))
+        self._zones = []
+        return [pa.RecordBatch.from_arrays(columns, schema=self.schema)]
+
+
+def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
+    """The least and greatest value, the number of nulls and that of NaN.
+
+    A NaN is the greatest value. Bytes of a fixed size have no bounds, as in pylance.
+    """
+    nulls, nans = values.null_count, 0
+    values, type_ = values.drop_null(), values.type
+    if pa.types.is_floating(type_):
+        floats = float_values(values)
+        is_nan = np.isnan(floats)
+        nans = int(np.count_nonzero(is_nan))
+        numbers = floats[~is_nan]
+        ends = [numbers.min(), numbers.max()] if len(numbers) else [np.nan, np.nan]
+        low, high = ends[0], np.nan if nans else ends[1]
+        if len(floats):
+            pair = to_arrow(np.array([low, high], floats.dtype))
+            return pair.slice(0, 1), pair.slice(1, 1), nulls, nans
+    if not len(values) or pa.types.is_fixed_size_binary(type_):
+        return pa.nulls(1, type_), pa.nulls(1, type_), nulls, nans
+    # Arrow does not compare durations.
+    ends_of = pc.min_max(values.view(pa.int64()) if pa.types.is_duration(type_) else values)
+    low, high = (pa.repeat(ends_of[name], 1).view(type_) for name in ("min", "max"))
+    return low, high, nulls, nans

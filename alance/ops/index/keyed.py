@@ -1,0 +1,83 @@
+"""What an index has as keys of a row: the value, the items of its list, the n-grams of its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.tree import plain, plain_type
+from alance.format.index import bitmap
+from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import ROW_SETS
+from alance.format.index.ngram import POSTING_LISTS, token_rows
+from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.ops.index.runs import run_schema
+from alance.ops.index.segment_files import NO_END, FileEnd
+from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
+
+if TYPE_CHECKING:
+    from alance.arrays import UInt64s
+    from alance.format.field import Field
+    from alance.format.index.bitmap import KeyedSets
+
+
+@dataclass(slots=True, eq=False)
+class RowKeys:
+    """The keys of rows, while these pass by.
+
+    Attributes:
+        type: of the keys.
+        null_rows: of labels the rows that are null, which no key has.
+    """
+
+    kind: str
+    type: pa.DataType
+    null_rows: list[UInt64s] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, kind: str, leaf: Field) -> RowKeys:
+        """Of an index of a kind on a field."""
+        if kind == LABELS:
+            return cls(kind, plain_type(plain_type(leaf.arrow_type).value_type))
+        return cls(kind, pa.uint32() if kind == NGRAMS else leaf.arrow_type)
+
+    @property
+    def form(self) -> KeyedSets:
+        """How keys and the rows of each are stored."""
+        return POSTING_LISTS if self.kind == NGRAMS else ROW_SETS
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Keys, each with the number of a row."""
+        return run_schema(BTREE, self.type)
+
+    def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:
+        """The keys of the next rows. CPU.
+
+        Args:
+            rows: the number of each row, uint64.
+        """
+        values = plain(values)
+        if self.kind == NGRAMS:
+            tokens, numbers = token_rows(values, as_numbers(rows))
+            return self._batch(to_arrow(tokens), to_arrow(numbers))
+        if self.kind == LABELS:
+            if values.null_count:
+                self.null_rows.append(as_numbers(rows)[~as_mask(values.is_valid())])
+            return self._batch(plain(values.flatten()), rows.take(pc.list_parent_indices(values)))
+        return self._batch(values, rows)
+
+    def _batch(self, keys: pa.Array, rows: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([keys, rows], schema=self.schema)
+
+    def end(self) -> FileEnd:
+        """What the file has behind the keys."""
+        if self.kind != LABELS:
+            return NO_END
+        rows = np.concatenate([np.empty(0, np.uint64), *self.null_rows]).astype(np.int64)
+        content = np.frombuffer(rows_bytes(rows), np.uint8)
+        return FileEnd({bitmap.LABEL_NULLS: "1"}, [content])
