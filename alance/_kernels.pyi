@@ -1273,33 +1273,53 @@ def decode_positions_v1(
     frequencies: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.uint32]: ...
 
-# --- text_scores.cpp ---
+# --- text_phrases.cpp ---
 
-# The documents of any list, or of all, ascending, and their scores. List i is from `starts[i]` to
-# `starts[i + 1]`.
-def score_postings(
-    starts: npt.NDArray[np.int64],
-    docs: npt.NDArray[np.uint32],
-    frequencies: npt.NDArray[np.uint32],
-    weights: npt.NDArray[np.float32],
-    doc_lengths: npt.NDArray[np.uint32],
-    mean_length: float,
-    needs_all: bool,
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
-
-# For each candidate whether its tokens stand as in a phrase: `tokens` are numbers of lists.
-# `of_index`: as pylance sees it in an index, which with a slop passes some arrangements by.
+# For each candidate whether its tokens stand as in a phrase: `tokens` are numbers of lists, which
+# have positions. `of_index`: as pylance sees it in an index, which with a slop passes some
+# arrangements by.
 def phrase_mask(
-    starts: npt.NDArray[np.int64],
-    docs: npt.NDArray[np.uint32],
-    frequencies: npt.NDArray[np.uint32],
-    positions: npt.NDArray[np.uint32],
+    lists: list[PostingList],
     candidates: npt.NDArray[np.uint32],
     tokens: npt.NDArray[np.int32],
     places: npt.NDArray[np.int32],
     slop: int,
     of_index: bool,
 ) -> npt.NDArray[np.uint8]: ...
+
+# --- text_search.cpp ---
+
+# The documents of a token, ascending; `positions` of all in turn, or empty. It keeps its own copy,
+# and what the token weighs in each document.
+class PostingList:
+    def __init__(
+        self,
+        docs: npt.NDArray[np.uint32],
+        frequencies: npt.NDArray[np.uint32],
+        positions: npt.NDArray[np.uint32],
+    ) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def __len__(self) -> int: ...
+
+# The documents of any list, or of all, ascending, and their scores. `count`: the best alone, of
+# equal scores those of smaller ids; 0: all. `mask`: which documents count; empty: all do.
+# `is_ordered`: ids ascend. Documents with less than `floor` may be left out.
+def search_postings(
+    lists: list[PostingList],
+    weights: npt.NDArray[np.float32],
+    doc_lengths: npt.NDArray[np.uint32],
+    mean_length: float,
+    needs_all: bool,
+    mask: npt.NDArray[np.uint8],
+    ids: npt.NDArray[np.uint64],
+    is_ordered: bool,
+    count: int,
+    floor: float,
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
+
+# The documents of some lists, ascending, each once.
+def documents_of(lists: list[PostingList]) -> npt.NDArray[np.uint32]: ...
 
 # --- text_index.cpp ---
 

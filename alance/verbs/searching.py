@@ -109,7 +109,7 @@ class SearchVerbs(Handle):
         Cost: with an inverted index its heads, once (two rounds), then a round for the posting
         lists that are not in memory, and a take of the k rows. Rows without an index are read.
         Memory: the tokens and 12 bytes a document of the index, as far as the search cache keeps
-        them; 12 bytes a row that matches.
+        them; 8 bytes a row that matches, where not the best alone are asked for.
 
         Args:
             query: a text, of which any word will do; or a `MatchQuery`, `PhraseQuery`,

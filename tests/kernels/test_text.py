@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 
+Numbers: TypeAlias = np.ndarray[Any, Any]
+NOTHING: Final = np.empty(0, np.uint32)
+NO_MASK: Final = np.empty(0, np.uint8)
 documents = st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=300)
 
 
@@ -65,12 +69,75 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
     assert where.tolist() == positions.tolist()
     for needs_all in (False, True):
         weights = np.arange(1, len(tokens) + 1, dtype=np.float32)
-        found, scores = _kernels.score_postings(
-            starts, docs, frequencies, weights, lengths, mean, needs_all
-        )
+        lists = [
+            posting_list(starts, docs, frequencies, positions, token)
+            for token in range(len(tokens))
+        ]
+        found, scores = searched(lists, weights, lengths, mean, needs_all=needs_all)
         expected = scored(right, tokens, lengths.tolist(), needs_all=needs_all)
         assert found.tolist() == sorted(expected)
         np.testing.assert_allclose(scores, [expected[doc] for doc in found.tolist()], rtol=1e-4)
+
+
+def posting_list(
+    starts: Numbers, docs: Numbers, frequencies: Numbers, positions: Numbers, token: int
+) -> _kernels.PostingList:
+    start, stop = starts[token], starts[token + 1]
+    first, last = (int(frequencies[:end].sum()) for end in (start, stop))
+    return _kernels.PostingList(docs[start:stop], frequencies[start:stop], positions[first:last])
+
+
+def searched(
+    lists: list[_kernels.PostingList],
+    weights: Numbers,
+    lengths: Numbers,
+    mean: float,
+    *,
+    needs_all: bool,
+    mask: Numbers = NO_MASK,
+    ids: Numbers | None = None,
+    count: int = 0,
+    floor: float = -np.inf,
+) -> tuple[Numbers, Numbers]:
+    is_ordered = ids is None
+    ids = np.arange(len(lengths), dtype=np.uint64) if ids is None else ids
+    return _kernels.search_postings(
+        lists, weights, lengths, mean, needs_all, mask, ids, is_ordered, count, floor
+    )
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 6), st.booleans(), st.booleans())
+def test_the_best_documents_are_the_best_of_all(
+    seed: int, count: int, num_lists: int, needs_all: bool, has_few: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    num_docs = int(rng.integers(1, 30_000))
+    lists = []
+    for _ in range(num_lists):
+        share = rng.random() ** 3 if not needs_all else rng.uniform(0.3, 1)
+        docs = np.flatnonzero(rng.random(num_docs) < share).astype(np.uint32)
+        # Few kinds of documents have the same scores; 300 needs more than a byte.
+        frequencies = rng.choice([1, 1, 1, 2, 3, 300], len(docs)).astype(np.uint32)
+        lists.append(_kernels.PostingList(docs, frequencies, NOTHING))
+    lengths = rng.integers(1, 3 if has_few else 60, num_docs).astype(np.uint32)
+    weights = rng.uniform(0.1, 9, num_lists).astype(np.float32)
+    mean = float(lengths.mean())
+    ids = rng.permutation(num_docs).astype(np.uint64) if rng.random() < 0.5 else None
+    mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
+    docs, scores = searched(lists, weights, lengths, mean, needs_all=needs_all, mask=mask)
+    order = np.lexsort((docs if ids is None else ids[docs], -scores))[:count]
+    floor = scores[order[-1]] if len(order) == count and rng.random() < 0.3 else -np.inf
+    best = searched(
+        lists, weights, lengths, mean, needs_all=needs_all, mask=mask, ids=ids, count=count,
+        floor=floor,
+    )  # fmt: skip
+    assert best[0].tolist() == sorted(docs[order].tolist())
+    assert best[1].tolist() == scores[np.sort(order)].tolist()
+    both = _kernels.documents_of(lists)
+    if len(mask):
+        both = both[mask[both] > 0]
+    assert needs_all or both.tolist() == docs.tolist()
 
 
 def scored(
@@ -114,18 +181,14 @@ def test_phrases_are_found_where_their_words_are_near(
     candidates = [doc for doc, row in enumerate(rows) if set(words) <= set(row)]
     if not candidates:
         return
-    parts = [postings.lists(token, token + 1) for token in asked]
-    starts = np.cumsum([0, *(len(part[1]) for part in parts)])
-    docs, frequencies, positions = (
-        np.concatenate([part[place] for part in parts]) for place in (1, 2, 3)
-    )
+    lists = [posting_list(*postings.lists(token, token + 1), 0) for token in asked]
 
     def mask(*, of_index: bool) -> list[bool]:
         tokens = np.array([asked.index(word) for word in words], np.int32)
+        places = np.arange(len(words), dtype=np.int32)
         found = _kernels.phrase_mask(
-            starts, docs, frequencies, positions, np.array(candidates, np.uint32),
-            tokens, np.arange(len(words), dtype=np.int32), slop, of_index,
-        )  # fmt: skip
+            lists, np.array(candidates, np.uint32), tokens, places, slop, of_index
+        )
         return found.astype(bool).tolist()
 
     right = [is_phrase(rows[doc], words, slop) for doc in candidates]
@@ -171,29 +234,37 @@ def levenshtein(left: str, right: str) -> int:
 def test_arrays_that_contradict_each_other_are_refused() -> None:
     starts, docs = np.array([0, 2]), np.array([1, 3], np.uint32)
     ones, weights = np.ones(2, np.uint32), np.ones(1, np.float32)
-    lengths = np.ones(4, np.uint32)
-    _kernels.score_postings(starts, docs, ones, weights, lengths, 1.0, False)
-    for bad in (
-        (np.array([0, 3]), docs, ones, weights, lengths),
-        (np.array([0, 2, 1, 2]), docs, ones, np.ones(3, np.float32), lengths),
-        (starts, docs[::-1].copy(), ones, weights, lengths),
-        (starts, docs, ones[:1], weights, lengths),
-        (starts, docs, ones, weights[:0], lengths),
-        (starts, docs, ones, weights, lengths[:3]),
+    lengths, ids = np.ones(4, np.uint32), np.arange(4, dtype=np.uint64)
+    for wrong in (
+        (docs[::-1].copy(), ones, NOTHING),
+        (docs, ones[:1], NOTHING),
+        (docs, ones, ones[:1]),
     ):
         with pytest.raises(ValueError, match="text index"):
-            _kernels.score_postings(*bad, 1.0, False)
-    places = np.zeros(2, np.uint32)
+            _kernels.PostingList(*wrong)
+    lists = [_kernels.PostingList(docs, ones, np.zeros(2, np.uint32))]
+    for wrong in (
+        ([*lists, *lists], weights, lengths, 1.0, NO_MASK, ids),
+        (lists, weights[:0], lengths, 1.0, NO_MASK, ids),
+        (lists, weights * 0, lengths, 1.0, NO_MASK, ids),
+        (lists, weights, lengths[:3], 1.0, NO_MASK, ids[:3]),
+        (lists, weights, lengths, 0.0, NO_MASK, ids),
+        (lists, weights, lengths, 1.0, NO_MASK, ids[:3]),
+        (lists, weights, lengths, 1.0, np.ones(3, np.uint8), ids),
+    ):
+        with pytest.raises(ValueError, match="text index"):
+            _kernels.search_postings(*wrong[:4], False, *wrong[4:], True, 0, 0.0)
     numbers = np.zeros(1, np.int32)
-    _kernels.phrase_mask(starts, docs, ones, places, docs, numbers, numbers, 0, True)
-    for bad in (
-        (starts, docs, ones, places[:1], docs, numbers, numbers, 0),
-        (starts, docs, ones, places, docs, numbers + 1, numbers, 0),
-        (starts, docs, ones, places, docs, numbers, numbers[:0], 0),
-        (starts, docs, ones, places, docs, numbers, numbers, -1),
+    _kernels.phrase_mask(lists, docs, numbers, numbers, 0, True)
+    for wrong in (
+        ([_kernels.PostingList(docs, ones, NOTHING)], docs, numbers, numbers, 0),
+        (lists, docs, numbers + 1, numbers, 0),
+        (lists, docs, numbers, numbers[:0], 0),
+        (lists, docs, numbers, numbers, -1),
     ):
         with pytest.raises(ValueError, match="text index"):
-            _kernels.phrase_mask(*bad, True)
+            _kernels.phrase_mask(*wrong, True)
+    places = np.zeros(2, np.uint32)
     postings = _kernels.TextPostings(False)
     with pytest.raises(ValueError, match="text"):
         postings.add(np.array([2]), ones[:1], ones[:1])

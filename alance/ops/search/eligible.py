@@ -45,9 +45,14 @@ class Eligible:
     fragments: Int64s | None = None
     masks: dict[Hashable, Bytes] | None = None
 
+    @property
+    def has_all(self) -> bool:
+        """Any row may be given."""
+        return self.rows is None and self.fragments is None and not len(self.deleted)
+
     def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
         """As of `mask`, for ids that are always the same."""
-        if self.rows is None and self.fragments is None and not len(self.deleted):
+        if self.has_all:
             return NO_MASK
         mask = None if self.masks is None else self.masks.get(part)
         if mask is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -56,10 +57,10 @@ class Analyzer:
             params.prefix_only,
         )
         self._stemmer = Stemmer.Stemmer(params.language.lower(), 0) if params.stem else None
-        stop = params.custom_stop_words
-        if stop is None:
-            stop = tuple(STOP_WORDS[params.language].split())
-        self._stop = frozenset(stop) if params.remove_stop_words else frozenset[str]()
+        self._stop = frozenset[str]()
+        if params.remove_stop_words:
+            stop = params.custom_stop_words
+            self._stop = _stop_words(params.language) if stop is None else frozenset(stop)
 
     @property
     def num_bytes(self) -> int:
@@ -119,13 +120,19 @@ class Analyzer:
         self._becomes = np.concatenate((self._becomes, np.array(becomes, np.int32)))
 
 
+@cache
+def _stop_words(language: str) -> frozenset[str]:
+    return frozenset(STOP_WORDS[language].split())
+
+
 def _lower(word: str) -> str:
     return "".join(character.lower() for character in word)
 
 
 def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
     """Offsets, bytes, and which are not null (empty: all), as the kernel wants them."""
-    texts = texts.cast(pa.large_string())
+    if not pa.types.is_large_string(texts.type):
+        texts = texts.cast(pa.large_string())
     valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else NO_MASK
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):

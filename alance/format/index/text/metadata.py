@@ -114,17 +114,25 @@ class Documents:
     """The documents of a partition.
 
     Attributes:
-        lengths: tokens of each, uint32; ids: row ids, uint64; shape (documents,).
+        lengths: tokens of each, as scores count them, uint32; ids: row ids, uint64; shape
+            (documents,).
         total: tokens of all.
+        is_ordered: ids ascend.
     """
 
     lengths: UInt32s
     ids: UInt64s
     total: int
+    is_ordered: bool
 
     @classmethod
-    def parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Documents:
+    def parse(
+        cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
+    ) -> Documents:
         """From the rows of the file, as an own copy.
+
+        Args:
+            is_rounded: scores are by lengths of a byte, see `rounded`.
 
         Raises:
             CorruptFileError: other columns, nulls, or another number of tokens than is told.
@@ -140,7 +148,9 @@ class Documents:
         total = int(lengths.sum(dtype=np.uint64))
         if metadata.get(TOTAL, str(total)) != str(total):
             raise CorruptFileError(f"text index: {total} tokens, said to be {metadata[TOTAL]}")
-        return cls(lengths, ids, total)
+        if is_rounded:
+            lengths = rounded(lengths)
+        return cls(lengths, ids, total, bool((ids[1:] > ids[:-1]).all()))
 
     @property
     def num_bytes(self) -> int:

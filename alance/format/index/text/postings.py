@@ -11,6 +11,7 @@ Beside them are greatest scores and bounds, which searches need not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,8 +22,6 @@ from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.arrays import Bytes, Int64s, UInt32s
     from alance.format.index.text.metadata import TextMetadata
 
@@ -57,12 +56,6 @@ class Postings:
         """Documents of each list."""
         return np.diff(self.starts)
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory."""
-        places = 0 if self.positions is None else int(self.positions.nbytes)
-        return 300 + int(self.starts.nbytes + self.docs.nbytes + self.frequencies.nbytes) + places
-
     @classmethod
     def parse(
         cls, batch: pa.RecordBatch, metadata: TextMetadata, num_docs: int, *, with_positions: bool
@@ -88,36 +81,16 @@ class Postings:
                 positions = _positions(columns, counts, frequencies, metadata.block)
         return cls(offsets_of(counts.astype(np.int64)), docs, frequencies, positions)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Postings]) -> Postings:
-        """The lists of several, in turn."""
-        if not parts:
-            return cls(np.zeros(1, np.int64), _NOTHING, _NOTHING, _NOTHING)
-        lengths = np.concatenate([part.lengths for part in parts])
-        places = [part.positions for part in parts if part.positions is not None]
-        return cls(
-            offsets_of(lengths),
-            np.concatenate([part.docs for part in parts]),
-            np.concatenate([part.frequencies for part in parts]),
-            np.concatenate(places) if len(places) == len(parts) else None,
-        )
-
-    def copied(self) -> Postings:
-        """The same in memory of its own."""
-        places = None if self.positions is None else self.positions.copy()
-        return Postings(self.starts.copy(), self.docs.copy(), self.frequencies.copy(), places)
-
-    def split(self) -> list[Postings]:
-        """Each list by itself, as views."""
-        ends = offsets_of(self.frequencies)[self.starts] if self.positions is not None else None
+    def lists(self) -> list[_kernels.PostingList]:
+        """Each list by itself, in memory of its own, as searches want it."""
+        ends = offsets_of(self.frequencies)[self.starts]
         parts = []
-        for number in range(len(self.starts) - 1):
-            rows = slice(int(self.starts[number]), int(self.starts[number + 1]))
-            places = None
-            if self.positions is not None and ends is not None:
+        for number, (start, stop) in enumerate(pairwise(self.starts.tolist())):
+            places = _NOTHING
+            if self.positions is not None:
                 places = self.positions[int(ends[number]) : int(ends[number + 1])]
-            starts = np.array([0, rows.stop - rows.start], np.int64)
-            parts.append(Postings(starts, self.docs[rows], self.frequencies[rows], places))
+            docs, frequencies = self.docs[start:stop], self.frequencies[start:stop]
+            parts.append(_kernels.PostingList(docs, frequencies, places))
         return parts
 
 

@@ -12,34 +12,40 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.values import NO_MASK
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
-from alance.ops.search.text.files import Needed, open_segment, read_lists
+from alance.ops.search.text.files import Needed, kept_segments, open_segment, read_lists
 from alance.ops.search.text.flat import FlatTexts, read_texts
-from alance.ops.search.text.query import PhraseQuery, leaves_of
-from alance.ops.search.text.ranked import Ranked, combined
-from alance.ops.search.text.scores import Statistics, matches_of
+from alance.ops.search.text.query import MatchQuery, MultiMatchQuery, PhraseQuery, leaves_of
+from alance.ops.search.text.ranked import NO_ROWS, Ranked, combined
+from alance.ops.search.text.scores import Collection, Quota, Statistics, matches_of
 from alance.ops.search.text.segments import TextWay, text_way
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from alance._kernels import PostingList
+    from alance.arrays import Bytes
     from alance.format.index.text.params import TextParams
-    from alance.format.index.text.postings import Postings
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible
-    from alance.ops.search.text.files import Partition, TextSegment
-    from alance.ops.search.text.query import MatchQuery, TextQuery
-    from alance.ops.search.text.scores import Matches
+    from alance.ops.search.text.files import Partition
+    from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.terms import Terms
     from alance.ops.version.snapshot import Snapshot
 
     Leaf = MatchQuery | PhraseQuery
 
 _log: Final = logging.getLogger(__name__)
+WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
+LONG_WORK: Final = 1 << 20
+SKIPPED: Final = 4  # of so many postings about one is looked at where the best are asked for
+FEW: Final = 4  # documents with the words are so many times fewer than all
 
 
 async def ranked_rows(
@@ -53,7 +59,7 @@ async def ranked_rows(
     """The rows that match a query, best first.
 
     Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
-    not in memory; a scan of the texts that no index covers. Memory: 12 bytes a row that matches
+    not in memory; a scan of the texts that no index covers. Memory: 8 bytes a row that matches
     any part of the query, beside the posting lists.
 
     Args:
@@ -76,20 +82,27 @@ async def ranked_rows(
     ]
     await all_of(search.open() for search in searches)
     needed = [part for search in searches for part in search.needed()]
-    reading = read_lists(snapshot, needed)
-    works = cast("list[Awaitable[Any]]", [reading, *(search.read_flat() for search in searches)])
+    flat = [search.read_flat() for search in searches if search.way.uncovered]
+    works = cast("list[Awaitable[Any]]", [read_lists(snapshot, needed), *flat])
+    lists: list[dict[str, PostingList]]
     lists, *_ = await all_of(works)
+    # Of other queries the best rows are not those that are best in a part.
+    of_parts = count if isinstance(query, MatchQuery | MultiMatchQuery) else None
 
     def rank() -> Ranked:
         answers: dict[TextQuery, Ranked] = {}
         start = 0
         for search in searches:
             stop = start + len(search.partitions)
-            answers |= search.answers(lists[start:stop])
+            answers |= search.answers(lists[start:stop], of_parts or None)
             start = stop
         return combined(query, answers).best(count)
 
-    ranked = await snapshot.engine.pool.run(rank)
+    num_postings = sum(len(single) for own in lists for single in own.values())
+    if of_parts:
+        num_postings //= SKIPPED
+    num_flat = sum(search.flat.num_bytes for search in searches if search.flat is not None)
+    ranked = await snapshot.engine.decode(rank, num_postings + num_flat)
     for search in searches:
         search.check(ranked)
     return ranked
@@ -130,7 +143,10 @@ class _ColumnSearch:
         def make() -> list[tuple[Terms, Terms]]:
             return [terms_of(leaf, self.params, dictionaries) for leaf in self.leaves]
 
-        self.terms = await self.snapshot.engine.pool.run(make)
+        # Words that are not there are looked for in all of the dictionary.
+        is_fuzzy = any(isinstance(leaf, MatchQuery) and leaf.fuzziness for leaf in self.leaves)
+        size = LONG_WORK if is_fuzzy else WORD_WORK * sum(len(leaf.query) for leaf in self.leaves)
+        self.terms = await self.snapshot.engine.decode(make, size)
 
     async def _open_segments(self) -> None:
         segments = self.way.segments
@@ -138,11 +154,14 @@ class _ColumnSearch:
             return
         is_filtered = self.options.prefilter and self.options.filter is not None
         filtering = flat_options(self.options) if is_filtered else None
-        opening = all_of(open_segment(self.snapshot, segment.index) for segment in segments)
-        works = [opening, eligible_rows(self.snapshot, segments, filtering)]
-        opened: list[TextSegment]
+        indices = [segment.index for segment in segments]
+        works: list[Awaitable[Any]] = [eligible_rows(self.snapshot, segments, filtering)]
+        opened = kept_segments(self.snapshot, indices)
+        if opened is None:
+            works += [open_segment(self.snapshot, index) for index in indices]
         rows: list[Eligible]
-        opened, (rows, _) = await all_of(cast("list[Awaitable[Any]]", works))
+        (rows, _), *others = await all_of(works)
+        opened = opened or others
         name = segments[0].index.name
         params = opened[0].metadata.params
         if any(segment.metadata.params != params for segment in opened):
@@ -181,46 +200,72 @@ class _ColumnSearch:
 
     async def read_flat(self) -> None:
         """Read the texts that no index covers."""
-        if not self.way.uncovered:
-            return
         words = tuple(dict.fromkeys(word for _, terms in self.terms for word in terms.words))
         self.flat = FlatTexts(self.params, words, self.has_phrases)
         fragments = [handle.id for handle in self.way.uncovered]
         options = replace(flat_options(self.options), fragments=fragments)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
 
-    def answers(self, lists: Sequence[dict[str, Postings]]) -> dict[TextQuery, Ranked]:
+    def answers(
+        self, lists: Sequence[dict[str, PostingList]], count: int | None
+    ) -> dict[TextQuery, Ranked]:
         """The rows of each part.
 
         Args:
             lists: the posting lists of each partition.
+            count: the best rows of each at least; None: all.
         """
         statistics = self._statistics(lists)
-        answers: dict[TextQuery, Ranked] = {}
-        for leaf, (terms, flat_terms) in zip(self.leaves, self.terms, strict=True):
-            parts = []
-            for (partition, eligible), own in zip(self.partitions, lists, strict=True):
-                matches = matches_of(terms, own, partition.lengths, statistics, of_index=True)
-                parts.append(_eligible(matches, partition, eligible))
-            if self.flat is not None:
-                parts.append(self._flat_rows(self.flat, flat_terms, statistics))
-            answers[leaf] = Ranked.joined(parts)
-        return answers
+        return {
+            leaf: self._answer(own, of_texts, lists, statistics, count)
+            for leaf, (own, of_texts) in zip(self.leaves, self.terms, strict=True)
+        }
 
-    def _statistics(self, lists: Sequence[dict[str, Postings]]) -> Statistics:
+    def _answer(
+        self,
+        terms: Terms,
+        flat_terms: Terms,
+        lists: Sequence[dict[str, PostingList]],
+        statistics: Statistics,
+        count: int | None,
+    ) -> Ranked:
+        ranked, quota = NO_ROWS, Quota(count)
+        for (partition, eligible), own in zip(self.partitions, lists, strict=True):
+            asked = [own[word] for word in terms.words if word in own]
+            documents = partition.documents
+            collection = Collection(
+                documents.lengths,
+                documents.ids,
+                documents.is_ordered,
+                _mask(partition, eligible, asked),
+                of_index=True,
+            )
+            matches = matches_of(terms, own, collection, statistics, quota)
+            rows = Ranked(documents.ids[matches.docs], matches.scores)
+            ranked = Ranked.joined([ranked, rows])
+            if terms.boost > 0:
+                quota = Quota(count, ranked.least_of(count))
+        if self.flat is None:
+            return ranked
+        return Ranked.joined([ranked, self._flat_rows(self.flat, flat_terms, statistics, quota)])
+
+    def _statistics(self, lists: Sequence[dict[str, PostingList]]) -> Statistics:
         words = {word for both in self.terms for terms in both for word in terms.words}
         return Statistics(
             sum(len(partition.documents.lengths) for partition, _ in self.partitions),
             sum(partition.documents.total for partition, _ in self.partitions),
-            {word: sum(len(own[word].docs) for own in lists if word in own) for word in words},
+            {word: sum(len(own[word]) for own in lists if word in own) for word in words},
         )
 
-    def _flat_rows(self, flat: FlatTexts, terms: Terms, statistics: Statistics) -> Ranked:
-        lists = flat.lists()
-        counts = {word: len(postings.docs) for word, postings in lists.items()}
+    def _flat_rows(
+        self, flat: FlatTexts, terms: Terms, statistics: Statistics, quota: Quota
+    ) -> Ranked:
+        lists, ids = flat.lists(), flat.ids
+        counts = {word: len(postings) for word, postings in lists.items()}
         of_both = statistics.with_more(flat.num_docs, flat.num_tokens, counts)
-        matches = matches_of(terms, lists, flat.lengths, of_both, of_index=False)
-        return Ranked(flat.ids[matches.docs], matches.scores)
+        collection = Collection(flat.lengths, ids, False, NO_MASK, of_index=False)
+        matches = matches_of(terms, lists, collection, of_both, quota)
+        return Ranked(ids[matches.docs], matches.scores)
 
     def check(self, ranked: Ranked) -> None:
         """Make sure that the rows of an index are in the table."""
@@ -228,8 +273,15 @@ class _ColumnSearch:
             check_rows(self.snapshot, self.way.segments[0].index.name, ranked.ids)
 
 
-def _eligible(matches: Matches, partition: Partition, eligible: Eligible) -> Ranked:
-    """The rows of documents that count."""
-    ranked = Ranked(partition.documents.ids[matches.docs], matches.scores)
-    mask = eligible.mask(ranked.ids)
-    return ranked.where(mask.astype(np.bool_)) if len(mask) else ranked
+def _mask(partition: Partition, eligible: Eligible, lists: list[PostingList]) -> Bytes:
+    """Which documents of a partition count; those without any of the words may be left out."""
+    ids = partition.documents.ids
+    if eligible.has_all or FEW * sum(map(len, lists)) >= len(ids):
+        return eligible.mask_of_part(partition.where, ids)
+    docs = _kernels.documents_of(lists)
+    kept = eligible.mask(ids[docs])
+    if kept.all():  # or empty
+        return NO_MASK
+    mask = np.zeros(len(ids), np.uint8)
+    mask[docs] = kept
+    return mask

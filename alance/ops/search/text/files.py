@@ -25,7 +25,6 @@ from alance.format.index.text.metadata import (
     ROW_IDS,
     Documents,
     TextMetadata,
-    rounded,
 )
 from alance.format.index.text.postings import Postings, columns_of
 from alance.format.plans import together
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import UInt32s
+    from alance._kernels import PostingList
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
     from alance.format.plans import Plan
@@ -66,12 +65,6 @@ class Partition:
     lists_with_positions: OpenFragment | None
 
     @property
-    def lengths(self) -> UInt32s:
-        """Tokens of each document, as scores count them."""
-        lengths = self.documents.lengths
-        return rounded(lengths) if self.metadata.is_rounded else lengths
-
-    @property
     def num_bytes(self) -> int:
         """Memory."""
         return 2000 + self.dictionary.num_bytes + self.documents.num_bytes
@@ -95,6 +88,23 @@ class TextSegment:
         return 2000 + sum(partition.num_bytes for partition in self.partitions)
 
 
+def kept_segments(snapshot: Snapshot, indices: Sequence[Index]) -> list[TextSegment] | None:
+    """What segments say of themselves, where all of it is in memory."""
+    cache = snapshot.engine.cache
+    kept: list[TextSegment] = []
+    for index in indices:
+        segment: TextSegment | None = cache.peek(_key(snapshot, index))
+        if segment is None:
+            return None
+        kept.append(segment)
+    return kept
+
+
+def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
+    where = snapshot.table.index_file(snapshot.manifest, index, text_metadata.FILE)
+    return "text index", where
+
+
 async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
     """What a segment says of itself. Cost: two rounds, once.
 
@@ -103,7 +113,6 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
         UnsupportedError: valid, but not read here.
         NotFoundError: a file is missing.
     """
-    where = snapshot.table.index_file(snapshot.manifest, index, text_metadata.FILE)
 
     async def load() -> TextSegment:
         try:
@@ -113,7 +122,7 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
             raise
 
     return await snapshot.engine.cache.get(
-        ("text index", where), load, lambda segment: segment.num_bytes
+        _key(snapshot, index), load, lambda segment: segment.num_bytes
     )
 
 
@@ -175,7 +184,9 @@ async def _partition(
             postings.source.location,
             metadata,
             Dictionary.parse(words.decode(), postings.num_rows),
-            Documents.parse(rows.decode(), documents.schema.metadata),
+            Documents.parse(
+                rows.decode(), documents.schema.metadata, is_rounded=metadata.is_rounded
+            ),
             lists[0],
             lists[1] if has_positions else None,
         )
@@ -244,7 +255,7 @@ class Needed:
         rows = np.array([self.numbers[word] for word in words], np.int64)
         return opened.take(rows, states)
 
-    def parse(self, task: FragmentTask) -> list[Postings]:
+    def parse(self, task: FragmentTask) -> list[PostingList]:
         """The lists, each in memory of its own.
 
         Raises:
@@ -259,11 +270,10 @@ class Needed:
         except AlanceError as error:
             error.add_note(f"in {partition.where}: use_index=False does without")
             raise
-        # Views would keep the lists of others in memory.
-        return [single.copied() for single in postings.split()]
+        return postings.lists()
 
 
-async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[str, Postings]]:
+async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[str, PostingList]]:
     """The posting lists of each partition, by word.
 
     Cost: one round for those that are not cached.
@@ -272,7 +282,7 @@ async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[
         CorruptFileError: bytes that contradict themselves.
     """
     engine = snapshot.engine
-    lists: list[dict[str, Postings]] = []
+    lists: list[dict[str, PostingList]] = []
     missing: list[tuple[int, list[str]]] = []
     for place, part in enumerate(needed):
         cached = {word: engine.cache.peek(part.key(word)) for word in part.numbers}
@@ -285,7 +295,7 @@ async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[
     plans = [needed[place].take(words, engine.cache) for place, words in missing]
     tasks = await engine.drive(together(plans), "posting lists", bulk=True)
 
-    def parse() -> list[list[Postings]]:
+    def parse() -> list[list[PostingList]]:
         return [needed[place].parse(task) for (place, _), task in zip(missing, tasks, strict=True)]
 
     parts = await engine.decode(parse, sum(task.num_bytes for task in tasks))

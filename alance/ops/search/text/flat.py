@@ -71,6 +71,11 @@ class FlatTexts:
         self._lengths.append(tokens.counts[kept].astype(np.uint32))
 
     @property
+    def num_bytes(self) -> int:
+        """Of the texts that were kept, as postings."""
+        return self._postings.num_bytes()
+
+    @property
     def ids(self) -> UInt64s:
         """Row ids of the texts that were kept."""
         return np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
@@ -80,13 +85,13 @@ class FlatTexts:
         """Their tokens."""
         return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
 
-    def lists(self) -> dict[str, Postings]:
+    def lists(self) -> dict[str, _kernels.PostingList]:
         """The posting lists of the words that there are."""
         last = self._postings.num_tokens()
         starts, docs, frequencies, positions = self._postings.lists(0, last)
         postings = Postings(starts, docs, frequencies, positions if self.with_positions else None)
-        pairs = zip(self.words, postings.split(), strict=False)
-        return {word: single for word, single in pairs if len(single.docs)}
+        pairs = zip(self.words, postings.lists(), strict=False)
+        return {word: single for word, single in pairs if len(single)}
 
     def _new_analyzer(self) -> Analyzer:
         analyzer = Analyzer(self.params)

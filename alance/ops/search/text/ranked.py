@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -36,13 +37,17 @@ class Ranked:
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """The rows of several that share none."""
-        if not parts:
-            return cls(np.empty(0, np.uint64), np.empty(0, np.float32))
+        """The rows of some, one at least, that share none."""
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.scores for part in parts]),
         )
+
+    def least_of(self, count: int | None) -> float:
+        """The least score of so many of the best; -inf where there are fewer."""
+        if count is None or not 0 < count <= len(self.scores):
+            return -math.inf
+        return float(np.partition(self.scores, len(self.scores) - count)[-count])
 
     def where(self, chosen: Mask | Int64s | slice) -> Ranked:
         """Some of the rows."""
@@ -52,9 +57,11 @@ class Ranked:
         """So many rows, or all: the best first, those of equal scores by id."""
         some = self
         if count is not None and 0 < count < len(self.ids):
-            least = np.partition(self.scores, len(self.scores) - count)[-count]
-            some = self.where(self.scores >= least)
+            some = self.where(self.scores >= self.least_of(count))
         return some.where(np.lexsort((some.ids, -some.scores))[:count])
+
+
+NO_ROWS: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 def combined(query: TextQuery, answers: Mapping[TextQuery, Ranked]) -> Ranked:

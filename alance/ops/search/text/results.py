@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -46,9 +46,11 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     start = options.offset or 0
     count = None if options.limit is None else start + options.limit
     ranking = ranked_rows(snapshot, query, options, count, use_index=uses_index(options))
-    ahead = open_ahead(snapshot, options, stored(columns, SCORE))
+    works: list[Awaitable[Any]] = [ranking]
+    if snapshot.is_remote:
+        works.append(open_ahead(snapshot, options, stored(columns, SCORE)))
     ranked: Ranked
-    ranked, _ = await all_of(cast("list[Awaitable[Any]]", [ranking, ahead]))
+    ranked, *_ = await all_of(works)
     hits = Hits(np.zeros(len(ranked.ids), np.int32), ranked.scores, ranked.ids)
     if options.filter is not None and not options.prefilter:
         hits = await filtered(snapshot, hits, options)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance import _kernels
 from alance.errors import kernel_errors
-from alance.format.index.text.postings import Postings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Float32s, UInt32s
+    from alance._kernels import PostingList
+    from alance.arrays import Bytes, Float32s, UInt32s, UInt64s
     from alance.ops.search.text.terms import Terms
 
 
@@ -68,60 +68,87 @@ class Matches:
 _NO_MATCHES = Matches(np.empty(0, np.uint32), np.empty(0, np.float32))
 
 
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Documents that are numbered together: those of a partition, or of texts that were read.
+
+    Attributes:
+        lengths: tokens of each, as scores count them; ids: of their rows; shape (documents,).
+        is_ordered: ids ascend.
+        mask: which of them count; empty: all.
+        of_index: of an index; else of texts that were read.
+    """
+
+    lengths: UInt32s
+    ids: UInt64s
+    is_ordered: bool
+    mask: Bytes
+    of_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How many documents are asked for.
+
+    Attributes:
+        count: the best at most; None: all.
+        floor: those with less need not be given.
+    """
+
+    count: int | None = None
+    floor: float = -math.inf
+
+
+ALL: Final = Quota()
+
+
 def matches_of(
     terms: Terms,
-    lists: Mapping[str, Postings],
-    lengths: UInt32s,
+    lists: Mapping[str, PostingList],
+    collection: Collection,
     statistics: Statistics,
-    *,
-    of_index: bool,
+    quota: Quota,
 ) -> Matches:
     """The documents of a partition that match.
 
     Args:
-        lists: the posting lists of the words that the partition has, one each.
-        lengths: tokens of each document, as scores count them.
-        of_index: of an index; else of texts that were read.
+        lists: the posting lists of the words that the partition has.
+        quota: counts where nothing is asked of documents beside words.
     """
     groups = [[word for word in group if word in lists] for group in terms.groups]
     if not groups or (terms.needs_all and not all(groups)):
         return _NO_MATCHES
-    if not terms.needs_all or all(len(group) == 1 for group in groups):
-        words = [word for group in groups for word in group]
-        matches = _scored(words, lists, lengths, statistics, needs_all=terms.needs_all)
+
+    def scored(words: Sequence[str], *, needs_all: bool, quota: Quota = ALL) -> Matches:
+        counts = Counter(words)
+        boost = terms.boost if terms.boost > 0 else 1
+        weights = [statistics.weight(word) * times * boost for word, times in counts.items()]
+        with kernel_errors:
+            docs, scores = _kernels.search_postings(
+                [lists[word] for word in counts],
+                np.array(weights, np.float32),
+                collection.lengths,
+                statistics.mean_length,
+                needs_all,
+                collection.mask,
+                collection.ids,
+                collection.is_ordered,
+                min(quota.count or 0, len(collection.ids)),
+                quota.floor,
+            )
+        return Matches(docs, scores)
+
+    if terms.needs_all and any(len(group) > 1 for group in groups):
+        matches = _of_all([scored(group, needs_all=False) for group in groups])
     else:
-        matches = _of_all(
-            [_scored(group, lists, lengths, statistics, needs_all=False) for group in groups]
-        )
+        words = [word for group in groups for word in group]
+        is_plain = terms.places is None and terms.boost > 0
+        matches = scored(words, needs_all=terms.needs_all, quota=quota if is_plain else ALL)
     if terms.places is not None:
-        matches = _of_phrase(terms, lists, matches, of_index=of_index)
-    if terms.boost != 1:
+        matches = _of_phrase(terms, lists, matches, of_index=collection.of_index)
+    if terms.boost <= 0:  # the best are those that match least: all were asked for
         matches = Matches(matches.docs, matches.scores * np.float32(terms.boost))
     return matches
-
-
-def _scored(
-    words: Sequence[str],
-    lists: Mapping[str, Postings],
-    lengths: UInt32s,
-    statistics: Statistics,
-    *,
-    needs_all: bool,
-) -> Matches:
-    counts = Counter(words)
-    postings = Postings.joined([lists[word] for word in counts])
-    weights = [statistics.weight(word) * times for word, times in counts.items()]
-    with kernel_errors:
-        docs, scores = _kernels.score_postings(
-            postings.starts,
-            postings.docs,
-            postings.frequencies,
-            np.array(weights, np.float32),
-            lengths,
-            statistics.mean_length,
-            needs_all,
-        )
-    return Matches(docs, scores)
 
 
 def _of_all(parts: Sequence[Matches]) -> Matches:
@@ -136,21 +163,15 @@ def _of_all(parts: Sequence[Matches]) -> Matches:
 
 
 def _of_phrase(
-    terms: Terms, lists: Mapping[str, Postings], matches: Matches, *, of_index: bool
+    terms: Terms, lists: Mapping[str, PostingList], matches: Matches, *, of_index: bool
 ) -> Matches:
     words = terms.words
-    postings = Postings.joined([lists[word] for word in words])
-    assert postings.positions is not None
     assert terms.places is not None
-    tokens = [words.index(group[0]) for group in terms.groups]
     with kernel_errors:
         mask = _kernels.phrase_mask(
-            postings.starts,
-            postings.docs,
-            postings.frequencies,
-            postings.positions,
+            [lists[word] for word in words],
             matches.docs,
-            np.array(tokens, np.int32),
+            np.array([words.index(group[0]) for group in terms.groups], np.int32),
             np.array(terms.places, np.int32),
             terms.slop,
             of_index,

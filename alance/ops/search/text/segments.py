@@ -44,6 +44,10 @@ class TextWay:
 
 def indexed_columns(snapshot: Snapshot) -> list[str]:
     """The columns that have an inverted index, in the order of the schema."""
+    return snapshot.remember(indexed_columns, lambda: _indexed_columns(snapshot))
+
+
+def _indexed_columns(snapshot: Snapshot) -> list[str]:
     fields = {
         message.fields[0]
         for message in snapshot.manifest.indices
@@ -62,6 +66,12 @@ def text_way(
         InvalidInputError: a fragment that is not there.
         CorruptFileError: index metadata that contradicts the format.
     """
+    fragments = None if options.fragments is None else tuple(options.fragments)
+    key = (text_way, column, fragments, options.fast_search, use_index)
+    return snapshot.remember(key, lambda: _text_way(snapshot, column, options, use_index))
+
+
+def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: bool) -> TextWay:
     handles = chosen(snapshot, options)
     lines: list[str] = []
     groups = _groups(snapshot, column, {handle.id for handle in handles}, lines)
