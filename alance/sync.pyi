@@ -92,6 +92,7 @@ from alance.types import (
     Place,
     Reference,
     ResolvedCompactionOptions,
+    ScalarIndexArguments,
     ScanArguments,
     SearchArguments,
     StorageOptions,
@@ -190,7 +191,7 @@ class Dataset:
         *,
         replace: bool = ...,
         train: bool = ...,
-        **commit: Unpack[CommitArguments],
+        **options: Unpack[ScalarIndexArguments],
     ) -> Self: ...
     def create_index(
         self,
@@ -209,6 +210,13 @@ class Dataset:
     def list_indices(self) -> list[dict[str, Any]]: ...
     def describe_indices(self) -> list[IndexDescription]: ...
     def index_statistics(self, name: str) -> dict[str, Any]: ...
+    def prewarm_index(
+        self,
+        name: str,
+        *,
+        with_position: bool = ...,
+        index_segments: Iterable[str] | None = ...,
+    ) -> None: ...
     @property
     def optimize(self) -> Optimize: ...
     def cleanup_old_versions(

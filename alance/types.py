@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
-    from alance.ops.index.index_arguments import IndexArguments
+    from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
     from alance.ops.index.new import NewIndex
     from alance.ops.index.new_text import TextIndexArguments
@@ -117,6 +117,7 @@ _PLACES: Final = {
     "Reference": "alance.ops.version.opening",
     "RequestEvent": "alance.io.trace_events",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
+    "ScalarIndexArguments": "alance.ops.index.index_arguments",
     "ScanArguments": "alance.ops.read.options",
     "SearchArguments": "alance.ops.search.options",
     "StorageOptions": "alance.io.credentials",
@@ -185,6 +186,7 @@ __all__ = [
     "Reference",
     "RequestEvent",
     "ResolvedCompactionOptions",
+    "ScalarIndexArguments",
     "ScanArguments",
     "SearchArguments",
     "StorageOptions",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.commit_options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Self, Unpack
 
     from alance.ops.index import listing as index_list
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from alance.ops.index import new_vector as index_new_vector
     from alance.ops.index import texts as index_texts
     from alance.ops.index import vectors as index_vectors
-    from alance.ops.index.index_arguments import IndexArguments
+    from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription
     from alance.ops.index.new_vector import VectorIndexArguments
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.search import prewarm
 else:
     index_list = Deferred("alance.ops.index.listing")
     index_manage = Deferred("alance.ops.index.manage")
@@ -32,6 +32,7 @@ else:
     index_new_vector = Deferred("alance.ops.index.new_vector")
     index_texts = Deferred("alance.ops.index.texts")
     index_vectors = Deferred("alance.ops.index.vectors")
+    prewarm = Deferred("alance.ops.search.prewarm")
 
 
 TEXT_KINDS: Final = ("INVERTED", "FTS")
@@ -50,7 +51,7 @@ class IndexVerbs(Handle):
         *,
         replace: bool = True,
         train: bool = True,
-        **commit: Unpack[CommitArguments],
+        **options: Unpack[ScalarIndexArguments],
     ) -> Self:
         """Make an index of a column, over all rows of this version.
 
@@ -61,19 +62,22 @@ class IndexVerbs(Handle):
         Zone maps and bloom filters are small, and rule out zones of 8192 rows: by their least and
         greatest value, by the values that they have (`=`, `IN`). Filters ask them by themselves
         (`scanner().explain()` says which), here and in pylance. Rows appended later are found by
-        scanning, until `optimize.optimize_indices()`.
+        scanning, until `optimize.optimize_indices()`. "INVERTED" (or
+        "FTS") is of texts, for searches by words: as of `create_index`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
         and row numbers, more go to the local disk; of indices with row sets the rows of one key.
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP" or "BLOOMFILTER".
+            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"; "INVERTED"
+                or "FTS".
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             train: False makes an index that covers no row yet.
-            max_retries: attempts after the first one, where others rewrote the fragments or
-                were first to make a version.
+            options: of the commit, such as `max_retries`: attempts after the first one, where
+                others rewrote the fragments or were first to make a version; of texts see
+                `alance.types.TextIndexArguments`.
 
         Raises:
             InvalidInputError: an unknown column, or one that such an index cannot be of.
@@ -81,13 +85,18 @@ class IndexVerbs(Handle):
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
+        left: dict[str, Any] = dict(options)
+        of_commit = [name for name in CommitArguments.__annotations__ if name in left]
+        commit = CommitOptions(**{name: left.pop(name) for name in of_commit})
+        if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
+            await self._load(index_texts)
+            texts = index_new_text.NewTextIndex.of(column, name, left, replace=replace, train=train)
+            return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
+        if left:
+            raise TypeError(f"index of values: unexpected arguments {', '.join(sorted(left))}")
         await self._load(index_manage)
-        after = await index_manage.create_index(
-            self._snapshot,
-            index_new.NewIndex(column, index_type, name, replace, train),
-            CommitOptions(**commit),
-        )
-        return type(self)(after)
+        new = index_new.NewIndex(column, index_type, name, replace, train)
+        return type(self)(await index_manage.create_index(self._snapshot, new, commit))
 
     async def create_index(
         self,
@@ -201,3 +210,30 @@ class IndexVerbs(Handle):
         """
         await self._load(index_manage)
         return await index_manage.index_statistics(self._snapshot, name)
+
+    async def prewarm_index(
+        self,
+        name: str,
+        *,
+        with_position: bool = False,
+        index_segments: Iterable[str] | None = None,
+    ) -> None:
+        """Read an index into the session's caches, so that the first to ask it does not wait.
+
+        Cost: all of its files, in a few rounds. What does not fit into `cache_bytes` is forgotten
+        again.
+
+        Args:
+            with_position: of texts, the places of words as well, which phrases need.
+            index_segments: UUIDs of the segments to read; None: all.
+
+        Raises:
+            NotFoundError: no such index or segment.
+            InvalidInputError: positions that the index has not.
+            UnsupportedError: a kind of index that is not kept in memory.
+            CorruptFileError: files that contradict the format.
+        """
+        await self._load(prewarm)
+        await prewarm.prewarm_index(
+            self._snapshot, name, with_position=with_position, index_segments=index_segments
+        )

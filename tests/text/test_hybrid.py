@@ -175,7 +175,7 @@ async def test_what_is_wrong_is_told(path: Path) -> None:
     asked: dict[str, Any] = {"text": WORDS, "vector": query()}
     for wrong, told in (
         ({"vector": None}, "both"),
-        ({"vector": [query(), query()]}, "of one dimension"),
+        ({"vector": [query(), query()]}, "found several"),
         ({"k": 0}, "k=0"),
         ({"k": 100, "candidates": 50}, "of 1 to 50"),
         ({"candidates": 0}, "k="),

@@ -56,19 +56,30 @@ class TextIndexArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class NewTextIndex:
-    """An inverted index that is to be made."""
+    """An inverted index that is to be made.
+
+    Attributes:
+        train: False: it covers no fragment yet.
+    """
 
     column: str
     name: str | None
     replace: bool
+    train: bool
     params: TextParams
     memory_bytes: int
 
     @classmethod
     def of(
-        cls, column: str, name: str | None, arguments: Mapping[str, Any], *, replace: bool
+        cls,
+        column: str,
+        name: str | None,
+        arguments: Mapping[str, Any],
+        *,
+        replace: bool,
+        train: bool = True,
     ) -> NewTextIndex:
-        """From the arguments of `create_index`.
+        """From the arguments of `create_index` or `create_scalar_index`.
 
         Raises:
             TypeError: an unknown argument.
@@ -76,7 +87,7 @@ class NewTextIndex:
         """
         unknown = set(arguments) - set(TextIndexArguments.__annotations__)
         if unknown:
-            raise TypeError(f"create_index: unexpected arguments {', '.join(sorted(unknown))}")
+            raise TypeError(f"index of texts: unexpected arguments {', '.join(sorted(unknown))}")
         told = dict(arguments)
         memory = told.pop("memory_bytes", MEMORY)
         if type(memory) is not int or memory < 1 << 16:
@@ -86,7 +97,7 @@ class NewTextIndex:
             told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
         if told.get("base_tokenizer") == "ngram":
             told = {"stem": False, "remove_stop_words": False, **told}
-        return cls(column, name, replace, TextParams(**told), memory)
+        return cls(column, name, replace, train, TextParams(**told), memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ async def create_text_index(
         builder = TextSegmentBuilder(
             base, checked.column, checked.leaf, checked.name, new.params, new.memory_bytes
         )
-        covered = [handle.id for handle in base.handles]
+        covered = [handle.id for handle in base.handles] if new.train else []
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)

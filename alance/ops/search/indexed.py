@@ -112,6 +112,21 @@ class Ivf:
             parts.append(Part(key, self.linked, graphs.span(number), links))
         return parts
 
+    def all_parts(self, ef: int) -> Iterator[list[Part]]:
+        """What searches of that `ef` read of all partitions, in groups of some bytes."""
+        group: list[Part] = []
+        num_bytes = 0
+        partitions = np.flatnonzero(np.diff(self.storage.offsets))
+        sizes = self.num_bytes_of(partitions, ef).tolist()
+        for number, size in zip(partitions.tolist(), sizes, strict=True):
+            if group and num_bytes + size > GROUP_BYTES:
+                yield group
+                group, num_bytes = [], 0
+            group += self.parts(number, ef)
+            num_bytes += size
+        if group:
+            yield group
+
     def add(
         self,
         nearest: _kernels.Nearest,
@@ -363,7 +378,7 @@ async def _search_group(
     """Look into partitions, in one job; those that are not cached are read before."""
     engine = snapshot.engine
     parts = [segments[probe.segment][0].parts(probe.partition, kernel.ef) for probe in group]
-    kept = await _kept(engine, [part for of_probe in parts for part in of_probe])
+    kept = await read_parts(engine, [part for of_probe in parts for part in of_probe])
 
     def work() -> None:
         for probe, (rows_part, *graph_part) in zip(group, parts, strict=True):
@@ -375,7 +390,7 @@ async def _search_group(
     await engine.decode(work, sum(probe.num_bytes * len(probe.queries) for probe in group))
 
 
-async def _kept(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, Any]:
+async def read_parts(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, Any]:
     """Parts of segments by their keys; those that several searches want are read once.
 
     Cost: a round for those that the search cache has not.

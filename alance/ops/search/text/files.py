@@ -33,7 +33,7 @@ from alance.io.tasks import all_of
 from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -81,6 +81,14 @@ class TextSegment:
     metadata: TextMetadata
     partitions: tuple[Partition, ...]
     is_whole: bool
+
+    def all_lists(self, *, with_positions: bool) -> Iterator[Needed]:
+        """All posting lists, some thousand at once; they are named by their numbers."""
+        for partition in self.partitions:
+            total = len(partition.dictionary.numbers)
+            for start in range(0, total, KEPT_LISTS):
+                numbers = {str(n): n for n in range(start, min(total, start + KEPT_LISTS))}
+                yield Needed(partition, numbers, with_positions)
 
     @property
     def num_bytes(self) -> int:

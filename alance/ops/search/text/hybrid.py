@@ -13,7 +13,7 @@ from alance.errors import AlanceError, InvalidInputError
 from alance.io.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.explained import explain_search
-from alance.ops.search.nearest import output_of, schema_of, search_table, stored
+from alance.ops.search.nearest import checked_search, output_of, schema_of, search_table, stored
 from alance.ops.search.options import asked_by as asked_by_vector
 from alance.ops.search.options import vector_type
 from alance.ops.search.text.explained import explain_text
@@ -82,8 +82,8 @@ class Hybrid:
         _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= candidates:
             raise InvalidInputError(f"k={k!r}: expected an integer of 1 to {candidates} candidates")
-        if np.ndim(cast("Any", vector)) == 2:
-            raise InvalidInputError("vector: expected one, of one dimension")
+        if checked_search(snapshot, self.by_vector).is_batch:
+            raise InvalidInputError("vector: expected one query, found several")
         self.k = k
 
     @property
